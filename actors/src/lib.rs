@@ -1,0 +1,1 @@
+//! The supervision tree that runs payments.

@@ -1,0 +1,1 @@
+//! The settlement contracts, their compiled artifacts and typed bindings.

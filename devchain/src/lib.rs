@@ -1,0 +1,1 @@
+//! An in-process EVM chain that speaks Ethereum JSON-RPC.

@@ -1,0 +1,1 @@
+//! The payment domain: pure, no input or output.

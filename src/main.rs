@@ -1,0 +1,2 @@
+//! The `payferry` command.
+fn main() {}
