@@ -1,1 +1,25 @@
-//! Database tables as SeaORM entities.
+//! Database tables as SeaORM entities, one file a table, and how the database is opened.
+//!
+//! Amounts are integers in base units and times integers in milliseconds since the epoch, so that SQLite and
+//! PostgreSQL hold and compare the same values. No rule of behaviour lives here.
+
+pub mod api_keys;
+pub mod chain_counters;
+pub mod chain_cursors;
+pub mod chain_headers;
+pub mod chain_tx_attempts;
+pub mod chain_txs;
+pub mod database;
+pub mod deliveries;
+pub mod delivery_attempts;
+pub mod events;
+pub mod idempotency_keys;
+pub mod merchants;
+pub mod operations;
+pub mod payment_transitions;
+pub mod payments;
+pub mod psps;
+pub mod transfers;
+pub mod webhook_endpoints;
+
+pub use database::{Database, DatabaseError};

@@ -1,1 +1,27 @@
-//! Database schema, one file per change.
+//! The database schema, one file per change, the same for SQLite and PostgreSQL.
+//!
+//! The statements are plain SQL that both understand; the one difference, a self-numbering key, is spelled `{identity}`
+//! and filled in by [`statements`].
+
+use sea_orm_migration::prelude::*;
+
+mod m0001_tenants;
+mod m0002_payments;
+mod m0003_chains;
+mod m0004_webhooks;
+mod statements;
+
+/// All changes, oldest first.
+pub struct Migrator;
+
+#[async_trait::async_trait]
+impl MigratorTrait for Migrator {
+    fn migrations() -> Vec<Box<dyn MigrationTrait>> {
+        vec![
+            Box::new(m0001_tenants::Migration),
+            Box::new(m0002_payments::Migration),
+            Box::new(m0003_chains::Migration),
+            Box::new(m0004_webhooks::Migration),
+        ]
+    }
+}

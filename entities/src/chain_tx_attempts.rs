@@ -1,0 +1,36 @@
+//! Signed bytes, stored before they are broadcast; several a nonce when fees rise.
+
+#![allow(missing_docs, reason = "the derives generate undocumented items")]
+
+use sea_orm::entity::prelude::*;
+use serde::{Deserialize, Serialize};
+
+/// One row.
+#[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel, Serialize, Deserialize)]
+#[sea_orm(table_name = "chain_tx_attempts")]
+pub struct Model {
+    /// 0x hex.
+    #[sea_orm(primary_key, auto_increment = false)]
+    pub tx_hash: String,
+    /// Chain.
+    pub chain: String,
+    /// Operator's address.
+    pub sender: String,
+    /// Nonce.
+    pub nonce: i64,
+    /// Signed transaction, 0x hex.
+    #[sea_orm(column_type = "Text")]
+    pub raw: String,
+    /// Wei, decimal.
+    pub max_fee_per_gas: String,
+    /// Wei, decimal.
+    pub max_priority_fee_per_gas: String,
+    /// Milliseconds since the epoch.
+    pub created_at: i64,
+}
+
+/// Joins are written where they are needed; none is declared here.
+#[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
+pub enum Relation {}
+
+impl ActiveModelBehavior for ActiveModel {}

@@ -1,0 +1,59 @@
+//! Movements of money out of vaults: settlements, later sends. Each can succeed once.
+
+#![allow(missing_docs, reason = "the derives generate undocumented items")]
+
+use sea_orm::entity::prelude::*;
+use serde::{Deserialize, Serialize};
+
+/// One row.
+#[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel, Serialize, Deserialize)]
+#[sea_orm(table_name = "operations")]
+pub struct Model {
+    /// `op_` id, fixed by what it settles or sends.
+    #[sea_orm(primary_key, auto_increment = false)]
+    pub id: String,
+    /// Chain it runs on.
+    pub chain: String,
+    /// Operation number on that chain's contract.
+    pub number: i64,
+    /// settle or send.
+    pub kind: String,
+    /// Payment it belongs to.
+    pub payment_id: String,
+    /// Owner.
+    pub psp_id: String,
+    /// 0x lower-case hex.
+    pub token_address: String,
+    /// Base units moved in all.
+    pub amount: i64,
+    /// To the PSP's vault, base units.
+    pub psp_amount: i64,
+    /// To the treasury, base units.
+    pub treasury_fee: i64,
+    /// Where a send goes.
+    pub recipient: Option<String>,
+    /// queued, submitted, mined, succeeded, failed or cancelled.
+    pub status: String,
+    /// The chain transaction that carries it now.
+    pub chain_tx_id: Option<i64>,
+    /// The mined transaction.
+    pub tx_hash: Option<String>,
+    /// Where it was mined.
+    pub block_number: Option<i64>,
+    /// Why it failed last.
+    pub failure: Option<String>,
+    /// Times it was put into a chain transaction.
+    pub attempts: i64,
+    /// Not batched before then, milliseconds since the epoch.
+    pub not_before: i64,
+    /// Milliseconds since the epoch.
+    pub created_at: i64,
+    /// Milliseconds since the epoch.
+    pub updated_at: i64,
+}
+
+/// Joins are written where they are needed; none is declared here.
+#[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
+pub enum Relation {}
+
+impl ActiveModelBehavior for ActiveModel {}
