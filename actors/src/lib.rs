@@ -1,1 +1,10 @@
-//! The supervision tree that runs payments.
+//! The supervision tree that runs payments: journal, payment shards and actors, chain watchers and settlers, screening
+//! and the webhook sender.
+//!
+//! Truth is in the database. Every actor here is a cache with a queue: it can be killed at any moment and is rebuilt
+//! from its rows. No HTTP server is known here, and nothing is a singleton: a test may own several trees.
+
+pub mod clock;
+pub mod inbox;
+pub mod journal;
+pub mod seal;

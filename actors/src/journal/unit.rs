@@ -1,0 +1,195 @@
+//! What the journal writes. A unit is the whole consequence of one fact: it commits or fails as one.
+
+use payferry_domain::Chain;
+use payferry_entities::{
+    chain_cursors, chain_headers, chain_tx_attempts, chain_txs, delivery_attempts, idempotency_keys, operations,
+    payment_transitions, payments, transfers,
+};
+
+/// One unit of writing. Boxed, so that the queue holds pointers.
+#[derive(Debug)]
+pub enum Unit {
+    /// A new payment.
+    Initiation(Box<Initiation>),
+    /// A transition of a payment that exists.
+    Transition(Box<Transition>),
+    /// Blocks that were read whole.
+    ChainBatch(Box<ChainBatch>),
+    /// The outcome of one webhook attempt.
+    Delivery(Box<DeliveryOutcome>),
+    /// A signed transaction of the operator, before its broadcast.
+    Submission(Box<Submission>),
+    /// The same nonce signed again with higher fees, before its broadcast.
+    Attempt(Box<chain_tx_attempts::Model>),
+    /// What became of an operator's transaction and the operations it carried.
+    ChainTxOutcome(Box<ChainTxOutcome>),
+}
+
+/// A new payment. Gate: its idempotency key, if it has one, is new.
+#[derive(Debug)]
+pub struct Initiation {
+    /// The row, at version 1.
+    pub payment: payments::Model,
+    /// Its first transition.
+    pub transition: payment_transitions::Model,
+    /// The caller's idempotency key with the answer, which is known before the commit.
+    pub idempotency: Option<idempotency_keys::Model>,
+}
+
+/// A transition. Gate: the row is still at the version before it.
+#[derive(Debug)]
+pub struct Transition {
+    /// The row after the transition; `payment.version - 1` is what must be there before.
+    pub payment: payments::Model,
+    /// What happened.
+    pub transition: payment_transitions::Model,
+    /// What is announced, in order of `sequence`.
+    pub announcements: Vec<NewEvent>,
+    /// Operations to queue (numbers are given out in the commit), queue again or cancel.
+    pub operations: Vec<OperationChange>,
+    /// Transfer rows that this transition took in.
+    pub applied: Vec<AppliedTransfer>,
+    /// The caller's idempotency key, when a person asked for the transition. A second gate.
+    pub idempotency: Option<idempotency_keys::Model>,
+}
+
+/// An event of the feed before it has its position.
+#[derive(Clone, Debug)]
+pub struct NewEvent {
+    /// `evt_` id.
+    pub id: String,
+    /// Owner.
+    pub psp_id: String,
+    /// What it is about.
+    pub payment_id: String,
+    /// Gapless per payment.
+    pub sequence: i64,
+    /// Such as `payment.confirmed`.
+    pub name: String,
+    /// The body as it will be signed and sent.
+    pub payload: String,
+    /// Milliseconds since the epoch.
+    pub created_at: i64,
+    /// The `whd_` id of its delivery; `None` when the PSP's filter leaves it out.
+    pub delivery_id: Option<String>,
+}
+
+/// What a transition does to an operation.
+#[derive(Clone, Debug)]
+pub enum OperationChange {
+    /// Queue it. `number` in the model is ignored: a new row gets the chain's next number in the commit, a row that is
+    /// there already (cancelled or failed before) keeps its own and becomes queued again with these amounts.
+    Queue(operations::Model),
+    /// It is not wanted any more. Only a queued or failed one becomes cancelled; one on its way stays as it is.
+    Cancel {
+        /// `op_` id.
+        id: String,
+    },
+    /// The payment has taken its success in.
+    Succeeded {
+        /// `op_` id.
+        id: String,
+    },
+}
+
+/// A transfer row at the revision that a payment took in.
+#[derive(Clone, Debug)]
+pub struct AppliedTransfer {
+    /// Chain name.
+    pub chain: String,
+    /// 0x hex.
+    pub tx_hash: String,
+    /// Place of the log in its block.
+    pub log_index: i64,
+    /// The revision taken in.
+    pub revision: i64,
+}
+
+/// Blocks read whole. Gate: the cursor is still where the reader found it.
+#[derive(Debug)]
+pub struct ChainBatch {
+    /// Which chain.
+    pub chain: Chain,
+    /// Hash of the block the cursor stood at; `None` for a chain read for the first time.
+    pub cursor_before: Option<String>,
+    /// Where it stands afterwards.
+    pub cursor: chain_cursors::Model,
+    /// Blocks (by hash) that are no longer of the chain: their headers go, their transfers become orphaned.
+    pub orphaned_blocks: Vec<String>,
+    /// Headers read.
+    pub headers: Vec<chain_headers::Model>,
+    /// Headers below this number are final and forgotten.
+    pub headers_keep_from: i64,
+    /// Transfers found. A row that is there and differs (another block, or orphaned before) is brought up to date and
+    /// its `revision` grows; one that is the same stays. `revision` and `applied_*` of the models are ignored.
+    pub transfers: Vec<transfers::Model>,
+}
+
+/// How a webhook attempt ended. Gate: the attempt's number is new for its delivery.
+#[derive(Debug)]
+pub struct DeliveryOutcome {
+    /// The attempt.
+    pub attempt: delivery_attempts::Model,
+    /// `delivered`, `failed` or `exhausted`.
+    pub status: &'static str,
+    /// Attempts that remain.
+    pub retries_left: i64,
+    /// When the next one is due, if any.
+    pub next_attempt_at: Option<i64>,
+}
+
+/// A signed transaction. Gates: the nonce is unused, and each operation is still queued.
+#[derive(Debug)]
+pub struct Submission {
+    /// The transaction; its `id` is given in the commit.
+    pub chain_tx: chain_txs::Model,
+    /// Its signed bytes.
+    pub attempt: chain_tx_attempts::Model,
+    /// `op_` ids it carries; they become submitted.
+    pub operation_ids: Vec<String>,
+}
+
+/// What became of an operator's transaction.
+#[derive(Debug)]
+pub struct ChainTxOutcome {
+    /// Row of the transaction.
+    pub chain_tx_id: i64,
+    /// `submitted` (again, after a reorganisation), `mined`, `final`, `reverted` or `cancelled`.
+    pub status: &'static str,
+    /// The attempt that was mined.
+    pub tx_hash: Option<String>,
+    /// Where.
+    pub block_number: Option<i64>,
+    /// Where.
+    pub block_hash: Option<String>,
+    /// Milliseconds since the epoch.
+    pub at: i64,
+    /// What became of operations it carried.
+    pub operations: Vec<OperationOutcome>,
+}
+
+/// What became of one operation. Applied only while the operation is neither succeeded nor cancelled.
+#[derive(Debug)]
+pub struct OperationOutcome {
+    /// `op_` id.
+    pub id: String,
+    /// `queued` (again), `submitted`, `mined` or `failed`.
+    pub status: &'static str,
+    /// The transaction that did it.
+    pub tx_hash: Option<String>,
+    /// Where it was mined.
+    pub block_number: Option<i64>,
+    /// Why it failed.
+    pub failure: Option<String>,
+    /// Not tried before then, milliseconds since the epoch.
+    pub not_before: i64,
+}
+
+/// What a commit gave back.
+#[derive(Debug, Default)]
+pub struct Receipt {
+    /// Chain batch: each transfer row that changed, as it is now (orphaned ones first).
+    pub transfers: Vec<transfers::Model>,
+    /// Submission: the row number given to the transaction.
+    pub chain_tx_id: Option<i64>,
+}
