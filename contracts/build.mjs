@@ -1,0 +1,90 @@
+#!/usr/bin/env node
+// Compile the contracts into artifacts/, which are committed so that a Rust build needs no Solidity compiler.
+//
+//   node contracts/build.mjs           write the artifacts
+//   node contracts/build.mjs --check   fail if the committed artifacts are not what the sources compile to
+//
+// The compiler is the npm package `solc`, pinned in package-lock.json and installed into contracts/node_modules
+// when it is not there yet. The output depends on nothing else: no metadata hash, no paths, no time.
+
+import { execFileSync } from "node:child_process";
+import { existsSync, mkdirSync, readFileSync, readdirSync, writeFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+const here = dirname(fileURLToPath(import.meta.url));
+const require = createRequire(import.meta.url);
+const contracts = ["Payferry", "Vault", "TestUSDC", "TestUSDT"];
+// For the tests only: tokens that misbehave. Kept apart so that nobody deploys one by accident.
+const testContracts = ["HostileToken", "TokenProxy"];
+
+const settings = {
+  // Runs far above any real count: call gas matters here, deployment is paid once per chain.
+  optimizer: { enabled: true, runs: 1_000_000 },
+  viaIR: true,
+  // The newest level that Base, Polygon and Arbitrum all run; the contracts need PUSH0 (Shanghai) at least.
+  evmVersion: "cancun",
+  metadata: { bytecodeHash: "none", appendCBOR: false },
+  outputSelection: { "*": { "*": ["abi", "evm.bytecode.object", "evm.deployedBytecode.object"] } },
+};
+
+const check = process.argv.includes("--check");
+const wanted = JSON.parse(readFileSync(join(here, "package.json"))).devDependencies.solc;
+
+function installedVersion() {
+  const file = join(here, "node_modules/solc/package.json");
+  return existsSync(file) ? JSON.parse(readFileSync(file)).version : undefined;
+}
+
+if (installedVersion() !== wanted) {
+  console.error(`installing solc ${wanted} from npm into contracts/node_modules`);
+  execFileSync("npm", ["ci", "--no-audit", "--no-fund"], { cwd: here, stdio: ["ignore", 2, 2] });
+}
+const solc = require("solc");
+
+function read(folder, names) {
+  return names.map((name) => [`${name}.sol`, { content: readFileSync(join(here, folder, `${name}.sol`), "utf8") }]);
+}
+
+const input = {
+  language: "Solidity",
+  sources: Object.fromEntries([...read("sol", contracts), ...read("sol/test", testContracts)]),
+  settings,
+};
+const output = JSON.parse(solc.compile(JSON.stringify(input)));
+for (const problem of output.errors ?? []) console.error(problem.formattedMessage);
+if ((output.errors ?? []).length > 0) process.exit(1);
+
+const { outputSelection, ...reportedSettings } = settings;
+let stale = 0;
+for (const [folder, names] of [["artifacts", contracts], ["artifacts/test", testContracts]]) {
+  mkdirSync(join(here, folder), { recursive: true });
+  for (const name of names) {
+    const { abi, evm } = output.contracts[`${name}.sol`][name];
+    const artifact = {
+      contractName: name,
+      solc: solc.version(),
+      settings: reportedSettings,
+      abi,
+      bytecode: `0x${evm.bytecode.object}`,
+      deployedBytecode: `0x${evm.deployedBytecode.object}`,
+    };
+    const text = `${JSON.stringify(artifact, null, 2)}\n`;
+    const file = join(here, folder, `${name}.json`);
+    if (!check) {
+      writeFileSync(file, text);
+      console.log(`${folder}/${name}.json: ${evm.deployedBytecode.object.length / 2} bytes of code`);
+    } else if (!existsSync(file) || readFileSync(file, "utf8") !== text) {
+      console.error(`${folder}/${name}.json is not what the sources compile to; run node contracts/build.mjs`);
+      stale += 1;
+    }
+  }
+  const extra = readdirSync(join(here, folder)).filter((f) => f.endsWith(".json") && !names.includes(f.slice(0, -5)));
+  for (const file of extra) {
+    console.error(`${folder}/${file} has no source`);
+    stale += 1;
+  }
+}
+if (check && stale === 0) console.log(`artifacts match the sources (solc ${solc.version()})`);
+process.exit(stale === 0 ? 0 : 1);

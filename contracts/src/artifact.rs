@@ -1,0 +1,42 @@
+//! The compiled artifacts, embedded, and creation code with its constructor arguments.
+
+use alloy::primitives::{Address, Bytes};
+use alloy::sol_types::SolConstructor;
+
+use crate::bindings::{Payferry, TestUSDC, TestUSDT};
+
+/// Artifact of `Payferry.sol`: a JSON object with `abi`, `bytecode`, `deployedBytecode`, `solc` and `settings`.
+pub const PAYFERRY_JSON: &str = include_str!("../artifacts/Payferry.json");
+/// Artifact of `Vault.sol`, which `Payferry` deploys itself; shape as [`PAYFERRY_JSON`].
+pub const VAULT_JSON: &str = include_str!("../artifacts/Vault.json");
+/// Artifact of `TestUSDC.sol`; shape as [`PAYFERRY_JSON`].
+pub const TEST_USDC_JSON: &str = include_str!("../artifacts/TestUSDC.json");
+/// Artifact of `TestUSDT.sol`; shape as [`PAYFERRY_JSON`].
+pub const TEST_USDT_JSON: &str = include_str!("../artifacts/TestUSDT.json");
+
+/// Creation code of `Payferry` with its constructor arguments. It decides, with the salt, the address on every
+/// chain: keep the four addresses the same everywhere and rotate afterwards.
+///
+/// `admin` and `treasury` must not be zero; `settler` and `sender` may be, and are then set by the admin.
+pub fn payferry_init_code(admin: Address, settler: Address, sender: Address, treasury: Address) -> Bytes {
+    init_code(PAYFERRY_JSON, &Payferry::constructorCall { admin, settler, sender, treasury })
+}
+
+/// Creation code of the test token that behaves like USDC; `owner` may mint and blacklist.
+pub fn test_usdc_init_code(owner: Address) -> Bytes {
+    init_code(TEST_USDC_JSON, &TestUSDC::constructorCall { owner })
+}
+
+/// Creation code of the test token that behaves like USDT; `owner` may mint and blacklist.
+pub fn test_usdt_init_code(owner: Address) -> Bytes {
+    init_code(TEST_USDT_JSON, &TestUSDT::constructorCall { owner })
+}
+
+fn init_code(artifact: &str, arguments: &impl SolConstructor) -> Bytes {
+    // The artifacts are part of this crate and every one is parsed by its tests.
+    let artifact: serde_json::Value = serde_json::from_str(artifact).expect("embedded artifact is JSON");
+    let bytecode = artifact["bytecode"].as_str().expect("embedded artifact has bytecode");
+    let mut code = alloy::hex::decode(bytecode).expect("embedded bytecode is hexadecimal");
+    code.extend(arguments.abi_encode());
+    code.into()
+}
