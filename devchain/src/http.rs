@@ -1,0 +1,123 @@
+//! JSON-RPC over HTTP, for wallets and `cast`: single requests, batches and notifications, open to any origin.
+
+use std::fmt::Write as _;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use crate::devchain::Devchain;
+use crate::error::RpcError;
+use crate::rpc;
+use crate::transport::{Wire, WireFailure};
+
+/// Requests in one batch.
+const BATCH_MAX: usize = 1_000;
+
+#[derive(Deserialize)]
+struct Request<'a> {
+    #[serde(borrow, default)]
+    id: Option<&'a RawValue>,
+    method: String,
+    #[serde(borrow, default)]
+    params: Option<&'a RawValue>,
+}
+
+pub(crate) fn router(chain: Devchain) -> Router {
+    Router::new().route("/", post(handle).options(preflight)).with_state(chain)
+}
+
+async fn preflight() -> Response {
+    (StatusCode::NO_CONTENT, cors()).into_response()
+}
+
+fn cors() -> HeaderMap {
+    let any = HeaderValue::from_static("*");
+    HeaderMap::from_iter([
+        (header::ACCESS_CONTROL_ALLOW_ORIGIN, any.clone()),
+        (header::ACCESS_CONTROL_ALLOW_HEADERS, any),
+        (header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("POST, OPTIONS")),
+    ])
+}
+
+async fn handle(State(chain): State<Devchain>, body: Bytes) -> Response {
+    let parsed = if body.trim_ascii_start().starts_with(b"[") {
+        serde_json::from_slice::<Vec<&RawValue>>(&body).map(|requests| (requests, true))
+    } else {
+        serde_json::from_slice::<&RawValue>(&body).map(|request| (vec![request], false))
+    };
+    let Ok((raw, batch)) = parsed else {
+        return json_response(error_text(None, &RpcError::new(-32_700, "parse error")));
+    };
+    if raw.is_empty() || raw.len() > BATCH_MAX {
+        let message = if raw.is_empty() { "empty batch" } else { "batch too large" };
+        return json_response(error_text(None, &RpcError::new(-32_600, message)));
+    }
+    let requests: Vec<Option<Request<'_>>> = raw.iter().map(|raw| serde_json::from_str(raw.get()).ok()).collect();
+    let wire = Wire::of(&chain, requests.iter().flatten().map(|request| request.method.as_str()));
+    if let Err(failure) = wire.before().await {
+        return failure.into_response();
+    }
+    let mut answers = Vec::with_capacity(requests.len());
+    for request in &requests {
+        answers.extend(one(&wire, request.as_ref()).await);
+    }
+    if let Err(failure) = wire.after() {
+        return failure.into_response();
+    }
+    if batch && !answers.is_empty() {
+        json_response(format!("[{}]", answers.join(",")))
+    } else {
+        // A notification is not answered.
+        json_response(answers.pop().unwrap_or_default())
+    }
+}
+
+/// None for a notification.
+async fn one(wire: &Wire<'_>, request: Option<&Request<'_>>) -> Option<String> {
+    let Some(request) = request else {
+        return Some(error_text(None, &RpcError::new(-32_600, "invalid request")));
+    };
+    let answer = match rpc::Params::from_raw(request.params) {
+        Ok(params) => wire.request(&request.method, params).await,
+        Err(error) => Err(error),
+    };
+    let id = request.id?;
+    Some(match answer {
+        Ok(result) => {
+            let mut text = String::with_capacity(result.get().len() + 64);
+            let _ = write!(text, r#"{{"jsonrpc":"2.0","id":{},"result":{}}}"#, id.get(), result.get());
+            text
+        }
+        Err(error) => error_text(Some(id), &error),
+    })
+}
+
+fn error_text(id: Option<&RawValue>, error: &RpcError) -> String {
+    let mut object = json!({"code": error.code, "message": error.message});
+    if let Some(data) = &error.data {
+        object["data"] = data.clone();
+    }
+    let id = id.map_or("null", RawValue::get);
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{}}}"#, Value::to_string(&object))
+}
+
+fn json_response(text: String) -> Response {
+    let json = HeaderValue::from_static("application/json");
+    let mut response = (cors(), text).into_response();
+    response.headers_mut().insert(header::CONTENT_TYPE, json);
+    response
+}
+
+impl IntoResponse for WireFailure {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.status()).unwrap_or(StatusCode::SERVICE_UNAVAILABLE);
+        (status, cors(), [(header::RETRY_AFTER, "1")], self.body()).into_response()
+    }
+}
