@@ -1,0 +1,241 @@
+//! Chain words: names, addresses, hashes and what "final" means for an amount.
+//!
+//! Deliberately absent: keccak (so no checksummed addresses here), token addresses (configuration), clients.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::money::{Amount, UnknownName};
+
+/// A chain that payments are made on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Chain {
+    /// Base.
+    Base,
+    /// Polygon PoS.
+    Polygon,
+    /// Arbitrum One.
+    Arbitrum,
+}
+
+impl Chain {
+    /// Every chain, in the order of the interface.
+    pub const ALL: [Self; 3] = [Self::Base, Self::Polygon, Self::Arbitrum];
+
+    /// The name as the interface writes it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Base => "base",
+            Self::Polygon => "polygon",
+            Self::Arbitrum => "arbitrum",
+        }
+    }
+
+    /// The EIP-155 chain id of the main network; the configuration may name a test network instead.
+    pub const fn default_id(self) -> u64 {
+        match self {
+            Self::Base => 8_453,
+            Self::Polygon => 137,
+            Self::Arbitrum => 42_161,
+        }
+    }
+}
+
+impl fmt::Display for Chain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for Chain {
+    type Err = UnknownName;
+    fn from_str(text: &str) -> Result<Self, UnknownName> {
+        let expected = "base, polygon, arbitrum";
+        Self::ALL.into_iter().find(|chain| chain.as_str() == text).ok_or(UnknownName { expected })
+    }
+}
+
+/// Why a text is not a hexadecimal value of the expected length.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("expected 0x and {digits} hexadecimal digits")]
+pub struct HexError {
+    /// Digits after `0x`.
+    pub digits: usize,
+}
+
+fn decode_hex<const N: usize>(text: &str) -> Result<[u8; N], HexError> {
+    let error = HexError { digits: 2 * N };
+    let digits = text.strip_prefix("0x").ok_or(error)?.as_bytes();
+    if digits.len() != 2 * N {
+        return Err(error);
+    }
+    let nibble = |byte: u8| char::from(byte).to_digit(16).and_then(|n| u8::try_from(n).ok()).ok_or(error);
+    let mut bytes = [0; N];
+    for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+        *byte = nibble(pair[0])? << 4 | nibble(pair[1])?;
+    }
+    Ok(bytes)
+}
+
+macro_rules! hex_bytes {
+    ($($(#[$doc:meta])* $name:ident($len:literal);)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(pub [u8; $len]);
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                const DIGITS: &[u8; 16] = b"0123456789abcdef";
+                let mut text = [0; 2 + 2 * $len];
+                text[..2].copy_from_slice(b"0x");
+                for (pair, byte) in text[2..].chunks_exact_mut(2).zip(self.0) {
+                    pair[0] = DIGITS[usize::from(byte >> 4)];
+                    pair[1] = DIGITS[usize::from(byte & 15)];
+                }
+                f.write_str(str::from_utf8(&text).map_err(|_| fmt::Error)?)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(self, f)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = HexError;
+            fn from_str(text: &str) -> Result<Self, HexError> {
+                decode_hex(text).map(Self)
+            }
+        }
+
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+                text.parse().map_err(serde::de::Error::custom)
+            }
+        }
+    )*};
+}
+
+hex_bytes! {
+    /// An account or contract address: 20 bytes, written `0x` and lower-case hex; either case is read.
+    Address(20);
+    /// A transaction or block hash: 32 bytes, written `0x` and lower-case hex; either case is read.
+    Hash32(32);
+}
+
+/// How sure it is that a block will not be taken back; ordered, later is surer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Finality {
+    /// The block and so many on top of it less one: `Blocks(1)` is in the head block, `Blocks(2)` has one above it.
+    Blocks(u32),
+    /// At or below the chain's `safe` block.
+    Safe,
+    /// At or below the chain's `finalized` block.
+    Finalized,
+}
+
+/// Which finality an amount needs: three bands, the larger the stricter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FinalityPolicy {
+    /// Amounts below this need `small`.
+    pub small_below: Amount,
+    /// For amounts below `small_below`.
+    pub small: Finality,
+    /// Amounts from `small_below` and below this need `medium`.
+    pub medium_below: Amount,
+    /// For amounts below `medium_below`.
+    pub medium: Finality,
+    /// For all greater amounts.
+    pub large: Finality,
+}
+
+impl FinalityPolicy {
+    /// The defaults: below 1,000 quick, below 50,000 `safe`, above `finalized`; Polygon `finalized` throughout, which takes it
+    /// about 5 s.
+    pub const fn default_for(chain: Chain) -> Self {
+        let (small, medium) = match chain {
+            Chain::Base => (Finality::Blocks(2), Finality::Safe),
+            Chain::Arbitrum => (Finality::Blocks(20), Finality::Safe),
+            Chain::Polygon => (Finality::Finalized, Finality::Finalized),
+        };
+        let (small_below, medium_below) = (Amount::from_tokens(1_000), Amount::from_tokens(50_000));
+        Self { small_below, small, medium_below, medium, large: Finality::Finalized }
+    }
+
+    /// The same for every amount.
+    pub const fn flat(finality: Finality) -> Self {
+        let (small_below, medium_below) = (Amount::from_tokens(1_000), Amount::from_tokens(50_000));
+        Self { small_below, small: finality, medium_below, medium: finality, large: finality }
+    }
+
+    /// The sandbox: two blocks, whatever the amount.
+    pub const fn sandbox() -> Self {
+        Self::flat(Finality::Blocks(2))
+    }
+
+    /// What `amount` needs. Callers pass max(payment amount, everything received so far), so that a large sum cannot
+    /// be split under a small tier.
+    pub fn required(&self, amount: Amount) -> Finality {
+        if amount < self.small_below {
+            self.small
+        } else if amount < self.medium_below {
+            self.medium
+        } else {
+            self.large
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hex_reads_either_case_and_writes_lower() {
+        let text = "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913";
+        let address: Address = text.parse().unwrap();
+        assert_eq!(address.to_string(), text.to_lowercase());
+        assert_eq!(serde_json::to_string(&address).unwrap(), format!("\"{}\"", text.to_lowercase()));
+        for bad in ["", "0x", "833589fCD6eDb6E08f4c7C32D4f71b54bdA02913", "0x+33589fCD6eDb6E08f4c7C32D4f71b54bdA02913"]
+        {
+            assert_eq!(bad.parse::<Address>(), Err(HexError { digits: 40 }), "{bad}");
+        }
+        let hash = Hash32([0xab; 32]);
+        assert_eq!(hash.to_string().parse::<Hash32>().unwrap(), hash);
+    }
+
+    #[test]
+    fn finality_grows() {
+        assert!(Finality::Blocks(u32::MAX) < Finality::Safe && Finality::Safe < Finality::Finalized);
+        assert!(Finality::Blocks(2) < Finality::Blocks(20));
+    }
+
+    #[test]
+    fn the_tiers_are_those_of_the_table() {
+        let base = FinalityPolicy::default_for(Chain::Base);
+        assert_eq!(base.required(Amount::from_tokens(999)), Finality::Blocks(2));
+        assert_eq!(base.required(Amount::from_tokens(1_000)), Finality::Safe);
+        assert_eq!(base.required(Amount::from_tokens(50_000)), Finality::Finalized);
+        let arbitrum = FinalityPolicy::default_for(Chain::Arbitrum);
+        assert_eq!(arbitrum.required(Amount(1)), Finality::Blocks(20));
+        assert_eq!(FinalityPolicy::default_for(Chain::Polygon).required(Amount(1)), Finality::Finalized);
+        assert_eq!(FinalityPolicy::sandbox().required(AMOUNT), Finality::Blocks(2));
+        assert_eq!("polygon".parse::<Chain>().unwrap(), Chain::Polygon);
+        assert!("Base".parse::<Chain>().is_err());
+    }
+
+    const AMOUNT: Amount = Amount::from_tokens(1_000_000);
+}

@@ -1,0 +1,329 @@
+//! Money: whole base units of tokens with 6 decimals, fees and tolerances.
+//!
+//! Every token here has 6 decimals, so one integer type serves. Deliberately absent: floats, rounding of what a
+//! caller wrote, exchange rates.
+
+use std::fmt;
+use std::str::FromStr;
+
+use rust_decimal::Decimal;
+use serde::{Deserialize, Serialize};
+
+/// Decimals of every token the service takes.
+pub const DECIMALS: u32 = 6;
+/// Base units of one token.
+pub const UNITS_PER_TOKEN: i64 = 1_000_000;
+/// The smallest amount of a payment: 0.01.
+pub const AMOUNT_MIN: Amount = Amount(10_000);
+/// The largest amount of a payment: 1,000,000.
+pub const AMOUNT_MAX: Amount = Amount(1_000_000 * UNITS_PER_TOKEN);
+/// Basis points of the whole.
+pub const BPS_WHOLE: u16 = 10_000;
+/// The longest text that is looked at as an amount.
+const TEXT_LEN_MAX: usize = 32;
+
+/// An amount of a token in base units (10^-6). Displayed with at least two decimals ("10.00", "10.123456");
+/// serialised as the integer, for state; at the edges use `Display` and `FromStr`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Amount(pub i64);
+
+/// Why a text is not an amount.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum AmountError {
+    /// Not digits with an optional fraction: a sign, an exponent, a space, nothing, or any other character.
+    #[error("an amount is written as digits with an optional fraction, such as \"10.50\"")]
+    Malformed,
+    /// More than six digits after the point; never rounded.
+    #[error("an amount has at most 6 decimals")]
+    TooManyDecimals,
+    /// More than the service can hold, or a text longer than any amount.
+    #[error("the amount is too large")]
+    TooLarge,
+}
+
+impl Amount {
+    /// Nothing.
+    pub const ZERO: Self = Self(0);
+    /// The most that can be held.
+    pub const MAX: Self = Self(i64::MAX);
+
+    /// From base units.
+    pub const fn from_units(units: i64) -> Self {
+        Self(units)
+    }
+
+    /// From whole tokens, saturating: for constants and tests.
+    pub const fn from_tokens(tokens: i64) -> Self {
+        Self(tokens.saturating_mul(UNITS_PER_TOKEN))
+    }
+
+    /// Base units.
+    pub const fn units(self) -> i64 {
+        self.0
+    }
+
+    /// Whether it is nothing.
+    pub const fn is_zero(self) -> bool {
+        self.0 == 0
+    }
+
+    /// The sum, unless it cannot be held.
+    pub const fn checked_add(self, other: Self) -> Option<Self> {
+        match self.0.checked_add(other.0) {
+            Some(units) => Some(Self(units)),
+            None => None,
+        }
+    }
+
+    /// The difference, unless it would be negative.
+    pub const fn checked_sub(self, other: Self) -> Option<Self> {
+        match self.0.checked_sub(other.0) {
+            Some(units) if units >= 0 => Some(Self(units)),
+            _ => None,
+        }
+    }
+
+    /// The sum, at most [`Amount::MAX`]: for totals of what strangers send, which must never wrap.
+    pub const fn saturating_add(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+
+    /// The difference, at least zero.
+    pub const fn saturating_sub(self, other: Self) -> Self {
+        let units = self.0.saturating_sub(other.0);
+        Self(if units < 0 { 0 } else { units })
+    }
+
+    /// As a decimal with six places.
+    pub fn to_decimal(self) -> Decimal {
+        Decimal::new(self.0, DECIMALS)
+    }
+}
+
+impl std::iter::Sum for Amount {
+    /// Saturating.
+    fn sum<I: Iterator<Item = Self>>(amounts: I) -> Self {
+        amounts.fold(Self::ZERO, Self::saturating_add)
+    }
+}
+
+impl FromStr for Amount {
+    type Err = AmountError;
+
+    fn from_str(text: &str) -> Result<Self, AmountError> {
+        let (whole, fraction) = match text.split_once('.') {
+            Some((_, "")) => return Err(AmountError::Malformed),
+            Some(parts) => parts,
+            None => (text, ""),
+        };
+        let digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
+        if whole.is_empty() || !digits(whole) || !digits(fraction) {
+            return Err(AmountError::Malformed);
+        }
+        if text.len() > TEXT_LEN_MAX {
+            return Err(AmountError::TooLarge);
+        }
+        if fraction.len() > DECIMALS as usize {
+            return Err(AmountError::TooManyDecimals);
+        }
+        let whole: i64 = whole.parse().map_err(|_| AmountError::TooLarge)?;
+        let fraction: i64 = format!("{fraction:0<6}").parse().map_err(|_| AmountError::Malformed)?;
+        let units = whole.checked_mul(UNITS_PER_TOKEN).and_then(|units| units.checked_add(fraction));
+        units.map(Self).ok_or(AmountError::TooLarge)
+    }
+}
+
+impl fmt::Display for Amount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sign = if self.0 < 0 { "-" } else { "" };
+        let units = self.0.unsigned_abs();
+        let one = UNITS_PER_TOKEN.unsigned_abs();
+        let fraction = format!("{:06}", units % one);
+        let kept = fraction.trim_end_matches('0').len().max(2);
+        write!(f, "{sign}{}.{}", units / one, &fraction[..kept])
+    }
+}
+
+/// A token that payments are made in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum Token {
+    /// Circle's USDC.
+    Usdc,
+    /// Tether's USDT (USDT0 where the chain has that).
+    Usdt,
+}
+
+/// A name that is none of those allowed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("expected one of {expected}")]
+pub struct UnknownName {
+    /// The names that are allowed, for people.
+    pub expected: &'static str,
+}
+
+impl Token {
+    /// Every token.
+    pub const ALL: [Self; 2] = [Self::Usdc, Self::Usdt];
+
+    /// The name as the interface writes it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Usdc => "USDC",
+            Self::Usdt => "USDT",
+        }
+    }
+}
+
+impl fmt::Display for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for Token {
+    type Err = UnknownName;
+    fn from_str(text: &str) -> Result<Self, UnknownName> {
+        Self::ALL.into_iter().find(|token| token.as_str() == text).ok_or(UnknownName { expected: "USDC, USDT" })
+    }
+}
+
+/// A fee in basis points, 0 to 10,000.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "u16", into = "u16")]
+pub struct FeeBps(u16);
+
+impl FeeBps {
+    /// The fee where the PSP has none of its own: 1 %.
+    pub const DEFAULT: Self = Self(100);
+
+    /// `None` above 10,000.
+    pub const fn new(bps: u16) -> Option<Self> {
+        if bps <= BPS_WHOLE { Some(Self(bps)) } else { None }
+    }
+
+    /// Basis points.
+    pub const fn get(self) -> u16 {
+        self.0
+    }
+}
+
+impl Default for FeeBps {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
+impl TryFrom<u16> for FeeBps {
+    type Error = &'static str;
+    fn try_from(bps: u16) -> Result<Self, Self::Error> {
+        Self::new(bps).ok_or("a fee is at most 10000 basis points")
+    }
+}
+
+impl From<FeeBps> for u16 {
+    fn from(fee: FeeBps) -> Self {
+        fee.0
+    }
+}
+
+/// `floor(amount * bps / 10000)`, exact for every amount.
+fn bps_of(amount: Amount, bps: u16) -> Amount {
+    let units = i128::from(amount.0) * i128::from(bps) / i128::from(BPS_WHOLE);
+    Amount(i64::try_from(units).unwrap_or(i64::MAX))
+}
+
+/// How a settled amount is shared out; the two always add up to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Split {
+    /// What the PSP's vault gets.
+    pub psp_amount: Amount,
+    /// What the treasury gets: `floor(amount * fee_bps / 10000)`.
+    pub treasury_fee: Amount,
+}
+
+/// Shares out a settled amount between the PSP and the treasury.
+pub fn split_fee(amount: Amount, fee: FeeBps) -> Split {
+    let treasury_fee = bps_of(amount, fee.get());
+    Split { psp_amount: Amount(amount.0 - treasury_fee.0), treasury_fee }
+}
+
+/// How much less than the amount still pays it (never how much more): the greater of the two.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Tolerance {
+    /// An absolute amount.
+    pub absolute: Amount,
+    /// Basis points of the amount, at most 10,000.
+    pub bps: u16,
+}
+
+impl Tolerance {
+    /// The least that pays `amount`, never below one base unit.
+    pub fn least_for(self, amount: Amount) -> Amount {
+        let allowed = self.absolute.max(bps_of(amount, self.bps.min(BPS_WHOLE)));
+        amount.saturating_sub(allowed).max(Amount(1))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn amounts_are_parsed_strictly() {
+        let ok = |text: &str| text.parse::<Amount>().unwrap().units();
+        assert_eq!(ok("10"), 10_000_000);
+        assert_eq!(ok("0.000001"), 1);
+        assert_eq!(ok("007.5"), 7_500_000);
+        let err = |text: &str| text.parse::<Amount>().unwrap_err();
+        for text in
+            ["", ".", "1.", ".5", "+1", "-1", "1e3", " 1", "1 ", "1,0", "NaN", "inf", "1.2.3", "0x1", "١", "1_0"]
+        {
+            assert_eq!(err(text), AmountError::Malformed, "{text}");
+        }
+        assert_eq!(err("1.1234567"), AmountError::TooManyDecimals);
+        assert_eq!(err("1.1000000"), AmountError::TooManyDecimals);
+        assert_eq!(err(&"9".repeat(40)), AmountError::TooLarge);
+        assert_eq!(err("9223372036855"), AmountError::TooLarge);
+        assert_eq!(ok("9223372036854.775807"), i64::MAX);
+    }
+
+    #[test]
+    fn amounts_show_two_to_six_decimals() {
+        let shown = |units| Amount(units).to_string();
+        assert_eq!(shown(10_000_000), "10.00");
+        assert_eq!(shown(10_123_456), "10.123456");
+        assert_eq!(shown(10_120_000), "10.12");
+        assert_eq!(shown(1), "0.000001");
+        assert_eq!(shown(0), "0.00");
+        assert_eq!(shown(-1_500_000), "-1.50");
+    }
+
+    #[test]
+    fn tolerance_is_the_greater_of_the_two() {
+        let least =
+            |absolute, bps, amount| Tolerance { absolute: Amount(absolute), bps }.least_for(Amount(amount)).units();
+        assert_eq!(least(0, 0, 100), 100);
+        assert_eq!(least(5, 100, 100), 95);
+        assert_eq!(least(0, 1_000, 100), 90);
+        assert_eq!(least(500, 0, 100), 1, "nothing never pays something");
+    }
+
+    proptest! {
+        #[test]
+        fn parts_add_up(units in 0..=i64::MAX, bps in 0..=10_000u16) {
+            let split = split_fee(Amount(units), FeeBps::new(bps).unwrap());
+            prop_assert_eq!(split.psp_amount.0 + split.treasury_fee.0, units);
+            prop_assert!(split.psp_amount.0 >= 0 && split.treasury_fee.0 >= 0);
+        }
+
+        #[test]
+        fn shown_amounts_read_back(units in 0..=i64::MAX) {
+            prop_assert_eq!(Amount(units).to_string().parse::<Amount>(), Ok(Amount(units)));
+        }
+    }
+}

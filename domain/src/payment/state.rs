@@ -1,0 +1,278 @@
+//! The payment aggregate: plain data, stored as one JSON column, and what can be read off it.
+//!
+//! Deliberately absent: every decision (`decide`, `judge`) and every change (`evolve`).
+
+use serde::{Deserialize, Serialize};
+
+use super::command::OutageId;
+use super::label::{Label, Labels};
+use super::money_out::{Funds, Refund, RefundState, Settlement, SettlementState, Vault};
+use super::status::{FailureReason, HistoryEntry, Reason, Status};
+use super::terms::Terms;
+use super::transfer::{Decision, Transfer, TransferKey, TransferStatus, Verdict};
+use crate::chain::Finality;
+use crate::ids::PaymentId;
+use crate::money::Amount;
+use crate::time::Timestamp;
+
+/// One payment. Fields that newer versions add have defaults; unknown ones are ignored.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Payment {
+    /// What was agreed.
+    pub terms: Terms,
+    /// Commits so far; 1 after initiation.
+    pub version: u32,
+    /// Announcements made so far: the `sequence` of the last one.
+    #[serde(default)]
+    pub sequence: u32,
+    /// Where it stands.
+    pub status: Status,
+    /// The finer facts.
+    #[serde(default)]
+    pub labels: Labels,
+    /// Why it failed; exactly while it is failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure_reason: Option<FailureReason>,
+    /// Until when it can be paid, outages included.
+    pub expires_at: Timestamp,
+    /// The deadline as it was at initiation.
+    pub first_expires_at: Timestamp,
+    /// Outages that moved the deadline.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub outages: Vec<Outage>,
+    /// The latest chain time that showed the deadline to be past.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub passed_at: Option<Timestamp>,
+    /// Until when (at least) an in-time transfer that was orphaned is waited for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remine_until: Option<Timestamp>,
+    /// Every transfer to the wallet that was ever seen.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub transfers: Vec<Transfer>,
+    /// The settlement, once the payment has been confirmed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub settlement: Option<Box<Settlement>>,
+    /// Refunds in the order of their acceptance.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refunds: Vec<Refund>,
+    /// How it came to where it stands.
+    pub history: Vec<HistoryEntry>,
+    /// When it last changed.
+    pub updated_at: Timestamp,
+}
+
+/// One outage that moved the deadline.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outage {
+    /// Which.
+    pub id: OutageId,
+    /// From.
+    pub from: Timestamp,
+    /// To.
+    pub to: Timestamp,
+}
+
+/// What screening says about a payment as a whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KytSummary<'a> {
+    /// `None` while pending: nothing arrived, or something is not screened yet.
+    pub decision: Option<Decision>,
+    /// The verdict that decides, with its details.
+    pub verdict: Option<&'a Verdict>,
+}
+
+impl KytSummary<'_> {
+    /// `pending`, `allow`, `review` or `block`.
+    pub fn as_str(self) -> &'static str {
+        self.decision.map_or("pending", Decision::as_str)
+    }
+}
+
+impl Payment {
+    /// A fresh payment at version 0, before its first commit.
+    pub(crate) fn new(terms: Terms, expires_at: Timestamp) -> Self {
+        let at = terms.created_at;
+        Self {
+            version: 0,
+            sequence: 0,
+            status: Status::Pending,
+            labels: Labels::NONE,
+            failure_reason: None,
+            expires_at,
+            first_expires_at: expires_at,
+            outages: Vec::new(),
+            passed_at: None,
+            remine_until: None,
+            transfers: Vec::new(),
+            settlement: None,
+            refunds: Vec::new(),
+            history: vec![HistoryEntry { status: Status::Pending, at, reason: Reason::Initiated }],
+            updated_at: at,
+            terms,
+        }
+    }
+
+    /// The payment's id.
+    pub fn id(&self) -> PaymentId {
+        self.terms.id
+    }
+
+    /// The transfer with this key.
+    pub fn transfer(&self, key: TransferKey) -> Option<&Transfer> {
+        self.transfers.iter().find(|transfer| transfer.key == key)
+    }
+
+    /// What was received at or before confirmation, refunds not taken off; frozen from confirmation on.
+    pub fn amount_received(&self) -> Amount {
+        self.transfers.iter().filter(|t| t.counted && !t.excess).map(|t| t.amount).sum()
+    }
+
+    /// What came after confirmation.
+    pub fn excess_received(&self) -> Amount {
+        self.transfers.iter().filter(|t| t.counted && t.excess).map(|t| t.amount).sum()
+    }
+
+    /// What is still to be paid: zero unless the payment waits for money.
+    pub fn amount_due(&self) -> Amount {
+        match self.status {
+            Status::Pending | Status::Mismatched => self.terms.amount.saturating_sub(self.net()),
+            Status::Confirmed | Status::Settled | Status::Failed => Amount::ZERO,
+        }
+    }
+
+    /// Received (excess too) less refunded and reserved, at least zero. Every decision is taken on it.
+    pub fn net(&self) -> Amount {
+        Amount(self.net_units().max(0))
+    }
+
+    /// `net`, negative if more was sent back than is left after a reorganisation.
+    pub(crate) fn net_units(&self) -> i64 {
+        let counted = self.amount_received().saturating_add(self.excess_received());
+        counted.units().saturating_sub(self.refunded(Funds::Received, None).units())
+    }
+
+    /// Refunds of these funds that are pending or sent, from one vault or all.
+    pub(crate) fn refunded(&self, funds: Funds, source: Option<Vault>) -> Amount {
+        let live = |refund: &&Refund| refund.state != RefundState::Failed && refund.funds == funds;
+        let from = |refund: &&Refund| source.is_none_or(|vault| refund.source == vault);
+        self.refunds.iter().filter(live).filter(from).map(|refund| refund.amount).sum()
+    }
+
+    /// What the PSP can have refunded, over both vaults: received less refunded and reserved.
+    pub fn refundable(&self) -> Amount {
+        match self.status {
+            Status::Failed if self.failure_reason == Some(FailureReason::KytBlocked) => Amount::ZERO,
+            Status::Pending => Amount::ZERO,
+            _ => self.net(),
+        }
+    }
+
+    /// What the payment's own wallet should hold of money that counts.
+    pub fn in_wallet(&self) -> Amount {
+        let counted = self.amount_received().saturating_add(self.excess_received());
+        let settled = match &self.settlement {
+            Some(settlement) if settlement.state == SettlementState::Settled => settlement.amount,
+            _ => Amount::ZERO,
+        };
+        counted.saturating_sub(self.refunded(Funds::Received, Some(Vault::Payment)).saturating_add(settled))
+    }
+
+    /// Blocked money in the wallet less what the operator sent back of it.
+    pub fn blocked_held(&self) -> Amount {
+        let blocked =
+            self.transfers.iter().filter(|t| t.is_right() && t.is_blocked() && t.status == TransferStatus::Final);
+        let blocked: Amount = blocked.map(|transfer| transfer.amount).sum();
+        let clean = if self.failure_reason == Some(FailureReason::KytBlocked) { self.net() } else { Amount::ZERO };
+        blocked.saturating_add(clean).saturating_sub(self.refunded(Funds::Blocked, None))
+    }
+
+    /// The deadline that counts now: `expires_at`, or later while an orphaned in-time transfer is waited for.
+    pub fn deadline(&self) -> Timestamp {
+        match self.remine_until {
+            Some(until) if self.misses_remined() => self.expires_at.max(until),
+            _ => self.expires_at,
+        }
+    }
+
+    /// Whether the chain has been read past the deadline.
+    pub fn deadline_passed(&self) -> bool {
+        self.passed_at.is_some_and(|passed| passed >= self.deadline())
+    }
+
+    /// Whether the first block that held the transfer came before the deadline.
+    pub fn is_in_time(&self, transfer: &Transfer) -> bool {
+        transfer.first_block_time < self.expires_at
+    }
+
+    /// Whether a right in-time transfer was orphaned and its transaction is in no block now.
+    pub fn misses_remined(&self) -> bool {
+        let gone = |t: &&Transfer| t.status == TransferStatus::Orphaned && t.is_right() && self.is_in_time(t);
+        self.transfers.iter().filter(gone).any(|gone| !self.is_dust(gone) && !self.has_sibling(gone))
+    }
+
+    /// Whether another present transfer has the same transaction.
+    fn has_sibling(&self, of: &Transfer) -> bool {
+        self.transfers.iter().any(|t| {
+            t.key != of.key && t.key.chain == of.key.chain && t.key.tx_hash == of.key.tx_hash && t.is_present()
+        })
+    }
+
+    /// Whether the transfer is below the floor under which money is ignored.
+    pub fn is_dust(&self, transfer: &Transfer) -> bool {
+        let floor = self.terms.dust_floor.min(self.terms.amount);
+        transfer.amount.units() <= 0 || transfer.amount < floor
+    }
+
+    /// The finality that this payment's transfers need now: that of max(amount, everything received so far).
+    pub fn required_finality(&self) -> Finality {
+        let present = self.transfers.iter().filter(|t| t.is_right() && t.is_present());
+        let received: Amount = present.map(|transfer| transfer.amount).sum();
+        self.terms.finality.required(received.max(self.terms.amount))
+    }
+
+    /// Whether further in-time money would complete it by itself.
+    pub fn is_completable(&self) -> bool {
+        self.status == Status::Mismatched
+            && self.labels.contains(Label::Underpaid)
+            && !self.labels.contains(Label::Late)
+            && self.refunds.is_empty()
+    }
+
+    /// Whether the deadline still has something to decide.
+    pub fn awaits_deadline(&self) -> bool {
+        (self.status == Status::Pending || self.is_completable()) && !self.deadline_passed()
+    }
+
+    /// The last transfer that counted, by block and place in it.
+    pub fn last_counted(&self) -> Option<&Transfer> {
+        let counted = self.transfers.iter().filter(|transfer| transfer.counted);
+        counted.max_by_key(|transfer| (transfer.excess, transfer.block.number, transfer.key.log_index))
+    }
+
+    /// What screening says: of the settled money once the payment is confirmed, else the worst of all that arrived.
+    pub fn kyt(&self) -> KytSummary<'_> {
+        let frozen = matches!(self.status, Status::Confirmed | Status::Settled);
+        let relevant = |t: &&Transfer| if frozen { t.counted && !t.excess } else { t.is_right() && t.is_present() };
+        let rank = |t: &&Transfer| match t.decision() {
+            Some(Decision::Block) => 3,
+            Some(Decision::Review) => 2,
+            None => 1,
+            Some(Decision::Allow) => 0,
+        };
+        let worst = self.transfers.iter().filter(relevant).max_by_key(rank);
+        KytSummary {
+            decision: worst.and_then(Transfer::decision),
+            verdict: worst.and_then(|transfer| transfer.verdict.as_deref()),
+        }
+    }
+
+    /// Whether it needs an actor: it is not over, or something is in flight.
+    pub fn is_live(&self) -> bool {
+        let settling = self.settlement.as_ref().is_some_and(|s| s.state == SettlementState::Queued);
+        matches!(self.status, Status::Pending | Status::Confirmed)
+            || self.awaits_deadline()
+            || settling
+            || self.refunds.iter().any(|refund| refund.state == RefundState::Pending)
+            || self.transfers.iter().any(|t| t.status == TransferStatus::Seen || t.awaits_screening())
+    }
+}
