@@ -101,13 +101,20 @@ impl Engine {
         Ok(sealed)
     }
 
-    /// Mines one block if the mempool still holds the transaction.
-    pub(crate) fn mine_if_waiting(&self, hash: &B256) -> Result<(), ChainError> {
+    /// Mines one block if the transaction waits for nothing else.
+    pub(crate) fn mine_if_ready(&self, hash: &B256) -> Result<(), ChainError> {
         let turn = self.turn()?;
-        if self.pool.lock().get(hash).is_some() {
+        if self.is_ready(hash) {
             self.seal(&turn, None)?;
         }
         Ok(())
+    }
+
+    /// Whether the mempool holds the transaction, and all that must come before it.
+    pub(crate) fn is_ready(&self, hash: &B256) -> bool {
+        let chain = self.chain.read();
+        let pool = self.pool.lock();
+        pool.get(hash).is_some_and(|tx| tx.nonce() < pool.next_nonce(&tx.sender, chain.nonce(&tx.sender)))
     }
 
     /// Moves chain time forward with blocks at most `spacing_secs` apart.
@@ -299,6 +306,15 @@ impl Engine {
         }
         self.heads.send_replace(self.chain.read().head_ref());
         Ok(sealed)
+    }
+}
+
+impl Drop for Engine {
+    /// Whoever opens the file next finds it unlocked.
+    fn drop(&mut self) {
+        if let Some(store) = &self.store {
+            store.close();
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use axum::Router;
 use axum::body::Bytes;
-use axum::extract::State;
+use axum::extract::{DefaultBodyLimit, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
@@ -15,10 +15,13 @@ use serde_json::{Value, json};
 use crate::devchain::Devchain;
 use crate::error::RpcError;
 use crate::rpc;
-use crate::transport::{Wire, WireFailure};
+use crate::transport::{Wire, WireFailure, in_order};
 
 /// Requests in one batch.
 const BATCH_MAX: usize = 1_000;
+
+/// Largest body, as geth's.
+const BODY_BYTES_MAX: usize = 5 * 1024 * 1024;
 
 #[derive(Deserialize)]
 struct Request<'a> {
@@ -30,7 +33,8 @@ struct Request<'a> {
 }
 
 pub(crate) fn router(chain: Devchain) -> Router {
-    Router::new().route("/", post(handle).options(preflight)).with_state(chain)
+    let route = post(handle).options(preflight).layer(DefaultBodyLimit::max(BODY_BYTES_MAX));
+    Router::new().route("/", route).with_state(chain)
 }
 
 async fn preflight() -> Response {
@@ -64,10 +68,9 @@ async fn handle(State(chain): State<Devchain>, body: Bytes) -> Response {
     if let Err(failure) = wire.before().await {
         return failure.into_response();
     }
-    let mut answers = Vec::with_capacity(requests.len());
-    for request in &requests {
-        answers.extend(one(&wire, request.as_ref()).await);
-    }
+    let methods = requests.iter().map(|request| request.as_ref().map_or("", |request| request.method.as_str()));
+    let answers = requests.iter().map(|request| one(&wire, request.as_ref()));
+    let mut answers: Vec<String> = in_order(methods, answers).await.into_iter().flatten().collect();
     if let Err(failure) = wire.after() {
         return failure.into_response();
     }

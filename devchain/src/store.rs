@@ -132,7 +132,8 @@ fn write_all(mut file: File, queue: &mpsc::Receiver<Job>) {
         }
         // After a failed write the file's end is unknown: nothing may follow it.
         if failed.is_none() {
-            let bytes: Vec<u8> = group.iter().flat_map(|job| job.bytes.iter().copied()).collect();
+            let parts: Vec<&[u8]> = group.iter().map(|job| job.bytes.as_slice()).collect();
+            let bytes = parts.concat();
             if let Err(error) = file.write_all(&bytes).and_then(|()| file.sync_data()) {
                 tracing::error!(%error, "devchain file cannot be written");
                 failed = Some(ChainError::Store(error.to_string()));

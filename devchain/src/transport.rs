@@ -31,11 +31,9 @@ impl DevchainTransport {
         let answer = match packet {
             RequestPacket::Single(request) => ResponsePacket::Single(self.one(&request, &wire).await),
             RequestPacket::Batch(requests) => {
-                let mut responses = Vec::with_capacity(requests.len());
-                for request in &requests {
-                    responses.push(self.one(request, &wire).await);
-                }
-                ResponsePacket::Batch(responses)
+                let methods = requests.iter().map(SerializedRequest::method);
+                let answers = requests.iter().map(|request| self.one(request, &wire));
+                ResponsePacket::Batch(in_order(methods, answers).await)
             }
         };
         wire.after().map_err(WireFailure::transport_error)?;
@@ -71,6 +69,23 @@ impl Service<RequestPacket> for DevchainTransport {
     fn call(&mut self, packet: RequestPacket) -> Self::Future {
         Box::pin(self.clone().answer(packet))
     }
+}
+
+/// The answers of a batch. One after the other as geth does, but a batch of one method at once: many transactions then
+/// share an fsync.
+pub(crate) async fn in_order<'m, A: Future>(
+    mut methods: impl Iterator<Item = &'m str>,
+    answers: impl Iterator<Item = A>,
+) -> Vec<A::Output> {
+    let first = methods.next();
+    if methods.all(|method| Some(method) == first) {
+        return futures::future::join_all(answers).await;
+    }
+    let mut done = Vec::new();
+    for answer in answers {
+        done.push(answer.await);
+    }
+    done
 }
 
 /// One packet's way over a wire with faults.

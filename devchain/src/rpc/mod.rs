@@ -76,9 +76,8 @@ async fn send_raw_transaction(engine: &Arc<Engine>, raw: Bytes) -> Answer {
     engine.accept(raw.into(), tx)?.wait().await?;
     if engine.config.mining == Mining::PerTransaction && !engine.paused.load(Ordering::Acquire) {
         let _queue = engine.sealing.lock().await;
-        let waiting = engine.pool.lock().get(&hash).is_some();
-        if waiting {
-            blocking(engine, move |engine| engine.mine_if_waiting(&hash)).await?;
+        if engine.is_ready(&hash) {
+            blocking(engine, move |engine| engine.mine_if_ready(&hash)).await?;
         }
     }
     json(&hash)
