@@ -42,6 +42,8 @@ pub struct Model {
     pub block_number: Option<i64>,
     /// Why it failed last.
     pub failure: Option<String>,
+    /// Grows by one whenever the row is queued, queued again, cancelled, or gets an outcome; starts at 1.
+    pub revision: i64,
     /// Times it was put into a chain transaction.
     pub attempts: i64,
     /// Not batched before then, milliseconds since the epoch.

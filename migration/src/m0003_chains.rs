@@ -26,6 +26,7 @@ const UP: &[&str] = &[
          tx_hash TEXT,
          block_number BIGINT,
          failure TEXT,
+         revision BIGINT NOT NULL,
          attempts BIGINT NOT NULL,
          not_before BIGINT NOT NULL,
          created_at BIGINT NOT NULL,

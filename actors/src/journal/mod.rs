@@ -4,7 +4,7 @@ mod unit;
 
 pub use unit::{
     AppliedTransfer, ChainBatch, ChainTxOutcome, DeliveryOutcome, Initiation, NewEvent, OperationChange,
-    OperationOutcome, Receipt, Submission, Transition, Unit,
+    OperationOutcome, Receipt, SignedOperation, Submission, Transition, Unit,
 };
 
 use tokio::sync::{mpsc, oneshot};

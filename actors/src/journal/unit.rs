@@ -78,9 +78,11 @@ pub struct NewEvent {
 #[derive(Clone, Debug)]
 pub enum OperationChange {
     /// Queue it. `number` in the model is ignored: a new row gets the chain's next number in the commit, a row that is
-    /// there already (cancelled or failed before) keeps its own and becomes queued again with these amounts.
+    /// there already (cancelled or failed before) keeps its own and becomes queued again with these amounts. A new row
+    /// starts at `revision` 1, one that is there grows by one.
     Queue(operations::Model),
-    /// It is not wanted any more. Only a queued or failed one becomes cancelled; one on its way stays as it is.
+    /// It is not wanted any more. Only a queued or failed one becomes cancelled (`revision` grows); one on its way stays
+    /// as it is.
     Cancel {
         /// `op_` id.
         id: String,
@@ -138,15 +140,25 @@ pub struct DeliveryOutcome {
     pub next_attempt_at: Option<i64>,
 }
 
-/// A signed transaction. Gates: the nonce is unused, and each operation is still queued.
+/// A signed transaction. Gates: the nonce is unused, and each operation is still queued at the revision that was signed
+/// (a payment may have changed its amounts in between).
 #[derive(Debug)]
 pub struct Submission {
     /// The transaction; its `id` is given in the commit.
     pub chain_tx: chain_txs::Model,
     /// Its signed bytes.
     pub attempt: chain_tx_attempts::Model,
-    /// `op_` ids it carries; they become submitted.
-    pub operation_ids: Vec<String>,
+    /// What it carries; these become submitted, their `chain_tx_id` is set and `attempts` grows.
+    pub operations: Vec<SignedOperation>,
+}
+
+/// An operation as it was signed.
+#[derive(Clone, Debug)]
+pub struct SignedOperation {
+    /// `op_` id.
+    pub id: String,
+    /// Revision of the row whose amounts were signed.
+    pub revision: i64,
 }
 
 /// What became of an operator's transaction.
@@ -168,7 +180,8 @@ pub struct ChainTxOutcome {
     pub operations: Vec<OperationOutcome>,
 }
 
-/// What became of one operation. Applied only while the operation is neither succeeded nor cancelled.
+/// What became of one operation. Applied unless the operation is cancelled; `revision` grows by one. A succeeded one is
+/// taken back by it: its transaction was orphaned, or mined again elsewhere.
 #[derive(Debug)]
 pub struct OperationOutcome {
     /// `op_` id.
