@@ -1,1 +1,180 @@
-//! Numbered, named invariants.
+//! What must hold of every payment after every commit, numbered and named. Debug builds panic in `transition`; release
+//! builds return the violations, to be counted and alarmed.
+
+use std::collections::BTreeSet;
+
+use crate::ids::OperationId;
+use crate::money::{Amount, split_fee};
+use crate::payment::{
+    Decision, FailureReason, Funds, Label, Payment, RefundState, SettlementState, Status, TransferStatus, Vault,
+    derived_labels, is_judged,
+};
+
+/// One rule about a payment.
+pub struct Invariant {
+    /// Its number, such as `PAY-1`.
+    pub id: &'static str,
+    /// What must hold.
+    pub name: &'static str,
+    holds: fn(&Payment) -> bool,
+}
+
+/// A rule that a payment breaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Violation {
+    /// The rule's number.
+    pub id: &'static str,
+    /// What should hold.
+    pub name: &'static str,
+}
+
+/// The rules that `payment` breaks.
+pub fn check(payment: &Payment) -> Vec<Violation> {
+    let broken = INVARIANTS.iter().filter(|invariant| !(invariant.holds)(payment));
+    broken.map(|Invariant { id, name, .. }| Violation { id, name }).collect()
+}
+
+/// Every rule, by number.
+pub const INVARIANTS: &[Invariant] = &[
+    Invariant { id: "PAY-1", name: "psp_amount + treasury_fee == settlement.amount", holds: adds_up },
+    Invariant { id: "PAY-2", name: "the settlement is split by the payment's fee", holds: split_as_agreed },
+    Invariant { id: "PAY-3", name: "only right, final, allowed money counts", holds: only_clean_counts },
+    Invariant { id: "PAY-4", name: "a transfer is listed once", holds: listed_once },
+    Invariant { id: "PAY-5", name: "a transaction counts in one block only", holds: one_block },
+    Invariant { id: "PAY-6", name: "excess counts, and only beside a frozen amount", holds: excess_after_freeze },
+    Invariant { id: "PAY-7", name: "failure_reason exactly while failed", holds: failure_has_reason },
+    Invariant { id: "PAY-8", name: "a confirmed or settled payment has its one settlement", holds: has_settlement },
+    Invariant { id: "PAY-9", name: "no settlement is under way unless confirmed or settled", holds: settles_confirmed },
+    Invariant { id: "PAY-10", name: "no more is settled than is there", holds: settlement_covered },
+    Invariant { id: "PAY-11", name: "no more is refunded than was received", holds: refunds_covered },
+    Invariant { id: "PAY-12", name: "no more blocked money is sent back than was blocked", holds: blocked_covered },
+    Invariant { id: "PAY-13", name: "the history ends where the payment stands", holds: history_is_current },
+    Invariant { id: "PAY-14", name: "labels agree with the state", holds: labels_agree },
+    Invariant { id: "PAY-15", name: "an expired or cancelled payment holds nothing that counts", holds: empty_handed },
+    Invariant { id: "PAY-16", name: "deadlines only move on", holds: deadline_moves_on },
+    Invariant { id: "PAY-17", name: "a failed settlement, and no other, has a time to be tried again", holds: retries },
+    Invariant { id: "PAY-18", name: "a pending payment counts in-time money only", holds: pending_in_time },
+    Invariant { id: "PAY-19", name: "operations are distinct", holds: operations_distinct },
+    Invariant { id: "PAY-20", name: "nothing is left to be judged", holds: is_judged },
+];
+
+fn adds_up(payment: &Payment) -> bool {
+    let settlement = payment.settlement.as_deref();
+    settlement.is_none_or(|s| s.psp_amount.checked_add(s.treasury_fee) == Some(s.amount))
+}
+
+fn split_as_agreed(payment: &Payment) -> bool {
+    payment.settlement.as_deref().is_none_or(|settlement| {
+        let split = split_fee(settlement.amount, payment.terms.fee_bps);
+        settlement.amount > Amount::ZERO
+            && (settlement.psp_amount, settlement.treasury_fee) == (split.psp_amount, split.treasury_fee)
+    })
+}
+
+fn only_clean_counts(payment: &Payment) -> bool {
+    payment.transfers.iter().filter(|t| t.counted).all(|t| {
+        t.is_right()
+            && t.status == TransferStatus::Final
+            && t.decision() == Some(Decision::Allow)
+            && !payment.is_dust(t)
+    })
+}
+
+fn listed_once(payment: &Payment) -> bool {
+    let keys: BTreeSet<_> = payment.transfers.iter().map(|transfer| transfer.key).collect();
+    keys.len() == payment.transfers.len()
+}
+
+fn one_block(payment: &Payment) -> bool {
+    let counted: Vec<_> = payment.transfers.iter().filter(|transfer| transfer.counted).collect();
+    counted.iter().all(|a| counted.iter().all(|b| a.key.tx_hash != b.key.tx_hash || a.block.hash == b.block.hash))
+}
+
+fn excess_after_freeze(payment: &Payment) -> bool {
+    let frozen = matches!(payment.status, Status::Confirmed | Status::Settled)
+        || payment.failure_reason == Some(FailureReason::SettlementFailed);
+    payment.transfers.iter().filter(|transfer| transfer.excess).all(|transfer| transfer.counted && frozen)
+}
+
+fn failure_has_reason(payment: &Payment) -> bool {
+    (payment.status == Status::Failed) == payment.failure_reason.is_some()
+}
+
+fn has_settlement(payment: &Payment) -> bool {
+    let state = payment.settlement.as_deref().map(|settlement| settlement.state);
+    let fits = match payment.status {
+        Status::Confirmed => state.is_some_and(|state| state != SettlementState::Settled),
+        Status::Settled => matches!(state, Some(SettlementState::Settled | SettlementState::Queued)),
+        Status::Pending | Status::Mismatched | Status::Failed => true,
+    };
+    let operation = OperationId::settlement_of(payment.id());
+    fits && payment.settlement.as_deref().is_none_or(|settlement| settlement.operation == operation)
+}
+
+fn settles_confirmed(payment: &Payment) -> bool {
+    let active = payment
+        .settlement
+        .as_deref()
+        .is_some_and(|s| matches!(s.state, SettlementState::Queued | SettlementState::Failed));
+    !active || matches!(payment.status, Status::Confirmed | Status::Settled)
+}
+
+/// Whether the chain itself has upset the accounts: it took money back, or sent what had been given up.
+fn upset(payment: &Payment) -> bool {
+    payment.labels.contains(Label::Reorged)
+        || payment.refunds.iter().any(|refund| refund.state == RefundState::Sent && refund.failure.is_some())
+}
+
+fn settlement_covered(payment: &Payment) -> bool {
+    let active = |state| matches!(state, SettlementState::Queued | SettlementState::Failed);
+    payment.settlement.as_deref().filter(|s| active(s.state)).is_none_or(|settlement| {
+        upset(payment) || payment.status != Status::Confirmed || payment.in_wallet() >= settlement.amount
+    })
+}
+
+fn refunds_covered(payment: &Payment) -> bool {
+    upset(payment) || payment.net_units() >= 0
+}
+
+fn blocked_covered(payment: &Payment) -> bool {
+    let live = |state| state != RefundState::Failed;
+    let blocked = payment.refunds.iter().filter(|refund| refund.funds == Funds::Blocked);
+    upset(payment)
+        || blocked.clone().all(|refund| refund.source == Vault::Payment)
+            && blocked.filter(|refund| live(refund.state)).map(|refund| refund.amount).sum::<Amount>()
+                <= payment.transfers.iter().filter(|t| t.is_right()).map(|t| t.amount).sum()
+}
+
+fn history_is_current(payment: &Payment) -> bool {
+    payment.history.last().is_some_and(|entry| entry.status == payment.status)
+}
+
+fn labels_agree(payment: &Payment) -> bool {
+    let both = payment.labels.contains(Label::Underpaid) && payment.labels.contains(Label::Overpaid);
+    !both && derived_labels(payment, payment.labels) == payment.labels
+}
+
+fn empty_handed(payment: &Payment) -> bool {
+    !matches!(payment.failure_reason, Some(FailureReason::Expired | FailureReason::Cancelled))
+        || !payment.transfers.iter().any(|transfer| transfer.counted)
+}
+
+fn deadline_moves_on(payment: &Payment) -> bool {
+    payment.first_expires_at <= payment.expires_at && payment.expires_at <= payment.deadline()
+}
+
+fn retries(payment: &Payment) -> bool {
+    let settlement = payment.settlement.as_deref();
+    settlement.is_none_or(|s| (s.state == SettlementState::Failed) == s.retry_at.is_some())
+}
+
+fn pending_in_time(payment: &Payment) -> bool {
+    payment.status != Status::Pending
+        || payment.transfers.iter().filter(|transfer| transfer.counted).all(|transfer| payment.is_in_time(transfer))
+}
+
+fn operations_distinct(payment: &Payment) -> bool {
+    let refunds = payment.refunds.iter().map(|refund| refund.operation);
+    let all: Vec<_> = refunds.chain(payment.settlement.as_deref().map(|settlement| settlement.operation)).collect();
+    all.iter().collect::<BTreeSet<_>>().len() == all.len()
+}

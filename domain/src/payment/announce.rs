@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::event::Event;
 use super::state::Payment;
-use super::status::{Status, named};
+use super::status::{FailureReason, Reason, Status, named};
 use crate::chain::Hash32;
 use crate::ids::RefundId;
 use crate::money::UnknownName;
@@ -82,7 +82,67 @@ pub struct Announcement {
     pub refund_id: Option<RefundId>,
 }
 
-/// The public names that an event announces, in the order in which they are sent.
-pub fn announced(_after: &Payment, _event: &Event) -> &'static [EventName] {
-    &[]
+/// The public names that an event announces, in the order in which they are sent. `payment.*` and `payin.*` are two
+/// names of one happening, and both are announced.
+pub fn announced(after: &Payment, event: &Event) -> &'static [EventName] {
+    use EventName as Name;
+    const MISMATCHED: &[EventName] = &[Name::PaymentMismatched, Name::PayinMismatched];
+    match event {
+        Event::Confirmed { .. } => &[Name::PaymentConfirmed, Name::PayinConfirmed],
+        Event::Mismatched { reason: Reason::Underpaid, .. } => {
+            &[Name::PaymentMismatched, Name::PayinUnderpaid, Name::PayinMismatched]
+        }
+        Event::Mismatched { .. } | Event::TransferCounted { excess: true, .. } => MISMATCHED,
+        Event::TransferFinalised { key } if after.transfer(*key).is_some_and(|t| !t.is_right()) => {
+            &[Name::PaymentMismatched]
+        }
+        Event::Failed { reason: FailureReason::SettlementFailed, .. } => &[Name::PaymentFailed],
+        Event::Failed { .. } => &[Name::PaymentFailed, Name::PayinFailed],
+        Event::Settled { .. } => &[Name::PaymentSettled, Name::PayinSettled],
+        Event::SettlementFailed { announced: true, .. } => &[Name::PayinSettlementFailed],
+        Event::SettlementOrphaned { was_settled: true, .. } if after.status == Status::Settled => {
+            &[Name::PaymentReorged]
+        }
+        Event::Reorged { .. } => &[Name::PaymentReorged],
+        Event::RefundSent { .. } => &[Name::RefundSent],
+        Event::RefundFailed { .. } => &[Name::RefundFailed],
+        _ => &[],
+    }
+}
+
+/// The announcements of an event; `after` is the payment right after it.
+pub(crate) fn announcements(after: &Payment, event: &Event, at: Timestamp) -> Vec<Announcement> {
+    let names = announced(after, event);
+    let last = after.sequence;
+    let count = u32::try_from(names.len()).unwrap_or(0);
+    let sequences = last.saturating_sub(count) + 1..;
+    names
+        .iter()
+        .zip(sequences)
+        .map(|(name, sequence)| Announcement {
+            name: *name,
+            sequence,
+            at,
+            status: after.status,
+            tx_hash: transaction(after, event),
+            refund_id: match event {
+                Event::RefundSent { refund_id, .. } | Event::RefundFailed { refund_id, .. } => Some(*refund_id),
+                _ => None,
+            },
+        })
+        .collect()
+}
+
+/// The transaction that an announcement names: the settlement's, the sending's, that of the transfer it is about, or of the
+/// last transfer that counted.
+fn transaction(after: &Payment, event: &Event) -> Option<Hash32> {
+    match event {
+        Event::Confirmed { .. } | Event::Mismatched { .. } => after.last_counted().map(|transfer| transfer.key.tx_hash),
+        Event::TransferCounted { key, .. } | Event::TransferFinalised { key } | Event::Reorged { key, .. } => {
+            Some(key.tx_hash)
+        }
+        Event::Settled { .. } => after.settlement.as_ref().and_then(|settlement| settlement.tx_hash),
+        Event::RefundSent { tx_hash, .. } => Some(*tx_hash),
+        _ => None,
+    }
 }

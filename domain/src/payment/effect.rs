@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::transfer::TransferKey;
 use crate::chain::{Address, Chain, Finality};
 use crate::ids::{OperationId, RefundId};
-use crate::money::{Amount, Token};
+use crate::money::Amount;
 use crate::time::Timestamp;
 
 /// Something to do after the commit. Every effect is idempotent.
@@ -25,14 +25,12 @@ pub enum Effect {
     },
     /// Have a transfer screened and send `ScreenTransfer`.
     Screen {
-        /// Which transfer (chain, transaction and log index are in the key).
+        /// Which transfer (chain, transaction and log index are in the key; the token is the payment's).
         key: TransferKey,
         /// To be given back in `ScreenTransfer`.
         revision: u32,
         /// The sender.
         from: Address,
-        /// The token.
-        token: Token,
         /// How much.
         amount: Amount,
     },

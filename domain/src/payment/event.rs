@@ -53,13 +53,6 @@ pub enum Event {
         /// When.
         at: Timestamp,
     },
-    /// Money of the wrong token or on the wrong chain is final.
-    WrongMoneyArrived {
-        /// Which transfer.
-        key: TransferKey,
-        /// When.
-        at: Timestamp,
-    },
     /// Money that counted was taken back by the chain.
     Reorged {
         /// Which transfer.
@@ -154,6 +147,8 @@ pub enum Event {
     SettlementOrphaned {
         /// The settler's revision.
         revision: u32,
+        /// Whether it was known to be final (else only the revision is noted).
+        was_settled: bool,
         /// When.
         at: Timestamp,
     },
@@ -196,7 +191,6 @@ impl Event {
             Self::TransferFinalised { .. } => "transfer_finalised",
             Self::TransferScreened { .. } => "transfer_screened",
             Self::TransferCounted { .. } => "transfer_counted",
-            Self::WrongMoneyArrived { .. } => "wrong_money_arrived",
             Self::Reorged { .. } => "reorged",
             Self::DeadlinePassed { .. } => "deadline_passed",
             Self::DeadlineMoved { .. } => "deadline_moved",

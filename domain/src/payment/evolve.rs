@@ -1,14 +1,297 @@
-//! Applying events.
-use super::{Event, Payment};
+//! Applying events: each to the letter, without a decision of its own. What can be derived (some labels, the
+//! sequence) is derived here after every event, so that a replay ends where the original did.
+
+use super::announce::announced;
+use super::event::Event;
+use super::label::{Label, Labels};
+use super::money_out::{RefundState, Requester, Settlement, SettlementState};
+use super::state::{Outage, Payment};
+use super::status::{FailureReason, HistoryEntry, Reason, Status};
+use super::transfer::{Decision, Transfer, TransferKey, TransferStatus};
+use crate::ids::{OperationId, RefundId};
+use crate::money::Amount;
 use crate::time::Timestamp;
-/// The payment after an event.
-pub fn evolve(payment: Payment, _event: &Event) -> Payment {
-    payment
-}
-/// The payment after the events of one commit: one version more.
+
+/// The payment after the events of one commit, made at `at`: one version more.
 pub fn commit(payment: Payment, events: &[Event], at: Timestamp) -> Payment {
     let mut payment = events.iter().fold(payment, evolve);
     payment.version += 1;
     payment.updated_at = at;
     payment
+}
+
+/// The payment that these commits, in order from the first, have led to. `None` unless the first one begins with
+/// `Initiated`.
+pub fn replay<'a>(commits: impl IntoIterator<Item = (&'a [Event], Timestamp)>) -> Option<Payment> {
+    let mut commits = commits.into_iter();
+    let (first, at) = commits.next()?;
+    let Some(Event::Initiated { terms, expires_at }) = first.first() else { return None };
+    let fresh = commit(Payment::new((**terms).clone(), *expires_at), first, at);
+    Some(commits.fold(fresh, |payment, (events, at)| commit(payment, events, at)))
+}
+
+/// The payment after one event. The version belongs to the commit, not to the event.
+#[must_use]
+pub fn evolve(mut payment: Payment, event: &Event) -> Payment {
+    apply(&mut payment, event);
+    payment.labels = derived_labels(&payment, payment.labels);
+    let announcements = announced(&payment, event).len();
+    payment.sequence += u32::try_from(announcements).unwrap_or(0);
+    payment
+}
+
+fn apply(payment: &mut Payment, event: &Event) {
+    match event {
+        Event::Initiated { terms, expires_at } => {
+            *payment = Payment { version: payment.version, ..Payment::new((**terms).clone(), *expires_at) };
+        }
+        Event::TransferRecorded { transfer, remine_until } => {
+            record(payment, transfer);
+            payment.remine_until = payment.remine_until.max(*remine_until);
+        }
+        Event::TransferFinalised { key } => {
+            change_transfer(payment, *key, |transfer| transfer.status = TransferStatus::Final);
+        }
+        Event::TransferScreened { key, verdict } => {
+            change_transfer(payment, *key, |transfer| transfer.verdict = Some(verdict.clone()));
+        }
+        Event::TransferCounted { key, excess, at } => {
+            change_transfer(payment, *key, |transfer| (transfer.counted, transfer.excess) = (true, *excess));
+            if *excess {
+                note(payment, payment.status, Reason::MoreReceived, *at);
+            }
+        }
+        Event::Reorged { reopened, at, .. } => reorganise(payment, *reopened, *at),
+        Event::DeadlinePassed { chain_time } => payment.passed_at = payment.passed_at.max(Some(*chain_time)),
+        Event::DeadlineMoved { outage, from, to, expires_at, at } => {
+            let outage = Outage { id: *outage, from: *from, to: *to };
+            payment.outages.retain(|known| known.id != outage.id);
+            payment.outages.push(outage);
+            payment.expires_at = *expires_at;
+            note(payment, payment.status, Reason::DeadlineMoved, *at);
+        }
+        Event::Confirmed { amount, psp_amount, treasury_fee, labels, reason, at } => {
+            confirm(payment, *amount, *psp_amount, *treasury_fee);
+            payment.labels = *labels;
+            enter(payment, Status::Confirmed, *reason, *at);
+        }
+        Event::Mismatched { labels, reason, at } => {
+            payment.labels = *labels;
+            enter(payment, Status::Mismatched, *reason, *at);
+        }
+        Event::Failed { reason, at } => {
+            enter(payment, Status::Failed, history_reason(*reason), *at);
+            payment.failure_reason = Some(*reason);
+        }
+        Event::Settled { at } => enter(payment, Status::Settled, Reason::Settled, *at),
+        Event::SettlementCompleted { .. }
+        | Event::SettlementFailed { .. }
+        | Event::SettlementRetried { .. }
+        | Event::SettlementOrphaned { .. } => apply_to_settlement(payment, event),
+        Event::RefundRequested { refund, withdraws_settlement } => {
+            payment.refunds.push((**refund).clone());
+            if *withdraws_settlement && let Some(settlement) = payment.settlement.as_deref_mut() {
+                withdraw(settlement);
+            }
+        }
+        Event::RefundSent { refund_id, tx_hash, at } => {
+            finish_refund(payment, *refund_id, RefundState::Sent, *at, |refund| refund.tx_hash = Some(*tx_hash));
+        }
+        Event::RefundFailed { refund_id, reason, retry_at, at } => {
+            let failure = Some(reason.clone());
+            finish_refund(payment, *refund_id, RefundState::Failed, *at, |refund| refund.failure = failure);
+            if let (Some(retry_at), Some(settlement)) = (retry_at, payment.settlement.as_deref_mut()) {
+                settlement.state = SettlementState::Failed;
+                settlement.retry_at = Some(*retry_at);
+            }
+        }
+    }
+}
+
+fn apply_to_settlement(payment: &mut Payment, event: &Event) {
+    let status = payment.status;
+    let Some(settlement) = payment.settlement.as_deref_mut() else { return };
+    match event {
+        Event::SettlementCompleted { revision, tx_hash, block_time } => {
+            settlement.state = SettlementState::Settled;
+            settlement.revision = *revision;
+            settlement.tx_hash = Some(*tx_hash);
+            settlement.settled_at = Some(*block_time);
+            (settlement.failures, settlement.failure, settlement.retry_at) = (0, None, None);
+            settlement.retry_demanded = false;
+        }
+        Event::SettlementFailed { revision, reason, retry_at, at, .. } => {
+            settlement.revision = *revision;
+            if !matches!(status, Status::Confirmed | Status::Settled) {
+                return withdraw(settlement);
+            }
+            if settlement.state == SettlementState::Withdrawn {
+                return;
+            }
+            settlement.state = SettlementState::Failed;
+            settlement.failures = settlement.failures.saturating_add(1);
+            settlement.failure = Some(reason.clone());
+            settlement.retry_at = Some(*retry_at);
+            settlement.retry_demanded = false;
+            (settlement.tx_hash, settlement.settled_at) = (None, None);
+            enter(payment, Status::Confirmed, Reason::SettlementFailed, *at);
+        }
+        Event::SettlementRetried { by } => {
+            settlement.state = SettlementState::Queued;
+            settlement.retry_at = None;
+            settlement.retry_demanded = *by != Requester::Schedule;
+        }
+        Event::SettlementOrphaned { revision, was_settled, at } => {
+            settlement.revision = *revision;
+            if !was_settled {
+                return;
+            }
+            (settlement.tx_hash, settlement.settled_at) = (None, None);
+            payment.labels = payment.labels.with(Label::Reorged);
+            if status == Status::Settled {
+                settlement.state = SettlementState::Queued;
+                note(payment, status, Reason::Reorged, *at);
+            } else {
+                withdraw(settlement);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Keeps one entry per key, and one first block time per transaction, whatever log index it was seen under.
+fn record(payment: &mut Payment, transfer: &Transfer) {
+    match payment.transfers.iter_mut().find(|known| known.key == transfer.key) {
+        Some(known) => *known = transfer.clone(),
+        None => payment.transfers.push(transfer.clone()),
+    }
+    let key = transfer.key;
+    let same = |t: &&mut Transfer| t.key.chain == key.chain && t.key.tx_hash == key.tx_hash;
+    for sibling in payment.transfers.iter_mut().filter(same) {
+        sibling.first_block_time = sibling.first_block_time.min(transfer.first_block_time);
+    }
+}
+
+fn change_transfer(payment: &mut Payment, key: TransferKey, change: impl FnOnce(&mut Transfer)) {
+    if let Some(transfer) = payment.transfers.iter_mut().find(|transfer| transfer.key == key) {
+        change(transfer);
+    }
+}
+
+/// Reopened: the frozen amount dissolves, only in-time money counts again, and the settlement is held back unless
+/// the chain is known to have carried it out.
+fn reorganise(payment: &mut Payment, reopened: bool, at: Timestamp) {
+    payment.labels = payment.labels.with(Label::Reorged);
+    if !reopened {
+        return note(payment, payment.status, Reason::Reorged, at);
+    }
+    for label in [Label::Underpaid, Label::Overpaid, Label::Late] {
+        payment.labels = payment.labels.without(label);
+    }
+    let expires_at = payment.expires_at;
+    for transfer in &mut payment.transfers {
+        transfer.excess = false;
+        transfer.counted &= transfer.first_block_time < expires_at;
+    }
+    if let Some(settlement) = payment.settlement.as_deref_mut()
+        && settlement.state != SettlementState::Settled
+    {
+        withdraw(settlement);
+    }
+    enter(payment, Status::Pending, Reason::Reorged, at);
+}
+
+fn withdraw(settlement: &mut Settlement) {
+    settlement.state = SettlementState::Withdrawn;
+    settlement.retry_at = None;
+}
+
+/// One operation for ever: a settlement that exists is queued again, and one that the chain carried out stands.
+fn confirm(payment: &mut Payment, amount: Amount, psp_amount: Amount, treasury_fee: Amount) {
+    let operation = OperationId::settlement_of(payment.id());
+    let settlement = payment.settlement.get_or_insert_with(|| {
+        Box::new(Settlement {
+            operation,
+            amount,
+            psp_amount,
+            treasury_fee,
+            state: SettlementState::Queued,
+            revision: 0,
+            tx_hash: None,
+            settled_at: None,
+            failures: 0,
+            failure: None,
+            retry_at: None,
+            retry_demanded: false,
+        })
+    });
+    if settlement.state != SettlementState::Settled {
+        (settlement.amount, settlement.psp_amount, settlement.treasury_fee) = (amount, psp_amount, treasury_fee);
+        settlement.state = SettlementState::Queued;
+        (settlement.failures, settlement.failure, settlement.retry_at) = (0, None, None);
+        settlement.retry_demanded = false;
+    }
+}
+
+fn finish_refund(
+    payment: &mut Payment,
+    id: RefundId,
+    state: RefundState,
+    at: Timestamp,
+    change: impl FnOnce(&mut super::money_out::Refund),
+) {
+    if let Some(refund) = payment.refunds.iter_mut().find(|refund| refund.id == id) {
+        refund.state = state;
+        refund.finished_at = Some(at);
+        change(refund);
+    }
+}
+
+fn enter(payment: &mut Payment, status: Status, reason: Reason, at: Timestamp) {
+    payment.status = status;
+    payment.failure_reason = None;
+    note(payment, status, reason, at);
+}
+
+fn note(payment: &mut Payment, status: Status, reason: Reason, at: Timestamp) {
+    payment.history.push(HistoryEntry { status, at, reason });
+}
+
+fn history_reason(reason: FailureReason) -> Reason {
+    match reason {
+        FailureReason::Expired => Reason::Expired,
+        FailureReason::KytBlocked => Reason::KytBlocked,
+        FailureReason::SettlementFailed => Reason::SettlementFailed,
+        FailureReason::Cancelled => Reason::Cancelled,
+    }
+}
+
+/// The labels that follow from the rest of the payment, beside those of `labels` that do not.
+pub(crate) fn derived_labels(payment: &Payment, labels: Labels) -> Labels {
+    let any = |test: &dyn Fn(&Transfer) -> bool| payment.transfers.iter().any(test);
+    let chain = payment.terms.chain;
+    let failing = payment.settlement.as_ref().is_some_and(|s| s.failures > 0)
+        && (payment.status == Status::Confirmed || payment.failure_reason == Some(FailureReason::SettlementFailed));
+    labels
+        .set(Label::Multiple, payment.transfers.iter().filter(|t| t.counted).count() > 1)
+        .set(Label::Excess, any(&|t| t.excess))
+        .set(Label::WrongToken, any(&|t| is_held(t) && is_wrong_token(payment, t)))
+        .set(Label::WrongChain, any(&|t| is_held(t) && t.key.chain != chain))
+        .set(Label::InReview, any(&|t| t.is_right() && t.is_present() && t.decision() == Some(Decision::Review)))
+        .set(Label::FundsBlocked, any(&|t| t.is_right() && t.is_present() && t.is_blocked()))
+        .set(Label::SettlementFailed, failing)
+}
+
+fn is_held(transfer: &Transfer) -> bool {
+    transfer.status == TransferStatus::Final
+}
+
+/// On another chain the same token under another address is the right one on the wrong chain.
+fn is_wrong_token(payment: &Payment, transfer: &Transfer) -> bool {
+    use super::transfer::TransferToken::{LookAlike, Other, Right};
+    match transfer.token {
+        Right => false,
+        LookAlike { .. } => true,
+        Other { token, .. } => transfer.key.chain == payment.terms.chain || token != payment.terms.token,
+    }
 }

@@ -11,6 +11,8 @@ mod event;
 mod evolve;
 mod label;
 mod money_out;
+mod operations;
+mod payload;
 mod react;
 mod rejection;
 mod resume;
@@ -21,16 +23,19 @@ mod transfer;
 
 pub use announce::{Announcement, EventName, announced};
 pub use command::{Command, OutageId};
-pub use decide::decide;
+pub(crate) use decide::is_judged;
+pub use decide::{REMINE_GRACE_SECS, RETRY_FIRST_SECS, RETRY_MAX_SECS, decide};
 pub use effect::{Alarm, Effect};
 pub use event::Event;
-pub use evolve::{commit, evolve};
+pub(crate) use evolve::derived_labels;
+pub use evolve::{commit, evolve, replay};
 pub use label::{Label, Labels};
 pub use money_out::{
     Funds, NewOperation, OperationAction, OperationBody, Refund, RefundState, Requester, Settlement, SettlementState,
     Vault,
 };
-pub use react::react;
+pub use payload::{EventPattern, payload, test_payload};
+pub use react::{REVIEW_ALARM_SECS, react};
 pub use rejection::Rejection;
 pub use resume::resume;
 pub use state::{KytSummary, Outage, Payment};
@@ -40,6 +45,7 @@ pub use transfer::{
     BlockRef, Decision, ObservedTransfer, Presence, Transfer, TransferKey, TransferStatus, TransferToken, Verdict,
 };
 
+use crate::invariants::{self, Violation};
 use crate::time::Timestamp;
 
 /// All that one command brings about; everything but `effects` belongs into one database commit.
@@ -55,6 +61,8 @@ pub struct Transition {
     pub effects: Vec<Effect>,
     /// Changes of the operation queue.
     pub operations: Vec<NewOperation>,
+    /// Broken invariants, to be counted and alarmed; always empty in debug builds, which panic.
+    pub violations: Vec<Violation>,
 }
 
 /// Makes a payment: pending, version 1.
@@ -72,6 +80,27 @@ pub fn transition(payment: &Payment, command: &Command, now: Timestamp) -> Resul
 }
 
 fn carry_out(before: Payment, events: Vec<Event>, now: Timestamp) -> Transition {
-    let payment = commit(before, &events, now);
-    Transition { payment, events, announcements: Vec::new(), effects: Vec::new(), operations: Vec::new() }
+    let mut payment = before;
+    let mut announcements = Vec::new();
+    let mut queue = Vec::new();
+    for event in &events {
+        payment = evolve(payment, event);
+        announcements.extend(announce::announcements(&payment, event, now));
+        queue.extend(operations::operations(&payment, event));
+    }
+    let payment = commit(payment, &[], now);
+    let mut effects: Vec<Effect> = Vec::new();
+    for effect in events.iter().flat_map(|event| react(&payment, event)) {
+        if !effects.contains(&effect) {
+            effects.push(effect);
+        }
+    }
+    effects.extend((!announcements.is_empty()).then_some(Effect::DeliverWebhooks));
+    effects.extend((!payment.is_live()).then_some(Effect::Passivate));
+    let violations = invariants::check(&payment);
+    debug_assert!(violations.is_empty(), "{violations:?} after {events:?}: {payment:?}");
+    Transition { payment, events, announcements, effects, operations: queue, violations }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,137 @@
-//! What to do after an event.
-use super::{Effect, Event, Payment};
-/// What to do after an event was committed.
-pub fn react(_after: &Payment, _event: &Event) -> Vec<Effect> {
-    Vec::new()
+//! What to do after the commit because of an event. What outlives a crash is owed again by `resume`, from the state.
+
+use super::effect::{Alarm, Effect};
+use super::event::Event;
+use super::money_out::{RefundState, SettlementState};
+use super::state::Payment;
+use super::status::Status;
+use super::transfer::{Decision, Transfer, TransferStatus};
+use crate::money::Amount;
+
+/// How long a review may wait before the operator is alarmed.
+pub const REVIEW_ALARM_SECS: i64 = 24 * 3_600;
+
+/// What to do because of `event`, given the payment as it is after the whole commit: an event that a later one of
+/// the same commit overtook asks for nothing.
+pub fn react(after: &Payment, event: &Event) -> Vec<Effect> {
+    match event {
+        Event::Initiated { .. } | Event::DeadlineMoved { .. } => deadline(after).into_iter().collect(),
+        Event::TransferRecorded { transfer, .. } => recorded(after, transfer),
+        Event::TransferScreened { key, verdict } => {
+            let transfer = after.transfer(*key);
+            let mut effects: Vec<Effect> = transfer.and_then(review).into_iter().collect();
+            if verdict.decision == Decision::Block {
+                effects.push(Effect::Alarm(Alarm::FundsBlocked { key: *key }));
+            }
+            effects
+        }
+        Event::Reorged { key, reopened, .. } => {
+            let mut effects: Vec<Effect> = deadline(after).into_iter().chain(settlement(after)).collect();
+            if *reopened {
+                effects.push(Effect::Alarm(Alarm::ReceivedMoneyOrphaned { key: *key }));
+            }
+            effects.extend(overdrawn(after));
+            effects
+        }
+        Event::Confirmed { .. } | Event::SettlementRetried { .. } => settlement(after).into_iter().collect(),
+        Event::Mismatched { .. } => deadline(after).into_iter().collect(),
+        Event::SettlementFailed { announced, .. } => {
+            let failures = after.settlement.as_deref().map_or(0, |settlement| settlement.failures);
+            let operation = crate::ids::OperationId::settlement_of(after.id());
+            let alarm = announced.then_some(Effect::Alarm(Alarm::SettlementFailed { operation, failures }));
+            settlement(after).into_iter().chain(alarm).collect()
+        }
+        Event::SettlementOrphaned { was_settled: true, .. } => {
+            let operation = crate::ids::OperationId::settlement_of(after.id());
+            let alarm = Effect::Alarm(Alarm::SettlementOrphaned { operation });
+            settlement(after).into_iter().chain([alarm]).collect()
+        }
+        Event::RefundRequested { .. } => sendings(after).into_iter().chain(settlement(after)).collect(),
+        Event::RefundSent { .. } => overdrawn(after).into_iter().collect(),
+        Event::RefundFailed { .. } => settlement(after).into_iter().collect(),
+        Event::TransferFinalised { .. }
+        | Event::TransferCounted { .. }
+        | Event::DeadlinePassed { .. }
+        | Event::Failed { .. }
+        | Event::Settled { .. }
+        | Event::SettlementCompleted { .. }
+        | Event::SettlementOrphaned { .. } => Vec::new(),
+    }
+}
+
+/// Another transfer may have changed the tier of all, and an orphaned one the deadline.
+fn recorded(after: &Payment, recorded: &Transfer) -> Vec<Effect> {
+    if recorded.status == TransferStatus::Ignored {
+        return Vec::new();
+    }
+    let mut effects = finalities(after);
+    let transfer = after.transfer(recorded.key);
+    effects.extend(transfer.and_then(screening));
+    effects.extend(transfer.and_then(review));
+    effects.extend(deadline(after));
+    effects
+}
+
+fn overdrawn(after: &Payment) -> Option<Effect> {
+    let missing = -after.net_units();
+    (missing > 0).then_some(Effect::Alarm(Alarm::Overdrawn { amount: Amount(missing) }))
+}
+
+/// The wait for the deadline, while it still decides something.
+pub(super) fn deadline(payment: &Payment) -> Option<Effect> {
+    let at = payment.deadline();
+    payment.awaits_deadline().then_some(Effect::AwaitDeadline { chain: payment.terms.chain, at })
+}
+
+/// The waits for finality of everything seen.
+pub(super) fn finalities(payment: &Payment) -> Vec<Effect> {
+    let finality = payment.required_finality();
+    let seen = payment.transfers.iter().filter(|transfer| transfer.status == TransferStatus::Seen);
+    let wait = |t: &Transfer| Effect::AwaitFinality {
+        key: t.key,
+        revision: t.revision,
+        block_number: t.block.number,
+        finality,
+    };
+    seen.map(wait).collect()
+}
+
+/// The screening of a transfer that has none.
+pub(super) fn screening(transfer: &Transfer) -> Option<Effect> {
+    let unscreened = transfer.awaits_screening() && transfer.verdict.is_none();
+    unscreened.then_some(Effect::Screen {
+        key: transfer.key,
+        revision: transfer.revision,
+        from: transfer.from,
+        amount: transfer.amount,
+    })
+}
+
+/// The wait of a transfer in review.
+pub(super) fn review(transfer: &Transfer) -> Option<Effect> {
+    let verdict = transfer.verdict.as_deref()?;
+    let waits = transfer.awaits_screening() && verdict.decision == Decision::Review;
+    let alarm_at = verdict.checked_at.plus_secs(REVIEW_ALARM_SECS);
+    waits.then_some(Effect::AwaitReview { key: transfer.key, revision: transfer.revision, alarm_at })
+}
+
+/// What the settler is to know about the settlement now.
+pub(super) fn settlement(payment: &Payment) -> Option<Effect> {
+    let settlement = payment.settlement.as_deref()?;
+    let (operation, chain) = (settlement.operation, payment.terms.chain);
+    match settlement.state {
+        SettlementState::Queued => Some(Effect::Settle { operation, chain }),
+        SettlementState::Withdrawn => Some(Effect::CancelSettlement { operation, chain }),
+        SettlementState::Failed if payment.status == Status::Confirmed => {
+            settlement.retry_at.map(|at| Effect::AwaitRetry { operation, at })
+        }
+        SettlementState::Failed | SettlementState::Settled => None,
+    }
+}
+
+/// The sendings that wait.
+pub(super) fn sendings(payment: &Payment) -> Vec<Effect> {
+    let pending = payment.refunds.iter().filter(|refund| refund.state == RefundState::Pending);
+    let chain = payment.terms.chain;
+    pending.map(|refund| Effect::Send { operation: refund.operation, refund_id: refund.id, chain }).collect()
 }

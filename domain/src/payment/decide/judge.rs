@@ -1,0 +1,255 @@
+//! What a payment's state makes of itself: which transfers count now, and where the payment goes with them.
+//! This is the table of the interface's "what counts", read off the state and not off the order of the facts.
+
+use crate::ids::{OperationId, RefundId};
+use crate::money::{Amount, split_fee};
+use crate::payment::event::Event;
+use crate::payment::label::{Label, Labels};
+use crate::payment::money_out::{Funds, Refund, RefundState, Requester, SettlementState, Vault};
+use crate::payment::state::Payment;
+use crate::payment::status::{FailureReason, Reason, Status};
+use crate::payment::terms::OverpaymentPolicy;
+use crate::payment::transfer::{Decision, Transfer, TransferStatus};
+use crate::time::Timestamp;
+
+/// What has come to count within one command and was not yet decided upon.
+#[derive(Debug, Default)]
+pub(super) struct Fresh {
+    /// Any money.
+    counted: bool,
+    /// Money that came too late.
+    late: bool,
+}
+
+/// Whether nothing follows from the state by itself any more.
+pub(crate) fn is_judged(payment: &Payment) -> bool {
+    judge(payment, &mut Fresh::default(), payment.updated_at).is_empty()
+}
+
+/// The next events that follow from the state; empty when it is at rest.
+pub(super) fn judge(payment: &Payment, fresh: &mut Fresh, now: Timestamp) -> Vec<Event> {
+    let counted = count(payment, fresh, now);
+    if !counted.is_empty() {
+        return counted;
+    }
+    let outcome = match payment.status {
+        Status::Pending => pending(payment, now),
+        Status::Mismatched => mismatched(payment, fresh, now),
+        Status::Failed => failed(payment, fresh, now),
+        Status::Confirmed => confirmed(payment, now),
+        Status::Settled => Vec::new(),
+    };
+    *fresh = Fresh::default();
+    outcome
+}
+
+/// Every transfer that counts now and did not before.
+fn count(payment: &Payment, fresh: &mut Fresh, now: Timestamp) -> Vec<Event> {
+    let mut countable: Vec<&Transfer> =
+        payment.transfers.iter().filter(|transfer| counts(payment, transfer) && !transfer.counted).collect();
+    countable.sort_by_key(|transfer| (transfer.first_block_time, transfer.key));
+    let excess = is_frozen(payment);
+    for transfer in &countable {
+        fresh.counted = true;
+        fresh.late |= is_late(payment, transfer);
+    }
+    countable.iter().map(|transfer| Event::TransferCounted { key: transfer.key, excess, at: now }).collect()
+}
+
+fn counts(payment: &Payment, transfer: &Transfer) -> bool {
+    transfer.is_right()
+        && transfer.status == TransferStatus::Final
+        && transfer.decision() == Some(Decision::Allow)
+        && !is_in_two_blocks(payment, transfer)
+        && !is_parked(payment, transfer)
+}
+
+/// A transaction is in one block only: where two entries of it name different ones, one of them is about to be
+/// orphaned, and until it is, only what already counts does.
+fn is_in_two_blocks(payment: &Payment, transfer: &Transfer) -> bool {
+    payment.transfers.iter().any(|other| {
+        other.key.chain == transfer.key.chain
+            && other.key.tx_hash == transfer.key.tx_hash
+            && other.block.hash != transfer.block.hash
+            && other.is_present()
+    })
+}
+
+/// Late money waits while in-time money may still pay: it neither completes nor spoils.
+fn is_parked(payment: &Payment, transfer: &Transfer) -> bool {
+    let open = match payment.status {
+        Status::Pending => true,
+        Status::Mismatched => payment.is_completable() && (!payment.deadline_passed() || awaits_in_time(payment)),
+        Status::Confirmed | Status::Settled | Status::Failed => false,
+    };
+    open && !payment.is_in_time(transfer)
+}
+
+fn is_late(payment: &Payment, transfer: &Transfer) -> bool {
+    let judged = [Label::Underpaid, Label::Overpaid, Label::Late];
+    let wrong_money_only =
+        payment.status == Status::Mismatched && !judged.iter().any(|label| payment.labels.contains(*label));
+    !payment.is_in_time(transfer) || payment.status == Status::Failed || wrong_money_only
+}
+
+/// Whether the amount to settle has been frozen: more money is excess from then on.
+fn is_frozen(payment: &Payment) -> bool {
+    matches!(payment.status, Status::Confirmed | Status::Settled)
+        || payment.failure_reason == Some(FailureReason::SettlementFailed)
+}
+
+/// Whether an in-time transfer of the right money may still come to count.
+fn awaits_in_time(payment: &Payment) -> bool {
+    let in_time = |t: &&Transfer| t.is_right() && t.is_present() && payment.is_in_time(t);
+    payment.transfers.iter().filter(in_time).any(|transfer| match transfer.status {
+        TransferStatus::Final => !transfer.counted && !transfer.is_blocked(),
+        _ => true,
+    })
+}
+
+/// Whether in-time wrong money is not final yet.
+fn awaits_wrong(payment: &Payment) -> bool {
+    let wrong = |t: &Transfer| !t.is_right() && t.status == TransferStatus::Seen && payment.is_in_time(t);
+    payment.transfers.iter().any(wrong)
+}
+
+/// The labels that do not follow from the rest; the others are derived.
+fn own_labels(payment: &Payment) -> Labels {
+    let own = [Label::Underpaid, Label::Overpaid, Label::Late, Label::Reorged];
+    own.into_iter().filter(|label| payment.labels.contains(*label)).collect()
+}
+
+fn pending(payment: &Payment, now: Timestamp) -> Vec<Event> {
+    let waits_for_remining = payment.misses_remined() && !payment.deadline_passed();
+    if payment.transfers.iter().any(|transfer| transfer.counted) {
+        return paid(payment, now)
+            .unwrap_or_else(|| if waits_for_remining { Vec::new() } else { vec![underpaid(payment, now)] });
+    }
+    if waits_for_remining || awaits_in_time(payment) {
+        return Vec::new();
+    }
+    if blocked_in_time(payment) >= payment.terms.tolerance.least_for(payment.terms.amount) {
+        return vec![Event::Failed { reason: FailureReason::KytBlocked, at: now }];
+    }
+    if !payment.deadline_passed() || awaits_wrong(payment) {
+        return Vec::new();
+    }
+    let holds_wrong =
+        payment.transfers.iter().any(|t| !t.is_right() && t.status == TransferStatus::Final && payment.is_in_time(t));
+    if holds_wrong {
+        vec![Event::Mismatched { labels: own_labels(payment), reason: Reason::WrongMoney, at: now }]
+    } else {
+        vec![Event::Failed { reason: FailureReason::Expired, at: now }]
+    }
+}
+
+fn blocked_in_time(payment: &Payment) -> Amount {
+    let blocked =
+        |t: &&Transfer| t.is_right() && t.status == TransferStatus::Final && t.is_blocked() && payment.is_in_time(t);
+    payment.transfers.iter().filter(blocked).map(|transfer| transfer.amount).sum()
+}
+
+fn mismatched(payment: &Payment, fresh: &Fresh, now: Timestamp) -> Vec<Event> {
+    if !fresh.counted {
+        return Vec::new();
+    }
+    if fresh.late {
+        let short = payment.net() < payment.terms.tolerance.least_for(payment.terms.amount);
+        let labels = own_labels(payment).with(Label::Late);
+        let labels = labels.set(Label::Underpaid, short && labels.contains(Label::Underpaid));
+        return vec![Event::Mismatched { labels, reason: Reason::Late, at: now }];
+    }
+    if payment.is_completable() {
+        return paid(payment, now).unwrap_or_else(|| vec![underpaid(payment, now)]);
+    }
+    vec![Event::Mismatched { labels: own_labels(payment), reason: Reason::MoreReceived, at: now }]
+}
+
+fn failed(payment: &Payment, fresh: &Fresh, now: Timestamp) -> Vec<Event> {
+    let revives = matches!(payment.failure_reason, Some(FailureReason::Expired | FailureReason::Cancelled));
+    if !fresh.counted || !revives {
+        return Vec::new();
+    }
+    vec![Event::Mismatched { labels: own_labels(payment).with(Label::Late), reason: Reason::Late, at: now }]
+}
+
+/// A confirmed payment whose settlement the chain has carried out is settled; one whose settlement the PSP refunded
+/// instead has failed.
+fn confirmed(payment: &Payment, now: Timestamp) -> Vec<Event> {
+    let Some(settlement) = payment.settlement.as_deref() else { return Vec::new() };
+    let refunding = payment.refunds.iter().any(|refund| {
+        refund.state == RefundState::Pending && refund.funds == Funds::Received && refund.source == Vault::Payment
+    });
+    match settlement.state {
+        SettlementState::Settled => vec![Event::Settled { at: now }],
+        SettlementState::Withdrawn if !refunding => {
+            vec![Event::Failed { reason: FailureReason::SettlementFailed, at: now }]
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn underpaid(payment: &Payment, now: Timestamp) -> Event {
+    let labels = own_labels(payment).with(Label::Underpaid);
+    Event::Mismatched { labels, reason: Reason::Underpaid, at: now }
+}
+
+/// What enough money makes of the payment; `None` if it is not enough.
+fn paid(payment: &Payment, now: Timestamp) -> Option<Vec<Event>> {
+    let (net, amount) = (payment.net(), payment.terms.amount);
+    if net < payment.terms.tolerance.least_for(amount) {
+        return None;
+    }
+    let labels = own_labels(payment).without(Label::Underpaid);
+    if net <= amount {
+        return Some(vec![confirmation(payment, net, labels, Reason::Paid, now)]);
+    }
+    let labels = labels.with(Label::Overpaid);
+    Some(match payment.terms.overpayment {
+        OverpaymentPolicy::Hold => vec![Event::Mismatched { labels, reason: Reason::Overpaid, at: now }],
+        OverpaymentPolicy::Accept => vec![confirmation(payment, net, labels, Reason::Overpaid, now)],
+        OverpaymentPolicy::RefundExcess => {
+            let mut events = vec![confirmation(payment, amount, labels, Reason::Overpaid, now)];
+            events.extend(excess_refund(payment, net.saturating_sub(amount), now));
+            events
+        }
+    })
+}
+
+/// Confirms for `amount`, or for what the chain settled already, if a reorganisation let the settlement come first.
+pub(super) fn confirmation(payment: &Payment, amount: Amount, labels: Labels, reason: Reason, now: Timestamp) -> Event {
+    let done = payment.settlement.as_deref().filter(|settlement| settlement.state == SettlementState::Settled);
+    let (amount, psp_amount, treasury_fee) = match done {
+        Some(done) => (done.amount, done.psp_amount, done.treasury_fee),
+        None => {
+            let split = split_fee(amount, payment.terms.fee_bps);
+            (amount, split.psp_amount, split.treasury_fee)
+        }
+    };
+    Event::Confirmed { amount, psp_amount, treasury_fee, labels, reason, at: now }
+}
+
+/// The automatic refund of what is too much: to the one plain account that sent everything. Without one, or for less
+/// than dust, the excess stays refundable.
+fn excess_refund(payment: &Payment, amount: Amount, now: Timestamp) -> Option<Event> {
+    let to = super::refund::sole_sender(payment)?;
+    if amount < payment.terms.dust_floor {
+        return None;
+    }
+    let id = RefundId::automatic(payment.id(), payment.refunds.len());
+    let refund = Refund {
+        id,
+        operation: OperationId::refund_of(id),
+        amount,
+        to,
+        source: Vault::Payment,
+        funds: Funds::Received,
+        requested_by: Requester::Schedule,
+        state: RefundState::Pending,
+        requested_at: now,
+        finished_at: None,
+        tx_hash: None,
+        failure: None,
+    };
+    Some(Event::RefundRequested { refund: Box::new(refund), withdraws_settlement: false })
+}

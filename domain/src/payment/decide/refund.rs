@@ -1,0 +1,178 @@
+//! Refunds: which money may go back, from which vault, and what their outcome means.
+
+use crate::chain::{Address, Hash32};
+use crate::ids::{OperationId, RefundId};
+use crate::money::Amount;
+use crate::payment::event::Event;
+use crate::payment::evolve::evolve;
+use crate::payment::money_out::{Funds, Refund, RefundState, Requester, SettlementState, Vault};
+use crate::payment::rejection::Rejection;
+use crate::payment::state::Payment;
+use crate::payment::status::{FailureReason, Status};
+use crate::payment::transfer::{Transfer, TransferStatus};
+use crate::time::Timestamp;
+
+/// A wish for a refund.
+pub(super) struct Request {
+    pub(super) id: RefundId,
+    pub(super) amount: Option<Amount>,
+    pub(super) to: Option<Address>,
+    pub(super) funds: Funds,
+    pub(super) by: Requester,
+}
+
+/// How much goes from where.
+struct Share {
+    amount: Amount,
+    source: Vault,
+    withdraws_settlement: bool,
+}
+
+/// Accepts a refund and reserves its amount. The same refund again changes nothing.
+pub(super) fn request(payment: &Payment, request: &Request, now: Timestamp) -> Result<Vec<Event>, Rejection> {
+    if let Some(known) = payment.refunds.iter().find(|refund| refund.id == request.id) {
+        let same = request.amount.is_none_or(|amount| amount == known.amount)
+            && request.to.is_none_or(|to| to == known.to)
+            && request.funds == known.funds;
+        return if same { Ok(Vec::new()) } else { Err(Rejection::RefundExists) };
+    }
+    let share = match request.funds {
+        Funds::Blocked => blocked_share(payment, request)?,
+        Funds::Received => received_share(payment, request.amount)?,
+    };
+    let refund = Refund {
+        id: request.id,
+        operation: OperationId::refund_of(request.id),
+        amount: share.amount,
+        to: recipient(payment, request)?,
+        source: share.source,
+        funds: request.funds,
+        requested_by: request.by,
+        state: RefundState::Pending,
+        requested_at: now,
+        finished_at: None,
+        tx_hash: None,
+        failure: None,
+    };
+    let withdraws_settlement = share.withdraws_settlement;
+    Ok(vec![Event::RefundRequested { refund: Box::new(refund), withdraws_settlement }])
+}
+
+fn within(asked: Option<Amount>, refundable: Amount) -> Result<Amount, Rejection> {
+    let amount = asked.unwrap_or(refundable);
+    if amount.units() <= 0 || amount > refundable {
+        return Err(Rejection::RefundTooLarge { asked: amount, refundable });
+    }
+    Ok(amount)
+}
+
+fn blocked_share(payment: &Payment, request: &Request) -> Result<Share, Rejection> {
+    if request.by != Requester::Operator {
+        return Err(Rejection::OperatorOnly);
+    }
+    let held = payment.blocked_held();
+    if held.is_zero() {
+        return Err(Rejection::NothingToRefund);
+    }
+    let amount = within(request.amount, held)?;
+    Ok(Share { amount, source: Vault::Payment, withdraws_settlement: false })
+}
+
+fn received_share(payment: &Payment, asked: Option<Amount>) -> Result<Share, Rejection> {
+    let blocked = !payment.blocked_held().is_zero();
+    let net = payment.refundable();
+    if net.is_zero() {
+        return Err(match payment.status {
+            _ if blocked || payment.failure_reason == Some(FailureReason::KytBlocked) => Rejection::FundsBlocked,
+            Status::Pending => Rejection::PaymentPending,
+            _ => Rejection::NothingToRefund,
+        });
+    }
+    let settlement = payment.settlement.as_deref();
+    let in_wallet = payment.in_wallet().min(net);
+    match (payment.status, settlement.map(|settlement| (settlement.state, settlement.amount))) {
+        (Status::Confirmed | Status::Settled, Some((SettlementState::Queued, _))) => {
+            Err(Rejection::SettlementInProgress)
+        }
+        (Status::Confirmed, Some((SettlementState::Failed, frozen))) => {
+            let amount = within(asked, in_wallet)?;
+            let excess = in_wallet.saturating_sub(frozen);
+            let all = amount == in_wallet;
+            if !all && amount > excess {
+                return Err(Rejection::RefundMustBeAll { all: in_wallet, excess });
+            }
+            Ok(Share { amount, source: Vault::Payment, withdraws_settlement: all })
+        }
+        _ => from_either_vault(asked, in_wallet, net),
+    }
+}
+
+/// What was settled is in the PSP's vault, what came besides in the payment's wallet; one refund takes from one.
+fn from_either_vault(asked: Option<Amount>, in_wallet: Amount, net: Amount) -> Result<Share, Rejection> {
+    let in_vault = net.saturating_sub(in_wallet);
+    let amount = within(Some(asked.unwrap_or(if in_wallet.is_zero() { in_vault } else { in_wallet })), net)?;
+    let source = if amount <= in_wallet {
+        Vault::Payment
+    } else if amount <= in_vault {
+        Vault::Psp
+    } else {
+        return Err(Rejection::RefundSpansVaults { in_wallet });
+    };
+    Ok(Share { amount, source, withdraws_settlement: false })
+}
+
+fn recipient(payment: &Payment, request: &Request) -> Result<Address, Rejection> {
+    let sender = || if request.funds == Funds::Received { sole_sender(payment) } else { None };
+    let to = request.to.or_else(sender).ok_or(Rejection::RefundAddressRequired)?;
+    let useless = [Address([0; 20]), payment.terms.wallet, payment.terms.token_address];
+    if useless.contains(&to) { Err(Rejection::RefundAddressInvalid) } else { Ok(to) }
+}
+
+/// The one plain account that sent everything, if the PSP refunds to senders.
+pub(super) fn sole_sender(payment: &Payment) -> Option<Address> {
+    let arrived = |t: &&Transfer| t.is_right() && t.status == TransferStatus::Final;
+    let mut senders = payment.transfers.iter().filter(arrived);
+    let plain = |t: &Transfer| t.verdict.as_deref().is_some_and(|verdict| verdict.plain_sender == Some(true));
+    let first = senders.next().filter(|transfer| payment.terms.refund_to_sender && plain(transfer))?;
+    senders.all(|other| other.from == first.from && plain(other)).then_some(first.from)
+}
+
+/// The sending is final. Money that has left has left, even if a failure had been reported.
+pub(super) fn complete(payment: &Payment, id: RefundId, tx_hash: Hash32, now: Timestamp) -> Vec<Event> {
+    let Some(refund) = payment.refunds.iter().find(|refund| refund.id == id && refund.state != RefundState::Sent)
+    else {
+        return Vec::new();
+    };
+    let sent = Event::RefundSent { refund_id: id, tx_hash, at: now };
+    let mut events = Vec::with_capacity(2);
+    if refund.state == RefundState::Pending && ends_settlement(payment, refund) {
+        events.push(Event::Failed { reason: FailureReason::SettlementFailed, at: now });
+    }
+    events.push(sent);
+    events
+}
+
+/// Whether this is the last refund that a withdrawn settlement waits for. The failure is announced before the refund.
+fn ends_settlement(payment: &Payment, refund: &Refund) -> bool {
+    let from_wallet = |r: &&Refund| r.funds == Funds::Received && r.source == Vault::Payment;
+    let others = payment.refunds.iter().filter(from_wallet).filter(|r| r.state == RefundState::Pending);
+    payment.status == Status::Confirmed
+        && payment.settlement.as_deref().is_some_and(|s| s.state == SettlementState::Withdrawn)
+        && from_wallet(&refund)
+        && others.count() == 1
+}
+
+/// The sending will not happen: the reserve is free again, and so is a settlement that it had withdrawn.
+pub(super) fn fail(payment: &Payment, id: RefundId, reason: &str, now: Timestamp) -> Vec<Event> {
+    let pending = payment.refunds.iter().any(|refund| refund.id == id && refund.state == RefundState::Pending);
+    if !pending {
+        return Vec::new();
+    }
+    let failed = |retry_at| Event::RefundFailed { refund_id: id, reason: reason.to_owned(), retry_at, at: now };
+    let after = evolve(payment.clone(), &failed(None));
+    let withdrawn = after.settlement.as_deref().filter(|s| s.state == SettlementState::Withdrawn);
+    let retry_at = withdrawn
+        .filter(|settlement| after.status == Status::Confirmed && after.in_wallet() >= settlement.amount)
+        .map(|settlement| super::retry_at(settlement.failures, now));
+    vec![failed(retry_at)]
+}
