@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use alloy::primitives::{Address, U256};
+use alloy::primitives::{Address, B256, Bytes, U256};
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
@@ -80,6 +80,12 @@ impl Devchain {
         let params = rpc::Params::from_value(params)?;
         let answer = rpc::answer(&self.engine, method, params, &Faults::default()).await?;
         serde_json::from_str(answer.get()).map_err(RpcError::internal)
+    }
+
+    /// Sends a signed transaction, without faults: `eth_sendRawTransaction`. It is on disk when this answers, and mined
+    /// too where each transaction gets its block.
+    pub async fn send_raw(&self, raw: Bytes) -> Result<B256, RpcError> {
+        rpc::send_raw_transaction(&self.engine, raw).await
     }
 
     /// Mines that many blocks now, whatever the mining mode. The first ones take what the mempool holds.

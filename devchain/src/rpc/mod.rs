@@ -10,7 +10,7 @@ mod view;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use alloy::primitives::{Bytes, U64};
+use alloy::primitives::{B256, Bytes, U64};
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 
@@ -33,7 +33,9 @@ pub(crate) fn json(value: &impl Serialize) -> Answer {
 /// Answers one request. The faults are those that change an answer: a lagging head and distorted logs.
 pub(crate) async fn answer(engine: &Arc<Engine>, method: &str, mut params: Params, faults: &Faults) -> Answer {
     match method {
-        "eth_sendRawTransaction" => return send_raw_transaction(engine, params.take(0, "transaction")?).await,
+        "eth_sendRawTransaction" => {
+            return json(&send_raw_transaction(engine, params.take(0, "transaction")?).await?);
+        }
         _ if method.starts_with("evm_") || method.starts_with("anvil_") || method.starts_with("hardhat_") => {
             return control::answer(engine, method, params).await;
         }
@@ -69,7 +71,7 @@ pub(crate) async fn answer(engine: &Arc<Engine>, method: &str, mut params: Param
     }
 }
 
-async fn send_raw_transaction(engine: &Arc<Engine>, raw: Bytes) -> Answer {
+pub(crate) async fn send_raw_transaction(engine: &Arc<Engine>, raw: Bytes) -> Result<B256, RpcError> {
     // Before any lock: decoding and recovery are the expensive part.
     let tx = Tx::decode(&raw)?;
     let hash = tx.hash;
@@ -80,5 +82,5 @@ async fn send_raw_transaction(engine: &Arc<Engine>, raw: Bytes) -> Answer {
             blocking(engine, move |engine| engine.mine_if_ready(&hash)).await?;
         }
     }
-    json(&hash)
+    Ok(hash)
 }

@@ -32,7 +32,7 @@ async fn token_transfer_leaves_receipt_log_and_balance() {
     assert_eq!(block.header.hash, world.chain.head().hash);
     assert_eq!(block.header.gas_used, receipt.gas_used);
     assert_eq!(
-        block.clone().map_transactions(|tx| tx.into_inner()).calculate_transactions_root(),
+        block.clone().map_transactions(alloy::rpc::types::Transaction::into_inner).calculate_transactions_root(),
         Some(block.header.transactions_root)
     );
     let by_hash = provider.get_block_by_hash(block.header.hash).await.unwrap().unwrap();

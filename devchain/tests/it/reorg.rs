@@ -1,8 +1,9 @@
-use alloy::primitives::U256;
-use payferry_devchain::{ChainConfig, ChainError, Dropped};
+use alloy::primitives::{Address, B256, Bytes, TxKind, U256};
+use payferry_contracts::{CREATE2_DEPLOYER, create2_deploy_input, test_usdc_init_code};
+use payferry_devchain::{ChainConfig, ChainError, Devchain, Dropped, Mining};
 use serde_json::{Value, json};
 
-use crate::world::{World, config, payee};
+use crate::world::{CHAIN_ID, GWEI, World, config, payee};
 
 #[tokio::test]
 async fn discarded_transactions_vanish() {
@@ -90,4 +91,126 @@ async fn state_comes_back_whole_and_controls_hold() {
     let balance: U256 = world.call("eth_getBalance", json!([payee(9), "latest"])).await.unwrap();
     assert_eq!(balance, U256::from(99));
     assert!(world.chain.reorg(0, Dropped::Discard).await.is_err());
+}
+
+#[tokio::test]
+async fn a_created_contract_is_gone_and_can_come_back() {
+    let world = World::new().await;
+    let init_code = test_usdc_init_code(payee(1));
+    let address: Address = CREATE2_DEPLOYER.create2_from_code(B256::ZERO, &init_code);
+    let has_code = async || world.call::<Bytes>("eth_getCode", json!([address, "latest"])).await.unwrap().len() > 2;
+    for _ in 0..2 {
+        let (raw, _) = world.owner.sign(alloy::consensus::TxEip1559 {
+            chain_id: CHAIN_ID,
+            nonce: world.nonce("latest").await,
+            gas_limit: 3_000_000,
+            max_fee_per_gas: GWEI,
+            to: TxKind::Call(CREATE2_DEPLOYER),
+            input: create2_deploy_input(B256::ZERO, &init_code),
+            ..Default::default()
+        });
+        world.send(&raw).await.unwrap();
+        world.chain.mine(1).await.unwrap();
+        assert!(has_code().await);
+        world.chain.reorg(1, Dropped::Discard).await.unwrap();
+        assert!(!has_code().await);
+    }
+}
+
+/// Payments, reorgs of both kinds and restarts in a random order: balances are those of the branch, always.
+#[tokio::test]
+async fn a_random_walk_keeps_the_books() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("walk.chain");
+    let at_path = ChainConfig { path: Some(path), ..config() };
+    let mut world = World::with(at_path.clone()).await;
+    let books = async |world: &World| {
+        let mut books = [0; 3];
+        for (number, book) in (1..).zip(&mut books) {
+            *book = world.token_balance(payee(number), "latest").await;
+        }
+        books
+    };
+    let mut seed = 42_u64;
+    let mut random = |sides: u64| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) % sides
+    };
+    // What the books were at each block; the first one is block 1.
+    let mut history = vec![books(&world).await];
+    for _ in 0..150 {
+        let before = world.chain.head().number;
+        match random(10) {
+            0 => {
+                let depth = (1 + random(3)).min(before - 1);
+                if depth > 0 {
+                    world.chain.reorg(depth, Dropped::Discard).await.unwrap();
+                    world.owner.set_nonce(world.nonce("latest").await);
+                    history.truncate(usize::try_from(before - depth).unwrap());
+                }
+            }
+            1 => {
+                let depth = (1 + random(3)).min(before - 1);
+                if depth > 0 {
+                    let expected = books(&world).await;
+                    world.chain.reorg(depth, Dropped::Remine).await.unwrap();
+                    history.truncate(usize::try_from(before - depth).unwrap());
+                    assert_eq!(books(&world).await, *history.last().unwrap());
+                    history.resize(usize::try_from(before + 1).unwrap(), *history.last().unwrap());
+                    world.chain.mine(1).await.unwrap();
+                    assert_eq!(books(&world).await, expected);
+                }
+            }
+            2 => {
+                drop(world);
+                world = World::with(at_path.clone()).await;
+            }
+            _ => {
+                for _ in 0..random(4) {
+                    let to = payee(1 + u8::try_from(random(3)).unwrap());
+                    world.transfer(to, 1 + random(100)).await;
+                }
+                world.chain.mine(1).await.unwrap();
+            }
+        }
+        let now = books(&world).await;
+        let length = usize::try_from(world.chain.head().number).unwrap();
+        if length > history.len() + 1 {
+            assert_eq!(now, *history.last().unwrap(), "a discarded branch leaves what was before it");
+        }
+        history.resize(length, now);
+    }
+    assert!(world.chain.head().number > 50);
+}
+
+/// Senders, an interval of blocks and reorgs race; nothing that was accepted is lost, and the file says the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn races_lose_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("race.chain");
+    let mining = Mining::Interval(std::time::Duration::from_millis(2));
+    let at_path = ChainConfig { path: Some(path), mining, ..config() };
+    let world = World::with(at_path.clone()).await;
+    world.chain.mine(2).await.unwrap();
+    let mut sends = tokio::task::JoinSet::new();
+    for _ in 0..300 {
+        let (raw, _) = world.transfer_raw(payee(1), 1);
+        let chain = world.chain.clone();
+        sends.spawn(async move { chain.send_raw(raw).await.unwrap() });
+    }
+    for depth in [1, 2, 1, 1, 2, 1, 1, 1, 2, 1] {
+        world.chain.reorg(depth, Dropped::Remine).await.unwrap();
+        tokio::time::sleep(std::time::Duration::from_millis(3)).await;
+    }
+    let hashes = sends.join_all().await;
+    world.chain.mine(2).await.unwrap();
+    world.chain.pause_mining();
+    assert_eq!(world.token_balance(payee(1), "latest").await, 300);
+    for hash in hashes {
+        assert!(world.receipt(hash).await.unwrap().status());
+    }
+    world.chain.close().await;
+    let head = world.chain.head();
+    let again = Devchain::open(ChainConfig { mining: Mining::OnDemand, ..at_path }).await.unwrap();
+    assert_eq!(again.head(), head);
 }

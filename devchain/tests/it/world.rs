@@ -72,7 +72,7 @@ impl World {
     }
 
     pub async fn send(&self, raw: &Bytes) -> Result<B256, RpcError> {
-        self.call("eth_sendRawTransaction", json!([raw])).await
+        self.chain.send_raw(raw.clone()).await
     }
 
     /// A call of the token by its owner with the next nonce.
