@@ -13,7 +13,7 @@ pub const CREATE2_DEPLOYER_CODE: Bytes = bytes!(
 );
 
 /// The one-time account whose first transaction creates [`CREATE2_DEPLOYER`]; nobody has its key.
-pub const CREATE2_DEPLOYER_SIGNER: Address = address!("3fAB184622Dc19b6109349B94811493BF45362d2");
+pub const CREATE2_DEPLOYER_SIGNER: Address = address!("3fab184622dc19b6109349b94811493bf2a45362");
 
 /// What [`CREATE2_DEPLOYER_SIGNER`] needs before [`CREATE2_DEPLOYER_TRANSACTION`], in wei: 100,000 gas at 100 gwei.
 pub const CREATE2_DEPLOYER_FUNDING_WEI: u64 = 10_000_000_000_000_000;

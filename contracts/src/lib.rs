@@ -42,6 +42,6 @@ pub use artifact::{
 };
 pub use bindings::{ItemError, Payferry, SendItem, SettleItem, TestUSDC, TestUSDT, Token, Vault, describe_reason};
 pub use gas::{
-    BATCH_ITEMS_MAX, ITEM_GAS_MAX, PAYFERRY_DEPLOY_GAS_MAX, SEND_ITEM_GAS_TYPICAL, SETTLE_ITEM_GAS_TYPICAL,
-    TX_GAS_MAX, batch_gas_limit,
+    BATCH_ITEMS_MAX, ITEM_GAS_MAX, PAYFERRY_DEPLOY_GAS_MAX, SEND_ITEM_GAS_TYPICAL, SETTLE_ITEM_GAS_TYPICAL, TX_GAS_MAX,
+    batch_gas_limit,
 };

@@ -1,0 +1,58 @@
+//! Addresses computed here are the addresses on the chain.
+
+use alloy::consensus::TxEnvelope;
+use alloy::consensus::transaction::SignerRecoverable;
+use alloy::eips::eip2718::Decodable2718;
+use alloy::primitives::{B256, TxKind, keccak256};
+use payferry_contracts::{
+    CREATE2_DEPLOYER, CREATE2_DEPLOYER_CODE, CREATE2_DEPLOYER_FUNDING_WEI, CREATE2_DEPLOYER_SIGNER,
+    CREATE2_DEPLOYER_TRANSACTION, Payferry, salt_of, vault_address, vault_implementation_address,
+};
+
+use crate::world::{World, settle_item};
+
+#[test]
+fn vault_addresses_agree_with_the_contract() {
+    let mut world = World::new();
+    let implementation = world.read(world.factory, &Payferry::vaultImplementationCall {});
+    assert_eq!(implementation, vault_implementation_address(world.factory));
+    for salt in [B256::ZERO, B256::repeat_byte(0xff), salt_of("pay_1"), salt_of("psp_1")] {
+        let on_chain = world.read(world.factory, &Payferry::vaultAddressCall { salt });
+        assert_eq!(on_chain, vault_address(world.factory, salt));
+    }
+}
+
+#[test]
+fn the_clone_is_created_where_it_was_announced_and_is_34_bytes() {
+    let mut world = World::new();
+    let vault = world.vault("pay_1");
+    assert_eq!(world.code_len(vault), 0);
+    world.fund(world.usdc, "pay_1", 100);
+    world.settle(vec![settle_item(1, "pay_1", world.usdc, "psp_1", 99, 1)]);
+    assert_eq!(world.code_len(vault), 34);
+}
+
+#[test]
+fn salts_hash_the_whole_id_and_never_meet() {
+    assert_eq!(salt_of("pay_1"), keccak256("payferry.vault:pay_1"));
+    let long = "pay_".to_owned() + &"a".repeat(100);
+    assert_ne!(salt_of(&long), salt_of(&format!("{long}b")));
+    assert_ne!(salt_of("pay_1"), salt_of("psp_1"));
+}
+
+/// The facts about the deployer are checked against each other: its transaction was signed by its signer, who has
+/// just enough, and creates its code at its address.
+#[test]
+fn the_deployers_facts_hold() {
+    let transaction = TxEnvelope::decode_2718(&mut CREATE2_DEPLOYER_TRANSACTION.as_ref()).unwrap();
+    let TxEnvelope::Legacy(signed) = &transaction else { panic!("legacy transaction") };
+    let tx = signed.tx();
+    assert_eq!(transaction.recover_signer().unwrap(), CREATE2_DEPLOYER_SIGNER);
+    assert_eq!((tx.chain_id, tx.nonce, tx.to), (None, 0, TxKind::Create));
+    assert_eq!(u128::from(tx.gas_limit) * tx.gas_price, u128::from(CREATE2_DEPLOYER_FUNDING_WEI));
+    assert_eq!(CREATE2_DEPLOYER_SIGNER.create(0), CREATE2_DEPLOYER);
+    let mut world = World::new();
+    let made = world.create(tx.input.clone());
+    assert_eq!(world.code_len(made), CREATE2_DEPLOYER_CODE.len());
+    assert!(tx.input.ends_with(&CREATE2_DEPLOYER_CODE));
+}

@@ -1,0 +1,112 @@
+//! The committed artifacts are what the sources compile to, and the bindings are what the artifacts say.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+
+use alloy::sol_types::{SolCall, SolError, SolEvent};
+use payferry_contracts::{
+    ITEM_GAS_MAX, PAYFERRY_JSON, Payferry, TEST_USDC_JSON, TEST_USDT_JSON, TestUSDC, TestUSDT, Token, VAULT_JSON, Vault,
+};
+
+use crate::world::World;
+
+#[test]
+fn artifacts_are_what_the_sources_compile_to() {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("build.mjs");
+    let output = Command::new("node")
+        .arg(&script)
+        .arg("--check")
+        .output()
+        .unwrap_or_else(|error| panic!("node (20 or later, with npm) is needed to compile the contracts: {error}"));
+    assert!(
+        output.status.success(),
+        "contracts/build.mjs --check failed (it needs npm, and the registry on its first run):\n{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+    );
+}
+
+/// `function transfer(address,uint256)`-like signatures of an artifact's ABI.
+fn signatures(artifact: &str) -> BTreeSet<String> {
+    fn type_of(parameter: &serde_json::Value) -> String {
+        let name = parameter["type"].as_str().unwrap();
+        match name.strip_prefix("tuple") {
+            Some(suffix) => format!("{}{suffix}", list(&parameter["components"])),
+            None => name.to_owned(),
+        }
+    }
+    fn list(parameters: &serde_json::Value) -> String {
+        let types: Vec<_> = parameters.as_array().unwrap().iter().map(type_of).collect();
+        format!("({})", types.join(","))
+    }
+    let artifact: serde_json::Value = serde_json::from_str(artifact).unwrap();
+    let entries = artifact["abi"].as_array().unwrap().iter();
+    entries
+        .filter(|entry| entry["type"] != "constructor")
+        .map(|e| format!("{} {}{}", e["type"].as_str().unwrap(), e["name"].as_str().unwrap(), list(&e["inputs"])))
+        .collect()
+}
+
+macro_rules! set {
+    ($($kind:literal $trait:ident: $($item:path),* ;)*) => {
+        BTreeSet::from([$($(format!("{} {}", $kind, <$item as $trait>::SIGNATURE)),*),*])
+    };
+}
+
+#[test]
+fn bindings_are_what_the_factory_has() {
+    let bound = set! {
+        "function" SolCall: Payferry::settleCall, Payferry::sendCall, Payferry::settleItemCall, Payferry::sendItemCall,
+            Payferry::vaultAddressCall, Payferry::isDoneCall, Payferry::ITEM_GASCall, Payferry::TREASURY_DELAYCall,
+            Payferry::vaultImplementationCall, Payferry::vaultInitCodeHashCall, Payferry::adminCall,
+            Payferry::pendingAdminCall, Payferry::settlerCall, Payferry::settlePausedCall, Payferry::senderCall,
+            Payferry::sendPausedCall, Payferry::treasuryCall, Payferry::pendingTreasuryCall,
+            Payferry::treasuryEffectiveAtCall, Payferry::proposeAdminCall, Payferry::acceptAdminCall,
+            Payferry::setSettlerCall, Payferry::setSenderCall, Payferry::proposeTreasuryCall,
+            Payferry::applyTreasuryCall, Payferry::setPausedCall;
+        "event" SolEvent: Payferry::Settled, Payferry::Sent, Payferry::SettleFailed, Payferry::SendFailed,
+            Payferry::AdminProposed, Payferry::AdminChanged, Payferry::SettlerChanged, Payferry::SenderChanged,
+            Payferry::TreasuryProposed, Payferry::TreasuryChanged, Payferry::PauseChanged;
+        "error" SolError: Payferry::NotAdmin, Payferry::NotSettler, Payferry::NotSender, Payferry::NotSelf,
+            Payferry::SettlePaused, Payferry::SendPaused, Payferry::ZeroAddress, Payferry::NoTreasuryProposed,
+            Payferry::TreasuryTooEarly, Payferry::OutOfGasForItem, Payferry::AlreadyDone, Payferry::NothingToMove,
+            Payferry::VaultNotCreated;
+    };
+    assert_eq!(bound, signatures(PAYFERRY_JSON));
+    let vault = set! {
+        "function" SolCall: Vault::payCall;
+        "error" SolError: Vault::Stranger, Vault::TransferFailed;
+    };
+    assert_eq!(vault, signatures(VAULT_JSON));
+}
+
+#[test]
+fn bindings_are_what_the_tokens_have() {
+    let common = set! {
+        "function" SolCall: Token::nameCall, Token::symbolCall, Token::decimalsCall, Token::totalSupplyCall,
+            Token::balanceOfCall, Token::allowanceCall, Token::transferCall, Token::transferFromCall,
+            Token::approveCall, Token::mintCall, Token::mintBatchCall, Token::setPausedCall;
+        "event" SolEvent: Token::Transfer, Token::Approval;
+    };
+    let usdc = set! {
+        "function" SolCall: TestUSDC::ownerCall, TestUSDC::blacklistCall, TestUSDC::unBlacklistCall,
+            TestUSDC::isBlacklistedCall;
+    };
+    let usdt = set! {
+        "function" SolCall: TestUSDT::ownerCall, TestUSDT::addBlackListCall, TestUSDT::removeBlackListCall,
+            TestUSDT::isBlackListedCall;
+    };
+    for (bound, artifact) in [(usdc, TEST_USDC_JSON), (usdt, TEST_USDT_JSON)] {
+        let wanted: BTreeSet<_> = common.union(&bound).cloned().collect();
+        let missing: Vec<_> = wanted.difference(&signatures(artifact)).cloned().collect();
+        assert_eq!(missing, Vec::<String>::new());
+    }
+}
+
+#[test]
+fn constants_are_what_the_factory_has() {
+    let mut world = World::new();
+    let item_gas = world.read(world.factory, &Payferry::ITEM_GASCall {});
+    assert_eq!(item_gas.to::<u64>(), ITEM_GAS_MAX);
+}

@@ -1,0 +1,130 @@
+//! Tokens that misbehave harm nothing but their own item.
+
+use alloy::primitives::{Address, Bytes, U256};
+use alloy::sol_types::{SolCall, SolError};
+use payferry_contracts::{BATCH_ITEMS_MAX, Payferry, Vault, batch_gas_limit};
+
+use crate::world::HostileToken::{self, Mode};
+use crate::world::{ADMIN, Outcome, STRANGER, World, settle_item};
+
+/// A hostile item between two honest ones.
+fn settle_between(world: &mut World, token: Address) -> Outcome {
+    world.fund(world.usdc, "pay_1", 1_000);
+    world.fund(world.usdt, "pay_3", 1_000);
+    world.fund(token, "pay_2", 1_000);
+    let items = vec![
+        settle_item(1, "pay_1", world.usdc, "psp_1", 990, 10),
+        settle_item(2, "pay_2", token, "psp_1", 990, 10),
+        settle_item(3, "pay_3", world.usdt, "psp_1", 990, 10),
+    ];
+    world.settle(items)
+}
+
+fn hostile(mode: Mode) -> (World, Address, Outcome) {
+    let mut world = World::new();
+    let token = world.hostile_token();
+    assert!(world.call(STRANGER, token, &HostileToken::setModeCall { mode_: mode }).ok);
+    let outcome = settle_between(&mut world, token);
+    assert!(outcome.ok);
+    (world, token, outcome)
+}
+
+#[test]
+fn lies_and_bombs_fail_alone() {
+    for mode in [Mode::ReturnFalse, Mode::ReturnTwo, Mode::RevertBomb, Mode::BurnGas] {
+        let (mut world, token, outcome) = hostile(mode);
+        assert_eq!(outcome.settled(), [1, 3], "mode {}", mode as u8);
+        let failures = outcome.settle_failures();
+        assert_eq!((failures.len(), failures[0].0), (1, 2));
+        assert!(failures[0].1.len() <= 288, "mode {}: a bounded reason", mode as u8);
+        assert!(!world.is_done(2));
+        assert_eq!(world.vault_balance(token, "pay_2"), 1_000);
+        assert_eq!(world.vault_balance(token, "psp_1"), 0);
+        // Once it behaves, the number is good.
+        assert!(world.call(STRANGER, token, &HostileToken::setModeCall { mode_: Mode::Honest }).ok);
+        let retried = world.settle(vec![settle_item(2, "pay_2", token, "psp_1", 990, 10)]);
+        assert_eq!(retried.settled(), [2]);
+    }
+}
+
+#[test]
+fn a_long_refusal_is_cut_to_160_bytes() {
+    let (_, _, outcome) = hostile(Mode::RevertBomb);
+    let failed = Vault::TransferFailed::abi_decode_validate(&outcome.settle_failures()[0].1).unwrap();
+    assert_eq!(failed.reason.len(), 160);
+}
+
+#[test]
+fn a_return_bomb_is_not_copied() {
+    let (mut world, token, outcome) = hostile(Mode::ReturnBomb);
+    assert_eq!(outcome.settled(), [1, 2, 3]);
+    assert_eq!(world.vault_balance(token, "psp_1"), 990);
+}
+
+#[test]
+fn a_full_batch_of_gas_burners_ends_within_its_gas_limit() {
+    let mut world = World::new();
+    let token = world.hostile_token();
+    assert!(world.call(STRANGER, token, &HostileToken::setModeCall { mode_: Mode::BurnGas }).ok);
+    let items: Vec<_> = (0..BATCH_ITEMS_MAX as u64)
+        .map(|number| settle_item(number, &format!("pay_{number}"), token, "psp_1", 990, 10))
+        .collect();
+    let outcome = world.settle(items);
+    assert!(outcome.ok, "{outcome:?}");
+    assert_eq!(outcome.settle_failures().len(), BATCH_ITEMS_MAX);
+    println!("{} of {} gas", outcome.gas_used, batch_gas_limit(BATCH_ITEMS_MAX));
+}
+
+/// The token calls back in the middle of its transfer, in every way it could hope to be paid twice.
+#[test]
+fn re_entrancy_gains_nothing() {
+    let mut world = World::new();
+    let token = world.hostile_token();
+    let factory = world.factory;
+    let vault = world.vault("pay_2");
+    let item = settle_item(2, "pay_2", token, "psp_1", 990, 10);
+    let other = settle_item(9, "pay_2", token, "psp_2", 10, 0);
+    let pay =
+        Vault::payCall { token, first: token, firstAmount: U256::from(10), second: token, secondAmount: U256::ZERO };
+    let attempts: [(Address, Vec<u8>); 4] = [
+        (factory, Payferry::settleCall { items: vec![item.clone()] }.abi_encode()),
+        (factory, Payferry::settleItemCall { item }.abi_encode()),
+        (factory, Payferry::settleItemCall { item: other }.abi_encode()),
+        (vault, pay.abi_encode()),
+    ];
+    for (target, payload) in attempts {
+        let mut world = world.clone();
+        let reenter = HostileToken::setReenterCall { target_: target, payload_: payload.into() };
+        assert!(world.call(STRANGER, token, &reenter).ok);
+        let outcome = settle_between(&mut world, token);
+        assert_eq!(outcome.settled(), [1, 2, 3]);
+        assert_eq!(world.read(token, &HostileToken::reentriesCall {}), U256::from(2), "it did try");
+        assert_eq!(world.vault_balance(token, "pay_2"), 0);
+        assert_eq!(world.vault_balance(token, "psp_1"), 990);
+        assert_eq!(world.vault_balance(token, "psp_2"), 0);
+        assert_eq!(world.balance(token, token), 0);
+    }
+}
+
+/// The worst case: the token itself holds the settling role, so its call back is let in.
+#[test]
+fn re_entrancy_with_the_settling_role_settles_nothing_twice() {
+    let mut world = World::new();
+    let token = world.hostile_token();
+    let factory = world.factory;
+    world.fund(token, "pay_1", 5_000);
+    assert!(world.call(ADMIN, factory, &Payferry::setSettlerCall { settler_: token }).ok);
+    let settle: Bytes =
+        Payferry::settleCall { items: vec![settle_item(1, "pay_1", token, "psp_1", 990, 0)] }.abi_encode().into();
+    let reenter = HostileToken::setReenterCall { target_: factory, payload_: settle.clone() };
+    assert!(world.call(STRANGER, token, &reenter).ok);
+    let run = HostileToken::runCall { target_: factory, data: settle };
+    let outcome = world.call(STRANGER, token, &run);
+    assert_eq!(outcome.settled(), [1]);
+    assert_eq!(world.read(token, &HostileToken::reentriesCall {}), U256::from(1));
+    assert_eq!(world.vault_balance(token, "psp_1"), 990);
+    assert_eq!(world.vault_balance(token, "pay_1"), 4_010);
+    // An item's allowance is smaller than what a nested batch asks for, so it does not even start.
+    let answer = world.read(token, &HostileToken::answerCall {});
+    assert!(Payferry::OutOfGasForItem::abi_decode(&answer).is_ok(), "{answer}");
+}
