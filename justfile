@@ -1,0 +1,25 @@
+# `just` lists these. Each calls what the README names; nothing here is needed to build, run or test.
+
+# List the recipes.
+default:
+    @just --list
+
+# Everything that must hold before a change goes in: fmt, lints, docs, licences, contracts, tests.
+check *arguments:
+    ./check {{ arguments }}
+
+# The whole story against a fresh sandbox, with a closing table.
+demo *arguments:
+    cargo run --release -- demo {{ arguments }}
+
+# The whole system in one process, no configuration.
+sandbox *arguments:
+    cargo run --release -- sandbox {{ arguments }}
+
+# Compile the contracts into contracts/artifacts.
+contracts:
+    node contracts/build.mjs
+
+# Figures of the in-process chain, from a release build.
+bench:
+    cargo run --release -p payferry-devchain --example throughput
