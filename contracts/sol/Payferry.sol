@@ -72,7 +72,8 @@ contract Payferry {
     /// Gas that every item is given, and can't exceed: about twice the dearest honest item (new vault, three new
     /// storage slots, a token behind a proxy).
     uint256 public constant ITEM_GAS = 240_000;
-    /// Kept back for reporting a failed item and ending the batch.
+    /// Kept back for making the call (a call that can't have its gas silently gets less), for reporting a failed
+    /// item and for ending the batch.
     uint256 private constant ITEM_RESERVE_GAS = 12_000;
     /// A call passes on at most 63/64 of what is left (EIP-150).
     uint256 private constant ITEM_GAS_NEEDED = ITEM_GAS * 64 / 63 + ITEM_RESERVE_GAS;
