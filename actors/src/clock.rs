@@ -19,7 +19,7 @@ impl Clock {
 
     /// Now, offset included. What payments are judged by.
     pub fn now(&self) -> Timestamp {
-        Timestamp::from_millis(self.real_now().as_millis().saturating_add(self.offset_ms()))
+        Timestamp(self.real_now().as_millis().saturating_add(self.offset_ms()))
     }
 
     /// Now by the wall clock. What other machines compare with theirs: webhook signatures, retry times.

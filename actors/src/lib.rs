@@ -4,7 +4,9 @@
 //! Truth is in the database. Every actor here is a cache with a queue: it can be killed at any moment and is rebuilt
 //! from its rows. No HTTP server is known here, and nothing is a singleton: a test may own several trees.
 
+pub mod chain;
 pub mod clock;
 pub mod inbox;
 pub mod journal;
 pub mod seal;
+pub mod wallet;

@@ -1,0 +1,17 @@
+//! Watching chains and moving money on them.
+//!
+//! One watcher and one settler per chain. The watcher turns blocks into rows and tells payments about them; the
+//! settler turns rows of `operations` into transactions. Both rebuild all they know from the database and the chain.
+//! alloy's types end here and in `wallet`: what leaves these modules are the domain's words.
+
+pub mod client;
+pub mod config;
+pub mod finality;
+pub mod selector;
+pub mod watchlist;
+mod wire;
+
+pub use client::{ChainClient, ClientError};
+pub use config::{ChainSpec, FeeCeilings, L1Gas, SpecError};
+pub use selector::{Choice, NoChain, Selector};
+pub use watchlist::{ChainView, Watchlist};

@@ -1,0 +1,237 @@
+//! What watchers share with the rest of the process: wallets, waits for finality, and how each chain stands.
+//!
+//! It outlives the actors. Nothing here is the truth: wallets and transfers are in the database, and a payment that
+//! starts asks again for the finality it waits for.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use dashmap::DashMap;
+use parking_lot::{Mutex, RwLock};
+use payferry_domain::payment::TransferKey;
+use payferry_domain::{Address, Chain, Finality, Hash32, PaymentId, Timestamp};
+use tokio::sync::Notify;
+
+use super::finality::Reach;
+
+/// Shared by watchers, settlers, payments and HTTP. Clones share everything.
+#[derive(Clone, Debug, Default)]
+pub struct Watchlist {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    wallets: DashMap<Address, PaymentId>,
+    chains: [Lane; Chain::ALL.len()],
+}
+
+#[derive(Debug, Default)]
+struct Lane {
+    view: RwLock<Option<ChainView>>,
+    waits: Mutex<HashMap<TransferKey, FinalityWait>>,
+    wake: Notify,
+}
+
+/// A payment that waits until a block is final.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FinalityWait {
+    /// Who waits.
+    pub payment_id: PaymentId,
+    /// For which transfer.
+    pub key: TransferKey,
+    /// At which revision of its row.
+    pub revision: u32,
+    /// In which block.
+    pub block_number: u64,
+    /// What has to be reached.
+    pub finality: Finality,
+}
+
+/// How a chain stood when it was last looked at.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ChainView {
+    /// Which chain.
+    pub chain: Chain,
+    /// The newest block that an endpoint showed.
+    pub head_number: u64,
+    /// Its time.
+    pub head_time: Timestamp,
+    /// The last block that was read whole.
+    pub read_number: u64,
+    /// Its hash.
+    pub read_hash: Hash32,
+    /// Its time.
+    pub read_time: Timestamp,
+    /// The newest `safe` block.
+    pub safe: Option<u64>,
+    /// The newest `finalized` block.
+    pub finalized: Option<u64>,
+    /// Base fee of the head, wei per gas.
+    pub base_fee_wei: u128,
+    /// Why the chain cannot be read at the moment, if so.
+    pub trouble: Option<String>,
+    /// A head older than this is stale.
+    pub outage: Duration,
+    /// Blocks read, not older than the newest final one: number to hash and time.
+    pub blocks: Arc<BTreeMap<u64, (Hash32, Timestamp)>>,
+}
+
+impl ChainView {
+    /// How far finality has come.
+    pub fn reach(&self) -> Reach {
+        Reach { read: self.read_number, safe: self.safe, finalized: self.finalized }
+    }
+
+    /// Milliseconds since the newest block, at least 0.
+    pub fn head_age_ms(&self, now: Timestamp) -> i64 {
+        now.millis_since(self.head_time).max(0)
+    }
+
+    /// Whether the chain counts as down: no new block for the outage's length. Deadlines move on and `best` skips it.
+    pub fn is_stale(&self, now: Timestamp) -> bool {
+        self.head_age_ms(now) > i64::try_from(self.outage.as_millis()).unwrap_or(i64::MAX)
+    }
+
+    /// The hash and time of a block that was read, unless it is too old to be remembered.
+    pub fn block(&self, number: u64) -> Option<(Hash32, Timestamp)> {
+        self.blocks.get(&number).copied()
+    }
+}
+
+impl Watchlist {
+    /// Nothing watched yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Routes transfers to `wallet` (on every chain) to a payment. A wallet that is not here is looked up in the
+    /// database, so this saves a query and is never needed for correctness.
+    pub fn watch(&self, wallet: Address, payment_id: PaymentId) {
+        self.inner.wallets.insert(wallet, payment_id);
+    }
+
+    /// The payment is over: its wallet is found in the database from now on.
+    pub fn unwatch(&self, wallet: Address) {
+        self.inner.wallets.remove(&wallet);
+    }
+
+    /// Whose wallet it is, if it is watched.
+    pub fn payment_of(&self, wallet: Address) -> Option<PaymentId> {
+        self.inner.wallets.get(&wallet).map(|entry| *entry)
+    }
+
+    /// How many wallets are watched.
+    pub fn wallets_len(&self) -> usize {
+        self.inner.wallets.len()
+    }
+
+    /// Sends `FinaliseTransfer` to the payment once the block has reached `finality`. One wait a transfer: a later call
+    /// replaces it (the tier rose, or the transfer was mined again), the same call again changes nothing.
+    pub fn await_finality(
+        &self,
+        payment_id: PaymentId,
+        key: TransferKey,
+        revision: u32,
+        block_number: u64,
+        finality: Finality,
+    ) {
+        let lane = self.lane(key.chain);
+        lane.waits.lock().insert(key, FinalityWait { payment_id, key, revision, block_number, finality });
+        if lane.view.read().as_ref().is_some_and(|view| view.reach().reached(block_number, finality)) {
+            lane.wake.notify_one();
+        }
+    }
+
+    /// How the chain stands; `None` before it was first looked at.
+    pub fn view(&self, chain: Chain) -> Option<ChainView> {
+        self.lane(chain).view.read().clone()
+    }
+
+    /// How far the chain's finality has come, without copying the view.
+    pub fn reach(&self, chain: Chain) -> Option<Reach> {
+        self.lane(chain).view.read().as_ref().map(ChainView::reach)
+    }
+
+    /// Replaces the chain's view.
+    pub fn set_view(&self, view: ChainView) {
+        let lane = self.lane(view.chain);
+        *lane.view.write() = Some(view);
+    }
+
+    /// Notes why the chain cannot be read; answers whether that is news.
+    pub(crate) fn set_trouble(&self, chain: Chain, trouble: Option<String>) -> bool {
+        let mut view = self.lane(chain).view.write();
+        match view.as_mut() {
+            Some(view) if view.trouble != trouble => {
+                view.trouble = trouble;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Takes out the waits that are over.
+    pub(crate) fn take_reached(&self, chain: Chain, reach: Reach) -> Vec<FinalityWait> {
+        let mut waits = self.lane(chain).waits.lock();
+        waits.extract_if(|_, wait| reach.reached(wait.block_number, wait.finality)).map(|(_, wait)| wait).collect()
+    }
+
+    /// Forgets the wait for a transfer whose row has moved on.
+    pub(crate) fn drop_outdated(&self, key: TransferKey, revision: u32) {
+        let mut waits = self.lane(key.chain).waits.lock();
+        if waits.get(&key).is_some_and(|wait| wait.revision < revision) {
+            waits.remove(&key);
+        }
+    }
+
+    /// Returns when a payment asked for finality that is there already.
+    pub(crate) async fn woken(&self, chain: Chain) {
+        self.lane(chain).wake.notified().await;
+    }
+
+    fn lane(&self, chain: Chain) -> &Lane {
+        let index = match chain {
+            Chain::Base => 0,
+            Chain::Polygon => 1,
+            Chain::Arbitrum => 2,
+        };
+        &self.inner.chains[index]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(log_index: u32) -> TransferKey {
+        TransferKey { chain: Chain::Base, tx_hash: Hash32([1; 32]), log_index }
+    }
+
+    #[test]
+    fn a_wait_is_replaced_and_taken_once() {
+        let list = Watchlist::new();
+        let payment = PaymentId::generate();
+        list.await_finality(payment, key(0), 1, 10, Finality::Blocks(2));
+        list.await_finality(payment, key(0), 1, 10, Finality::Blocks(2));
+        list.await_finality(payment, key(1), 1, 10, Finality::Blocks(2));
+        list.await_finality(payment, key(0), 1, 10, Finality::Blocks(5));
+        let reach = |read| Reach { read, safe: None, finalized: None };
+        assert!(list.take_reached(Chain::Base, reach(10)).is_empty());
+        assert_eq!(list.take_reached(Chain::Base, reach(11)).iter().map(|wait| wait.key).collect::<Vec<_>>(), [key(1)]);
+        assert!(list.take_reached(Chain::Base, reach(13)).is_empty());
+        assert_eq!(list.take_reached(Chain::Base, reach(14)).len(), 1);
+        assert!(list.take_reached(Chain::Base, reach(99)).is_empty());
+    }
+
+    #[test]
+    fn a_row_that_moved_on_ends_the_wait_for_what_it_was() {
+        let list = Watchlist::new();
+        list.await_finality(PaymentId::generate(), key(0), 2, 10, Finality::Blocks(1));
+        list.drop_outdated(key(0), 2);
+        assert_eq!(list.inner.chains[0].waits.lock().len(), 1);
+        list.drop_outdated(key(0), 3);
+        assert!(list.inner.chains[0].waits.lock().is_empty());
+    }
+}

@@ -1,0 +1,273 @@
+//! Shapes of the wire that are read leniently, and what an error of the wire means.
+
+use alloy::primitives::{B256, Bloom, BloomInput, U64, U128};
+use alloy::transports::{RpcError, TransportError, TransportErrorKind};
+use payferry_domain::{Hash32, Timestamp};
+use serde::Deserialize;
+use std::time::Duration;
+
+use super::client::FeeMarket;
+use crate::wallet::domain_hash;
+
+/// Longest piece of an endpoint's message that is kept.
+const MESSAGE_CHARS_MAX: usize = 200;
+
+/// Why a call failed, by what can be done about it. Never shows an endpoint's address.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ClientError {
+    /// Too many blocks or logs in one query: ask for fewer.
+    #[error("the endpoint wants a smaller range: {0}")]
+    RangeTooLarge(String),
+    /// Too many requests: wait.
+    #[error("the endpoint limits the rate of requests")]
+    RateLimited {
+        /// How long, if it said so.
+        retry_after: Option<Duration>,
+    },
+    /// The node does not know the block: it lags, or the block was taken back.
+    #[error("the endpoint does not know the block")]
+    UnknownBlock,
+    /// The transaction is there already: as good as sent.
+    #[error("the transaction is known already")]
+    AlreadyKnown,
+    /// The account has used this nonce.
+    #[error("the nonce is used")]
+    NonceTooLow,
+    /// The fees are lower than what is there, or than what is accepted.
+    #[error("the fees are too low: {0}")]
+    Underpriced(String),
+    /// The account cannot pay for the transaction.
+    #[error("the account cannot pay for the transaction")]
+    InsufficientFunds,
+    /// A call reverted.
+    #[error("the call reverted: {0}")]
+    Reverted(String),
+    /// No answer in time.
+    #[error("the endpoint did not answer in time")]
+    Timeout,
+    /// The endpoint cannot be reached or is out of order.
+    #[error("the endpoint is not available: {0}")]
+    Unavailable(String),
+    /// The endpoint refused.
+    #[error("the endpoint refused: {message} ({code})")]
+    Refused {
+        /// JSON-RPC code.
+        code: i64,
+        /// Its words, cut short.
+        message: String,
+    },
+    /// The answer has another shape than it should.
+    #[error("the endpoint's answer makes no sense: {0}")]
+    Malformed(String),
+}
+
+impl ClientError {
+    /// Whether another endpoint may do better.
+    pub fn is_about_the_endpoint(&self) -> bool {
+        matches!(
+            self,
+            Self::RateLimited { .. }
+                | Self::UnknownBlock
+                | Self::Timeout
+                | Self::Unavailable(_)
+                | Self::Malformed(_)
+                | Self::Refused { .. }
+        )
+    }
+}
+
+pub(super) fn classify(method: &str, error: &TransportError) -> ClientError {
+    match error {
+        RpcError::ErrorResp(payload) => classify_answer(method, payload.code, &payload.message),
+        RpcError::NullResp => ClientError::UnknownBlock,
+        RpcError::SerError(_) | RpcError::LocalUsageError(_) | RpcError::UnsupportedFeature(_) => {
+            ClientError::Malformed("the request could not be written".to_owned())
+        }
+        RpcError::DeserError { err, .. } => ClientError::Malformed(err.to_string()),
+        RpcError::Transport(kind) => classify_transport(method, kind),
+    }
+}
+
+fn classify_transport(method: &str, kind: &TransportErrorKind) -> ClientError {
+    // The text of a connection error names the endpoint, key included: it is not passed on.
+    let Some(http) = kind.as_http_error() else {
+        return ClientError::Unavailable("no connection".to_owned());
+    };
+    match http.status {
+        429 => ClientError::RateLimited { retry_after: kind.retry_after() },
+        413 if method == "eth_getLogs" => ClientError::RangeTooLarge("HTTP 413".to_owned()),
+        status => {
+            // Some providers put the JSON-RPC error into the body of a 4xx.
+            #[derive(Deserialize)]
+            struct Body {
+                error: BodyError,
+            }
+            #[derive(Deserialize)]
+            struct BodyError {
+                code: i64,
+                message: String,
+            }
+            match serde_json::from_str::<Body>(&http.body) {
+                Ok(Body { error }) if status < 500 => classify_answer(method, error.code, &error.message),
+                _ => ClientError::Unavailable(format!("HTTP {status}")),
+            }
+        }
+    }
+}
+
+fn classify_answer(method: &str, code: i64, message: &str) -> ClientError {
+    let text = message.to_lowercase();
+    let says = |words: &[&str]| words.iter().any(|word| text.contains(word));
+    let message: String = message.chars().take(MESSAGE_CHARS_MAX).collect();
+    if says(&["rate limit", "rate exceeded", "too many requests", "request limit", "credits", "daily request"])
+        || code == 429
+    {
+        return ClientError::RateLimited { retry_after: None };
+    }
+    if method == "eth_getLogs" {
+        let too_much =
+            ["range", "too many", "query returned more", "response size", "limited to", "exceed", "timed out"];
+        if matches!(code, -32_005 | -32_614) || says(&too_much) {
+            return ClientError::RangeTooLarge(message);
+        }
+    }
+    if code == -32_005 {
+        return ClientError::RateLimited { retry_after: None };
+    }
+    if says(&["unknown block", "header not found", "block not found", "missing trie node", "state unavailable"]) {
+        return ClientError::UnknownBlock;
+    }
+    if method == "eth_sendRawTransaction" {
+        if says(&["already known", "already imported", "known transaction", "already exists"]) {
+            return ClientError::AlreadyKnown;
+        }
+        if says(&["nonce too low", "nonce is too low", "old nonce"]) {
+            return ClientError::NonceTooLow;
+        }
+        if says(&["underpriced", "fee too low", "less than block base fee", "fee cap"]) {
+            return ClientError::Underpriced(message);
+        }
+        if says(&["insufficient funds"]) {
+            return ClientError::InsufficientFunds;
+        }
+    }
+    if code == 3 || says(&["execution reverted"]) {
+        return ClientError::Reverted(message);
+    }
+    ClientError::Refused { code, message }
+}
+
+/// A block's header as far as it is needed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockHeader {
+    /// Block number.
+    pub number: u64,
+    /// Its hash.
+    pub hash: Hash32,
+    /// The hash of the block before it.
+    pub parent_hash: Hash32,
+    /// Its time.
+    pub time: Timestamp,
+    /// Base fee, wei per gas; 0 where there is none.
+    pub base_fee_wei: u128,
+    /// Which addresses and topics its logs may have.
+    pub bloom: Bloom,
+}
+
+impl BlockHeader {
+    /// Whether the block may hold a log of one of `contracts` with this topic, by its own bloom filter.
+    pub fn may_log(&self, contracts: &[alloy::primitives::Address], topic: B256) -> bool {
+        self.bloom.contains_input(BloomInput::Raw(topic.as_slice()))
+            && contracts.iter().any(|contract| self.bloom.contains_input(BloomInput::Raw(contract.as_slice())))
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct WireHeader {
+    number: U64,
+    hash: B256,
+    parent_hash: B256,
+    timestamp: U64,
+    #[serde(default)]
+    base_fee_per_gas: Option<U128>,
+    #[serde(default)]
+    logs_bloom: Option<Bloom>,
+}
+
+impl From<WireHeader> for BlockHeader {
+    fn from(header: WireHeader) -> Self {
+        Self {
+            number: header.number.to(),
+            hash: domain_hash(header.hash),
+            parent_hash: domain_hash(header.parent_hash),
+            time: Timestamp::from_secs(i64::try_from(header.timestamp.to::<u64>()).unwrap_or(i64::MAX)),
+            base_fee_wei: header.base_fee_per_gas.unwrap_or_default().to(),
+            bloom: header.logs_bloom.unwrap_or_default(),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct FeeHistory {
+    base_fee_per_gas: Vec<U128>,
+    #[serde(default)]
+    reward: Option<Vec<Vec<U128>>>,
+}
+
+impl FeeHistory {
+    pub(super) fn market(self) -> Option<FeeMarket> {
+        let base_fee_wei = self.base_fee_per_gas.last()?.to();
+        let mut tips: Vec<u128> =
+            self.reward.unwrap_or_default().iter().filter_map(|tips| tips.first()).map(|tip| tip.to()).collect();
+        tips.sort_unstable();
+        let priority_fee_wei = tips.get(tips.len() / 2).copied().unwrap_or_default();
+        Some(FeeMarket { base_fee_wei, priority_fee_wei })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn providers_words_for_too_much() {
+        for (code, message) in [
+            (-32_005, "query returned more than 10000 results"),
+            (-32_602, "block range is too wide"),
+            (-32_614, "eth_getLogs is limited to a 10,000 range"),
+            (-32_000, "exceed maximum block range: 5000"),
+            (-32_600, "Under the Free tier plan, you can make eth_getLogs requests with up to a 10 block range."),
+        ] {
+            let error = classify_answer("eth_getLogs", code, message);
+            assert!(matches!(error, ClientError::RangeTooLarge(_)), "{message}: {error}");
+        }
+        let limited = ClientError::RateLimited { retry_after: None };
+        assert_eq!(
+            classify_answer("eth_getLogs", -32_005, "daily request count exceeded, request rate limited"),
+            limited
+        );
+        assert_eq!(classify_answer("eth_getLogs", -32_000, "unknown block"), ClientError::UnknownBlock);
+    }
+
+    #[test]
+    fn nodes_words_about_transactions() {
+        let send = |message| classify_answer("eth_sendRawTransaction", -32_000, message);
+        assert_eq!(send("already known"), ClientError::AlreadyKnown);
+        assert_eq!(send("nonce too low: next nonce 4, tx nonce 3"), ClientError::NonceTooLow);
+        assert!(matches!(send("replacement transaction underpriced"), ClientError::Underpriced(_)));
+        assert_eq!(send("insufficient funds for gas * price + value: balance 0"), ClientError::InsufficientFunds);
+    }
+
+    #[test]
+    fn an_error_of_the_connection_does_not_name_the_endpoint() {
+        let error = TransportErrorKind::custom_str("error sending request for url (https://rpc.example/v2/secret-key)");
+        assert!(!classify("eth_call", &error).to_string().contains("secret"));
+        let error = TransportErrorKind::http_error(429, String::new());
+        assert!(matches!(classify("eth_call", &error), ClientError::RateLimited { .. }));
+        let body = r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32614,"message":"limited to a 10,000 range"}}"#;
+        let error = TransportErrorKind::http_error(400, body.to_owned());
+        assert!(matches!(classify("eth_getLogs", &error), ClientError::RangeTooLarge(_)));
+    }
+}
