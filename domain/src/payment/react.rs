@@ -15,7 +15,9 @@ pub const REVIEW_ALARM_SECS: i64 = 24 * 3_600;
 /// the same commit overtook asks for nothing.
 pub fn react(after: &Payment, event: &Event) -> Vec<Effect> {
     match event {
-        Event::Initiated { .. } | Event::DeadlineMoved { .. } => deadline(after).into_iter().collect(),
+        Event::Initiated { .. } | Event::DeadlineMoved { .. } | Event::Mismatched { .. } => {
+            deadline(after).into_iter().collect()
+        }
         Event::TransferRecorded { transfer, .. } => recorded(after, transfer),
         Event::TransferScreened { key, verdict } => {
             let transfer = after.transfer(*key);
@@ -33,8 +35,9 @@ pub fn react(after: &Payment, event: &Event) -> Vec<Effect> {
             effects.extend(overdrawn(after));
             effects
         }
-        Event::Confirmed { .. } | Event::SettlementRetried { .. } => settlement(after).into_iter().collect(),
-        Event::Mismatched { .. } => deadline(after).into_iter().collect(),
+        Event::Confirmed { .. } | Event::SettlementRetried { .. } | Event::RefundFailed { .. } => {
+            settlement(after).into_iter().collect()
+        }
         Event::SettlementFailed { announced, .. } => {
             let failures = after.settlement.as_deref().map_or(0, |settlement| settlement.failures);
             let operation = crate::ids::OperationId::settlement_of(after.id());
@@ -48,7 +51,6 @@ pub fn react(after: &Payment, event: &Event) -> Vec<Effect> {
         }
         Event::RefundRequested { .. } => sendings(after).into_iter().chain(settlement(after)).collect(),
         Event::RefundSent { .. } => overdrawn(after).into_iter().collect(),
-        Event::RefundFailed { .. } => settlement(after).into_iter().collect(),
         Event::TransferFinalised { .. }
         | Event::TransferCounted { .. }
         | Event::DeadlinePassed { .. }

@@ -135,12 +135,19 @@ impl Payment {
     /// What is still to be paid: zero unless the payment waits for money.
     pub fn amount_due(&self) -> Amount {
         match self.status {
-            Status::Pending | Status::Mismatched => self.terms.amount.saturating_sub(self.net()),
+            Status::Pending | Status::Mismatched => self.terms.amount.saturating_sub(self.settleable()),
             Status::Confirmed | Status::Settled | Status::Failed => Amount::ZERO,
         }
     }
 
-    /// Received (excess too) less refunded and reserved, at least zero. Every decision is taken on it.
+    /// What could be settled: received (excess too) less what goes or went back out of the payment's own wallet. Every
+    /// decision is taken on it. (What goes back out of the PSP's vault was settled before.)
+    pub fn settleable(&self) -> Amount {
+        let counted = self.amount_received().saturating_add(self.excess_received());
+        counted.saturating_sub(self.refunded(Funds::Received, Some(Vault::Payment)))
+    }
+
+    /// Received (excess too) less refunded and reserved, at least zero.
     pub fn net(&self) -> Amount {
         Amount(self.net_units().max(0))
     }
@@ -161,20 +168,19 @@ impl Payment {
     /// What the PSP can have refunded, over both vaults: received less refunded and reserved.
     pub fn refundable(&self) -> Amount {
         match self.status {
-            Status::Failed if self.failure_reason == Some(FailureReason::KytBlocked) => Amount::ZERO,
             Status::Pending => Amount::ZERO,
+            Status::Failed if self.failure_reason == Some(FailureReason::KytBlocked) => Amount::ZERO,
             _ => self.net(),
         }
     }
 
     /// What the payment's own wallet should hold of money that counts.
     pub fn in_wallet(&self) -> Amount {
-        let counted = self.amount_received().saturating_add(self.excess_received());
         let settled = match &self.settlement {
             Some(settlement) if settlement.state == SettlementState::Settled => settlement.amount,
             _ => Amount::ZERO,
         };
-        counted.saturating_sub(self.refunded(Funds::Received, Some(Vault::Payment)).saturating_add(settled))
+        self.settleable().saturating_sub(settled)
     }
 
     /// Blocked money in the wallet less what the operator sent back of it.

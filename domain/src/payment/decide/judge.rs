@@ -2,7 +2,7 @@
 //! This is the table of the interface's "what counts", read off the state and not off the order of the facts.
 
 use crate::ids::{OperationId, RefundId};
-use crate::money::{Amount, split_fee};
+use crate::money::{Amount, Split, split_fee};
 use crate::payment::event::Event;
 use crate::payment::label::{Label, Labels};
 use crate::payment::money_out::{Funds, Refund, RefundState, Requester, SettlementState, Vault};
@@ -154,7 +154,7 @@ fn mismatched(payment: &Payment, fresh: &Fresh, now: Timestamp) -> Vec<Event> {
         return Vec::new();
     }
     if fresh.late {
-        let short = payment.net() < payment.terms.tolerance.least_for(payment.terms.amount);
+        let short = payment.settleable() < payment.terms.tolerance.least_for(payment.terms.amount);
         let labels = own_labels(payment).with(Label::Late);
         let labels = labels.set(Label::Underpaid, short && labels.contains(Label::Underpaid));
         return vec![Event::Mismatched { labels, reason: Reason::Late, at: now }];
@@ -196,7 +196,7 @@ fn underpaid(payment: &Payment, now: Timestamp) -> Event {
 
 /// What enough money makes of the payment; `None` if it is not enough.
 fn paid(payment: &Payment, now: Timestamp) -> Option<Vec<Event>> {
-    let (net, amount) = (payment.net(), payment.terms.amount);
+    let (net, amount) = (payment.settleable(), payment.terms.amount);
     if net < payment.terms.tolerance.least_for(amount) {
         return None;
     }
@@ -219,13 +219,8 @@ fn paid(payment: &Payment, now: Timestamp) -> Option<Vec<Event>> {
 /// Confirms for `amount`, or for what the chain settled already, if a reorganisation let the settlement come first.
 pub(super) fn confirmation(payment: &Payment, amount: Amount, labels: Labels, reason: Reason, now: Timestamp) -> Event {
     let done = payment.settlement.as_deref().filter(|settlement| settlement.state == SettlementState::Settled);
-    let (amount, psp_amount, treasury_fee) = match done {
-        Some(done) => (done.amount, done.psp_amount, done.treasury_fee),
-        None => {
-            let split = split_fee(amount, payment.terms.fee_bps);
-            (amount, split.psp_amount, split.treasury_fee)
-        }
-    };
+    let amount = done.map_or(amount, |done| done.amount);
+    let Split { psp_amount, treasury_fee } = split_fee(amount, payment.terms.fee_bps);
     Event::Confirmed { amount, psp_amount, treasury_fee, labels, reason, at: now }
 }
 

@@ -36,9 +36,9 @@ pub(super) fn accept(
     if let Some(expected) = expected_received.filter(|expected| *expected != received) {
         return Err(Rejection::ReceivedMoved { expected, received });
     }
-    if payment.net().is_zero() {
+    if payment.settleable().is_zero() {
         let blocked = !payment.blocked_held().is_zero();
         return Err(if blocked { Rejection::FundsBlocked } else { Rejection::NothingToAccept });
     }
-    Ok(vec![confirmation(payment, payment.net(), payment.labels, Reason::Accepted, now)])
+    Ok(vec![confirmation(payment, payment.settleable(), payment.labels, Reason::Accepted, now)])
 }

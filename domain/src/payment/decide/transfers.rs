@@ -22,7 +22,9 @@ pub(super) fn observe(payment: &Payment, observed: &ObservedTransfer, now: Times
     let transfer = entry(payment, known, observed);
     let lost = known.is_some_and(|known| known.counted) && !transfer.counted;
     let missing = transfer.status == TransferStatus::Orphaned && transfer.is_right() && payment.is_in_time(&transfer);
-    let remine_until = missing.then(|| now.plus_secs(REMINE_GRACE_SECS));
+    // The chain's own clock may run ahead of ours.
+    let latest = payment.passed_at.unwrap_or(now).max(now).max(observed.block.time);
+    let remine_until = missing.then(|| latest.plus_secs(REMINE_GRACE_SECS));
     let mut events = vec![Event::TransferRecorded { transfer: Box::new(transfer), remine_until }];
     if lost {
         let excess = known.is_some_and(|known| known.excess);

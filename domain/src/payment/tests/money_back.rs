@@ -1,0 +1,216 @@
+//! Refunds: which money, from which vault, and what their outcome means.
+
+use super::OperationAction::{Cancel as CancelRow, Queue};
+use super::*;
+use Label::*;
+use Status::{Confirmed, Failed, Mismatched, Settled};
+
+fn refund(n: u128, text: Option<&str>) -> Command {
+    Command::RequestRefund {
+        refund_id: refund_id(n),
+        amount: text.map(amount),
+        to: Some(ELSEWHERE),
+        funds: Funds::Received,
+        by: Requester::Psp,
+    }
+}
+
+fn blocked_refund(n: u128, by: Requester) -> Command {
+    Command::RequestRefund { refund_id: refund_id(n), amount: None, to: Some(ELSEWHERE), funds: Funds::Blocked, by }
+}
+
+fn sent(n: u128) -> Command {
+    Command::CompleteRefund { refund_id: refund_id(n), tx_hash: hash(91) }
+}
+
+fn fails(n: u128) -> Command {
+    Command::FailRefund { refund_id: refund_id(n), reason: "screened".to_owned() }
+}
+
+#[test]
+fn all_of_a_mismatched_payment_goes_back() {
+    given(terms())
+        .arrives(tx(1).of("4"))
+        .when(refund(1, None))
+        .is(Mismatched, &[Underpaid])
+        .queues(&[(Queue, "4.00")])
+        .asks_for(&Effect::Send {
+            operation: OperationId::refund_of(refund_id(1)),
+            refund_id: refund_id(1),
+            chain: Chain::Base,
+        })
+        .money("4.00", "0.00", "10.00", "0.00")
+        .unchanged(&refund(1, None))
+        .refused(&refund(1, Some("3")), "refund_exists")
+        .refused(&refund(2, None), "nothing_to_refund")
+        .refused(&Command::Accept { expected_received: None }, "nothing_to_accept")
+        .told(&["payment.mismatched", "payin.underpaid", "payin.mismatched"])
+        .expired()
+        .when(sent(1))
+        .asks_for(&Effect::Passivate)
+        .unchanged(&sent(1))
+        .unchanged(&fails(1))
+        .is(Mismatched, &[Underpaid])
+        .told(&["refund.sent"]);
+}
+
+#[test]
+fn a_failed_refund_frees_its_amount() {
+    given(terms())
+        .arrives(tx(1).of("4"))
+        .when(refund(1, Some("3")))
+        .money("4.00", "0.00", "9.00", "1.00")
+        .refused(&refund(2, Some("1.000001")), "refund_too_large")
+        .refused(&refund(2, Some("0")), "refund_too_large")
+        .when(fails(1))
+        .money("4.00", "0.00", "6.00", "4.00")
+        .unchanged(&fails(1));
+}
+
+#[test]
+fn after_a_refund_was_accepted_nothing_completes_by_itself() {
+    given(terms())
+        .arrives(tx(1).of("4"))
+        .when(refund(1, Some("1")))
+        .arrives(tx(2).of("7"))
+        .is(Mismatched, &[Underpaid, Multiple])
+        .when(Command::Accept { expected_received: Some(amount("11")) })
+        .is(Confirmed, &[Underpaid, Multiple])
+        .queues(&[(Queue, "10.00")]);
+}
+
+#[test]
+fn a_settlement_under_way_is_not_undercut() {
+    given(terms())
+        .arrives(tx(1))
+        .refused(&refund(1, None), "settlement_in_progress")
+        .settled(1)
+        .settlement_orphaned(2)
+        .refused(&refund(1, None), "settlement_in_progress");
+    given(terms())
+        .refused(&refund(1, None), "payment_pending")
+        .expired()
+        .refused(&refund(1, None), "nothing_to_refund");
+}
+
+#[test]
+fn settled_money_comes_from_the_psp_and_excess_from_the_wallet() {
+    let source = |vault| move |payment: &Payment| assert_eq!(payment.refunds.last().unwrap().source, vault);
+    given(terms())
+        .arrives(tx(1))
+        .settled(1)
+        .when(refund(1, None))
+        .queues(&[(Queue, "10.00")])
+        .also(source(Vault::Psp))
+        .money("10.00", "0.00", "0.00", "0.00");
+    given(terms())
+        .arrives(tx(1))
+        .settled(1)
+        .arrives(tx(2).of("3"))
+        .refused(&refund(1, Some("11")), "refund_spans_vaults")
+        .refused(&refund(1, Some("13.1")), "refund_too_large")
+        .when(refund(1, None))
+        .queues(&[(Queue, "3.00")])
+        .also(source(Vault::Payment))
+        .when(refund(2, Some("4")))
+        .also(source(Vault::Psp))
+        .when(sent(1))
+        .is(Settled, &[Excess, Multiple])
+        .money("10.00", "3.00", "0.00", "6.00");
+}
+
+#[test]
+fn a_failed_settlement_is_refunded_whole_or_not_at_all() {
+    let failing = || given(terms()).arrives(tx(1)).arrives(tx(2).of("3")).settlement_fails(1);
+    let labels = &[Multiple, Excess, SettlementFailed];
+    failing()
+        .refused(&refund(1, Some("4")), "refund_must_be_all")
+        .when(refund(1, Some("3")))
+        .queues(&[(Queue, "3.00")])
+        .is(Confirmed, labels);
+    let withdrawn =
+        || failing().when(refund(1, None)).queues(&[(CancelRow, "10.00"), (Queue, "13.00")]).is(Confirmed, labels);
+    let start =
+        ["payment.confirmed", "payin.confirmed", "payment.mismatched", "payin.mismatched", "payin.settlement_failed"];
+    withdrawn()
+        .told(&start)
+        .refused(&Command::RetrySettlement { by: Requester::Psp }, "settlement_not_failed")
+        .when(sent(1))
+        .failed(FailureReason::SettlementFailed)
+        .is(Failed, labels)
+        .told(&["payment.failed", "refund.sent"]);
+    withdrawn()
+        .when(fails(1))
+        .is(Confirmed, labels)
+        .when(Command::RetrySettlement { by: Requester::Psp })
+        .settled(2)
+        .is(Settled, &[Multiple, Excess]);
+    withdrawn().settled(2).is(Settled, &[Multiple, Excess]).when(fails(1)).money("10.00", "3.00", "0.00", "13.00");
+}
+
+#[test]
+fn blocked_money_is_the_operators() {
+    given(terms())
+        .tainted(tx(1))
+        .refused(&refund(1, None), "funds_blocked")
+        .refused(&Command::Accept { expected_received: None }, "funds_blocked")
+        .refused(&blocked_refund(1, Requester::Psp), "operator_only")
+        .when(blocked_refund(1, Requester::Operator))
+        .queues(&[(Queue, "10.00")])
+        .refused(&blocked_refund(2, Requester::Operator), "nothing_to_refund")
+        .when(sent(1))
+        .failed(FailureReason::KytBlocked);
+    given(terms())
+        .tainted(tx(1).of("3"))
+        .refused(&refund(1, None), "funds_blocked")
+        .arrives(tx(2))
+        .settled(1)
+        .when(refund(1, None))
+        .queues(&[(Queue, "10.00")]);
+}
+
+#[test]
+fn a_refund_goes_to_the_sender_only_if_that_is_one_plain_account() {
+    let unaddressed = Command::RequestRefund {
+        refund_id: refund_id(1),
+        amount: None,
+        to: None,
+        funds: Funds::Received,
+        by: Requester::Psp,
+    };
+    let to_sender = || Terms { refund_to_sender: true, ..terms() };
+    given(terms()).arrives(tx(1).of("4")).refused(&unaddressed, "refund_address_required");
+    given(to_sender())
+        .arrives(tx(1).of("4"))
+        .when(unaddressed.clone())
+        .also(|payment| assert_eq!(payment.refunds[0].to, PAYER));
+    let two = given(to_sender()).arrives(tx(1).of("4")).arrives(tx(2).of("1").from(ELSEWHERE));
+    two.refused(&unaddressed, "refund_address_required");
+    let contract = Verdict { plain_sender: None, ..verdict(Decision::Allow) };
+    let small = tx(1).of("4");
+    let screened = Command::ScreenTransfer { key: small.0.key, revision: 1, verdict: contract };
+    given(to_sender())
+        .when(small.seen())
+        .when(screened)
+        .when(small.finalised())
+        .refused(&unaddressed, "refund_address_required");
+    let into_itself = Command::RequestRefund {
+        refund_id: refund_id(1),
+        amount: None,
+        to: Some(WALLET),
+        funds: Funds::Received,
+        by: Requester::Psp,
+    };
+    given(terms()).arrives(small).refused(&into_itself, "refund_address_invalid");
+}
+
+#[test]
+fn money_that_left_after_all_is_believed() {
+    given(terms())
+        .arrives(tx(1).of("4"))
+        .when(refund(1, None))
+        .when(fails(1))
+        .when(sent(1))
+        .money("4.00", "0.00", "10.00", "0.00")
+        .told(&["payment.mismatched", "payin.underpaid", "payin.mismatched", "refund.failed", "refund.sent"]);
+}

@@ -1,0 +1,190 @@
+//! Anything in any order: whatever a payment is told, no invariant breaks, what was known changes nothing, a replay ends
+//! where the original did, and everything asked for after a commit is owed again by `resume`.
+
+use super::*;
+use proptest::prelude::*;
+
+/// Facts of a few transactions, under two log indexes, in a few blocks, on two chains, in two tokens.
+fn observed() -> impl Strategy<Value = Tx> {
+    let place = (1..5u8, 0..2u32, 1..6u32, prop::sample::select(vec![60, 61, 1_190, 1_250, 3_000]));
+    let money = prop::sample::select(vec!["10", "4", "6", "3", "0.5", "0.0005", "12"]);
+    (place, money, 0..10u8, prop::bool::weighted(0.25)).prop_map(|((n, log, revision, secs), units, kind, gone)| {
+        let tx = tx(n).log(log).rev(revision).at(secs).of(units);
+        let tx = match kind {
+            0 => tx.look_alike(),
+            1 => tx.on(Chain::Polygon),
+            2 => tx.from(ELSEWHERE),
+            _ => tx,
+        };
+        if gone { tx.gone() } else { tx }
+    })
+}
+
+fn wish() -> impl Strategy<Value = Command> {
+    let some_amount = prop::option::of(prop::sample::select(vec!["1", "2", "4", "10", "13"]));
+    let requester = prop::sample::select(Requester::ALL);
+    prop_oneof![
+        1 => Just(Command::Cancel),
+        2 => some_amount.clone().prop_map(|text| Command::Accept { expected_received: text.map(amount) }),
+        3 => (1..6u128, some_amount, prop::bool::ANY, prop::sample::select(Funds::ALL), requester.clone()).prop_map(
+            |(n, text, addressed, funds, by)| Command::RequestRefund {
+                refund_id: refund_id(n),
+                amount: text.map(amount),
+                to: addressed.then_some(ELSEWHERE),
+                funds,
+                by,
+            }
+        ),
+        2 => requester.prop_map(|by| Command::RetrySettlement { by }),
+    ]
+}
+
+fn outcome() -> impl Strategy<Value = Command> {
+    let operation = OperationId::settlement_of(terms().id);
+    prop_oneof![
+        3 => (1..8u32, 90..93u8).prop_map(move |(revision, n)| Command::CompleteSettlement {
+            operation, revision, tx_hash: hash(n), block_time: at(100),
+        }),
+        2 => (1..8u32).prop_map(move |revision| Command::FailSettlement { operation, revision, reason: "no".to_owned() }),
+        1 => (1..8u32).prop_map(move |revision| Command::OrphanSettlement { operation, revision }),
+        2 => (1..6u128).prop_map(|n| Command::CompleteRefund { refund_id: refund_id(n), tx_hash: hash(91) }),
+        1 => (1..6u128).prop_map(|n| Command::FailRefund { refund_id: refund_id(n), reason: "no".to_owned() }),
+        1 => (0..3usize).prop_map(|n| Command::CompleteRefund {
+            refund_id: RefundId::automatic(terms().id, n), tx_hash: hash(91),
+        }),
+    ]
+}
+
+fn command() -> impl Strategy<Value = Command> {
+    let decision = prop::sample::select(vec![Decision::Allow, Decision::Allow, Decision::Review, Decision::Block]);
+    let times = prop::sample::select(vec![1_100i64, 1_200, 1_300, 1_900, 9_000]);
+    prop_oneof![
+        6 => observed().prop_map(Tx::seen),
+        5 => (observed(), prop::sample::select(vec![Finality::Blocks(2), Finality::Safe, Finality::Finalized])).prop_map(
+            |(Tx(ObservedTransfer { key, revision, .. }), reached)| Command::FinaliseTransfer { key, revision, reached }
+        ),
+        5 => (observed(), decision.clone()).prop_map(|(tx, decision)| tx.screened(decision)),
+        1 => (observed(), decision).prop_map(|(tx, decision)| tx.decided(decision)),
+        2 => times.prop_map(|secs| Command::PassDeadline { chain_time: at(secs) }),
+        1 => (0..3u64, 0..1_300i64, 0..900i64).prop_map(|(n, from, long)| Command::MoveDeadline {
+            outage: OutageId(n), from: at(from), to: at(from + long),
+        }),
+        3 => wish(),
+        4 => outcome(),
+    ]
+}
+
+/// Mostly whole arrivals, so that deep states are reached, with anything between.
+fn commands() -> impl Strategy<Value = Vec<Command>> {
+    let arrival = observed().prop_map(|tx| vec![tx.seen(), tx.screened(Decision::Allow), tx.finalised()]);
+    let steps = prop_oneof![2 => arrival, 5 => command().prop_map(|command| vec![command])];
+    prop::collection::vec(steps, 1..40).prop_map(|steps| steps.concat())
+}
+
+pub(super) fn any_terms() -> impl Strategy<Value = Terms> {
+    let policy =
+        prop::sample::select(vec![OverpaymentPolicy::Hold, OverpaymentPolicy::Accept, OverpaymentPolicy::RefundExcess]);
+    let finality = prop::sample::select(vec![
+        FinalityPolicy::sandbox(),
+        FinalityPolicy { small_below: amount("11"), ..FinalityPolicy::default_for(Chain::Base) },
+    ]);
+    (policy, finality, prop::bool::ANY, 0..3_000u16, 0..3i64).prop_map(
+        |(overpayment, finality, refund_to_sender, fee, absolute)| Terms {
+            overpayment,
+            finality,
+            refund_to_sender,
+            fee_bps: FeeBps::new(fee).unwrap(),
+            tolerance: Tolerance { absolute: Amount::from_tokens(absolute), bps: 0 },
+            ..terms()
+        },
+    )
+}
+
+fn is_fact(command: &Command) -> bool {
+    !matches!(command, Command::Cancel | Command::Accept { .. } | Command::RequestRefund { .. })
+        && !matches!(command, Command::RetrySettlement { by } if *by != Requester::Schedule)
+        && !matches!(command, Command::ScreenTransfer { verdict, .. } if verdict.by_operator)
+}
+
+/// What must hold between two steps, beside the invariants of each (which `transition` checks).
+fn follows(before: &Payment, step: &Transition, command: &Command) {
+    let after = &step.payment;
+    assert!(after.transfers.len() >= before.transfers.len() && after.refunds.len() >= before.refunds.len());
+    for (old, new) in before.refunds.iter().zip(&after.refunds) {
+        let same = (old.id, old.amount, old.to, old.source, old.funds, old.operation);
+        assert_eq!(same, (new.id, new.amount, new.to, new.source, new.funds, new.operation), "a refund is fixed");
+    }
+    let reorganised = matches!(command, Command::ObserveTransfer(_));
+    let frozen = |payment: &Payment| matches!(payment.status, Status::Confirmed | Status::Settled);
+    if frozen(before) && frozen(after) && !reorganised {
+        let settled = |payment: &Payment| payment.settlement.as_ref().map(|s| s.amount);
+        assert_eq!(settled(before), settled(after), "the settled amount is frozen");
+        assert_eq!(before.amount_received(), after.amount_received(), "so is what was received");
+    }
+    for operation in &step.operations {
+        if let OperationBody::Settle { amount, psp_amount, treasury_fee } = operation.body {
+            assert_eq!(operation.id, OperationId::settlement_of(after.id()), "one settlement for ever");
+            assert_eq!(psp_amount.checked_add(treasury_fee), Some(amount));
+        }
+    }
+    let owed = resume(after);
+    for effect in step.effects.iter().filter(|effect| !matches!(effect, Effect::Alarm(_))) {
+        assert!(owed.contains(effect), "{effect:?} is not owed again: {owed:?}");
+    }
+    let told: Vec<_> = step.events.iter().map(Event::name).collect();
+    let payloads = step.announcements.iter().map(|told| payload(after, told, EventId::from_ulid(Ulid(1))));
+    assert!(payloads.count() == step.announcements.len(), "{told:?}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1_500, ..ProptestConfig::default() })]
+
+    #[test]
+    fn nothing_breaks_an_invariant(terms in any_terms(), commands in commands()) {
+        let mut story = given(terms);
+        for command in &commands {
+            let before = story.payment.clone();
+            let changed = story.run(command);
+            match (&changed, &story.last) {
+                (Ok(true), Some(step)) => follows(&before, step, command),
+                (Err(_), _) => prop_assert!(!is_fact(command), "a fact was refused: {:?}", command),
+                _ => prop_assert_eq!(&story.payment, &before),
+            }
+            if is_fact(command) && !matches!(command, Command::RetrySettlement { .. }) {
+                prop_assert_eq!(story.run(command), Ok(false), "known, and changed something: {:?}", command);
+            }
+        }
+        let commits = story.commits.iter().map(|(events, at)| (events.as_slice(), *at));
+        let replayed = replay(commits);
+        prop_assert_eq!(replayed.as_ref(), Some(&story.payment));
+        let stored = serde_json::to_string(&story.payment).unwrap();
+        prop_assert_eq!(&serde_json::from_str::<Payment>(&stored).unwrap(), &story.payment);
+        let events: Vec<&Event> = story.commits.iter().flat_map(|(events, _)| events).collect();
+        let stored = serde_json::to_string(&events).unwrap();
+        let read: Vec<Event> = serde_json::from_str(&stored).unwrap();
+        prop_assert_eq!(read.iter().collect::<Vec<_>>(), events);
+    }
+}
+
+#[test]
+fn a_payment_is_small() {
+    assert!(size_of::<Payment>() <= 832, "{} bytes", size_of::<Payment>());
+    let stored = serde_json::to_string(&given(terms()).payment).unwrap();
+    assert!(stored.len() <= 1_200, "{} bytes: {stored}", stored.len());
+}
+
+#[test]
+fn newer_and_older_rows_are_read() {
+    let story = given(terms()).arrives(tx(1)).settlement_fails(1);
+    let mut row = serde_json::to_value(&story.payment).unwrap();
+    row["from_the_future"] = 1.into();
+    row["labels"] = serde_json::json!(["SETTLEMENT_FAILED", "FROM_THE_FUTURE"]);
+    row["history"][1]["reason"] = "from_the_future".into();
+    let read: Payment = serde_json::from_value(row.clone()).unwrap();
+    assert_eq!(read.labels, story.payment.labels);
+    assert_eq!(read.history[1].reason, Reason::Unknown);
+    for field in ["sequence", "labels", "refunds", "outages", "passed_at", "remine_until"] {
+        row.as_object_mut().unwrap().remove(field);
+        serde_json::from_value::<Payment>(row.clone()).unwrap();
+    }
+}

@@ -1,0 +1,514 @@
+//! The table of the interface, row by row, and the pairs of state and fact that hide in it.
+
+use super::OperationAction::{Cancel as CancelRow, Queue, Requeue};
+use super::*;
+use Decision::{Allow, Block, Review};
+use Label::*;
+use Status::{Confirmed, Failed, Mismatched, Pending, Settled};
+
+const CONFIRMED: &[&str] = &["payment.confirmed", "payin.confirmed"];
+const SETTLED: &[&str] = &["payment.settled", "payin.settled"];
+const MISMATCHED: &[&str] = &["payment.mismatched", "payin.mismatched"];
+const UNDERPAID: &[&str] = &["payment.mismatched", "payin.underpaid", "payin.mismatched"];
+const FAILED: &[&str] = &["payment.failed", "payin.failed"];
+const REORGED: &[&str] = &["payment.reorged"];
+
+fn accept() -> Command {
+    Command::Accept { expected_received: None }
+}
+
+#[test]
+fn the_exact_amount_confirms_and_settles() {
+    let story = given(terms()).when(tx(1).seen()).is(Pending, &[]).told(&[]);
+    let screen = Effect::Screen { key: tx(1).0.key, revision: 1, from: PAYER, amount: amount("10.00") };
+    let finality = Finality::Blocks(2);
+    let wait = Effect::AwaitFinality { key: tx(1).0.key, revision: 1, block_number: 100, finality };
+    let story = story.asks_for(&screen).asks_for(&wait).when(tx(1).finalised()).is(Pending, &[]).told(&[]);
+    let story =
+        story.when(tx(1).screened(Allow)).is(Confirmed, &[]).told(CONFIRMED).money("10.00", "0.00", "0.00", "10.00");
+    let settle = Effect::Settle { operation: story.operation(), chain: Chain::Base };
+    let story = story.queues(&[(Queue, "10.00")]).asks_for(&settle).asks_for(&Effect::DeliverWebhooks);
+    let story = story.settled(1).is(Settled, &[]).told(SETTLED).asks_for(&Effect::Passivate);
+    let last = story.told.last().unwrap();
+    let body = payload(&story.payment, last, EventId::from_ulid(Ulid(5)));
+    let text = |key: &str| body[key].as_str().unwrap_or_else(|| panic!("{key}")).to_owned();
+    assert_eq!(text("psp_amount"), "9.90");
+    assert_eq!(text("treasury_fee"), "0.10");
+    assert_eq!(text("tx_hash"), hash(90).to_string());
+    assert_eq!((text("event"), text("status")), ("payin.settled".to_owned(), "settled".to_owned()));
+    assert_eq!(text("payment_id"), story.payment.id().to_string());
+    assert_eq!(body["sequence"], 4);
+    assert!(!body.contains_key("customer_id") && !body.contains_key("failure_reason"));
+}
+
+#[test]
+fn screening_may_come_before_or_after_finality() {
+    given(terms())
+        .when(tx(1).seen())
+        .when(tx(1).screened(Allow))
+        .is(Pending, &[])
+        .when(tx(1).finalised())
+        .is(Confirmed, &[]);
+}
+
+#[test]
+fn what_comes_twice_changes_nothing() {
+    given(terms())
+        .when(tx(1).seen())
+        .unchanged(&tx(1).seen())
+        .when(tx(1).screened(Allow))
+        .unchanged(&tx(1).screened(Allow))
+        .when(tx(1).finalised())
+        .unchanged(&tx(1).finalised())
+        .unchanged(&tx(1).seen())
+        .unchanged(&tx(1).gone().seen())
+        .settled(1)
+        .settled(1)
+        .told(&[CONFIRMED, SETTLED].concat());
+}
+
+#[test]
+fn finality_below_the_tier_is_not_enough_and_all_that_arrived_sets_the_tier() {
+    let large = Terms { amount: amount("900"), finality: FinalityPolicy::default_for(Chain::Base), ..terms() };
+    let reached = |tx: Tx, reached| Command::FinaliseTransfer { key: tx.0.key, revision: 1, reached };
+    let (first, second) = (tx(1).of("600"), tx(2).of("600"));
+    let raised =
+        |tx: Tx| Effect::AwaitFinality { key: tx.0.key, revision: 1, block_number: 100, finality: Finality::Safe };
+    given(large)
+        .when(first.seen())
+        .unchanged(&reached(first, Finality::Blocks(1)))
+        .when(second.seen())
+        .asks_for(&raised(first))
+        .asks_for(&raised(second))
+        .unchanged(&reached(first, Finality::Blocks(50)))
+        .when(reached(first, Finality::Safe));
+}
+
+#[test]
+fn too_little_is_underpaid_and_a_top_up_in_time_completes_it() {
+    given(terms())
+        .arrives(tx(1).of("4"))
+        .is(Mismatched, &[Underpaid])
+        .told(UNDERPAID)
+        .money("4.00", "0.00", "6.00", "4.00")
+        .arrives(tx(2).of("5"))
+        .is(Mismatched, &[Underpaid, Multiple])
+        .told(UNDERPAID)
+        .arrives(tx(3).of("1"))
+        .is(Confirmed, &[Multiple])
+        .told(CONFIRMED);
+}
+
+#[test]
+fn tolerance_forgives_too_little_and_never_too_much() {
+    let tolerant = || Terms { tolerance: Tolerance { absolute: amount("0.5"), bps: 0 }, ..terms() };
+    given(tolerant()).arrives(tx(1).of("9.5")).is(Confirmed, &[]).queues(&[(Queue, "9.50")]);
+    given(tolerant()).arrives(tx(1).of("9.499999")).is(Mismatched, &[Underpaid]);
+    given(tolerant()).arrives(tx(1).of("10.000001")).is(Mismatched, &[Overpaid]);
+}
+
+#[test]
+fn too_much_is_held_accepted_or_sent_back_by_policy() {
+    given(terms())
+        .arrives(tx(1).of("12"))
+        .is(Mismatched, &[Overpaid])
+        .told(MISMATCHED)
+        .money("12.00", "0.00", "0.00", "12.00");
+    let policy = |overpayment| Terms { overpayment, refund_to_sender: true, ..terms() };
+    given(policy(OverpaymentPolicy::Accept))
+        .arrives(tx(1).of("12"))
+        .is(Confirmed, &[Overpaid])
+        .told(CONFIRMED)
+        .queues(&[(Queue, "12.00")]);
+    given(policy(OverpaymentPolicy::RefundExcess))
+        .arrives(tx(1).of("12"))
+        .is(Confirmed, &[Overpaid])
+        .told(CONFIRMED)
+        .queues(&[(Queue, "10.00"), (Queue, "2.00")])
+        .money("12.00", "0.00", "0.00", "10.00")
+        .also(|payment| assert_eq!(payment.refunds[0].to, PAYER))
+        .settled(1)
+        .is(Settled, &[Overpaid]);
+    let no_sender = Terms { refund_to_sender: false, ..policy(OverpaymentPolicy::RefundExcess) };
+    given(no_sender)
+        .arrives(tx(1).of("12"))
+        .is(Confirmed, &[Overpaid])
+        .queues(&[(Queue, "10.00")])
+        .settled(1)
+        .money("12.00", "0.00", "0.00", "12.00");
+    given(policy(OverpaymentPolicy::RefundExcess))
+        .arrives(tx(1).of("6"))
+        .arrives(tx(2).of("6").from(ELSEWHERE))
+        .is(Confirmed, &[Overpaid, Multiple])
+        .queues(&[(Queue, "10.00")]);
+}
+
+#[test]
+fn an_underpaid_payment_can_become_overpaid() {
+    given(terms())
+        .arrives(tx(1).of("4"))
+        .arrives(tx(2).of("7"))
+        .is(Mismatched, &[Overpaid, Multiple])
+        .told(&[UNDERPAID, MISMATCHED].concat());
+}
+
+#[test]
+fn the_psp_accepts_what_is_there() {
+    given(terms())
+        .arrives(tx(1).of("4"))
+        .refused(&Command::Accept { expected_received: Some(amount("5")) }, "received_moved")
+        .when(Command::Accept { expected_received: Some(amount("4")) })
+        .is(Confirmed, &[Underpaid])
+        .told(&[UNDERPAID, CONFIRMED].concat())
+        .queues(&[(Queue, "4.00")])
+        .refused(&accept(), "payment_not_mismatched");
+    given(terms()).refused(&accept(), "payment_not_mismatched");
+}
+
+#[test]
+fn blocked_money_that_would_have_paid_fails_the_payment() {
+    given(terms()).tainted(tx(1)).failed(FailureReason::KytBlocked).is(Failed, &[FundsBlocked]).told(FAILED);
+    given(terms())
+        .tainted(tx(1).of("6"))
+        .is(Pending, &[FundsBlocked])
+        .told(&[])
+        .tainted(tx(2).of("4"))
+        .failed(FailureReason::KytBlocked)
+        .arrives(tx(3))
+        .failed(FailureReason::KytBlocked)
+        .told(FAILED)
+        .money("10.00", "0.00", "0.00", "0.00");
+}
+
+#[test]
+fn tainted_dust_spoils_nothing() {
+    given(terms()).tainted(tx(1).of("1")).is(Pending, &[FundsBlocked]).arrives(tx(2)).is(Confirmed, &[FundsBlocked]);
+    given(terms()).tainted(tx(1).of("1")).expired().failed(FailureReason::Expired);
+}
+
+#[test]
+fn blocked_money_waits_for_clean_money_on_its_way() {
+    given(terms())
+        .when(tx(2).seen())
+        .tainted(tx(1))
+        .is(Pending, &[FundsBlocked])
+        .arrives(tx(2))
+        .is(Confirmed, &[FundsBlocked]);
+    given(terms()).tainted(tx(1).of("9")).when(tx(2).seen()).when(tx(2).screened(Block)).is(Pending, &[FundsBlocked]);
+}
+
+#[test]
+fn expiry_waits_for_a_review() {
+    let reviewed = || {
+        let story = given(terms()).when(tx(1).seen()).when(tx(1).finalised()).when(tx(1).screened(Review));
+        let alarm_at = START.plus_secs(REVIEW_ALARM_SECS);
+        let wait = Effect::AwaitReview { key: tx(1).0.key, revision: 1, alarm_at };
+        story.is(Pending, &[InReview]).asks_for(&wait).expired().is(Pending, &[InReview]).told(&[])
+    };
+    reviewed().when(tx(1).decided(Allow)).is(Confirmed, &[]).told(CONFIRMED);
+    reviewed().when(tx(1).decided(Block)).failed(FailureReason::KytBlocked).told(FAILED);
+    reviewed().when(tx(1).screened(Allow)).is(Confirmed, &[]);
+}
+
+#[test]
+fn a_person_stands_above_a_provider_and_the_strict_above_the_lax() {
+    let small = tx(1).of("1");
+    given(terms())
+        .when(small.seen())
+        .when(small.screened(Allow))
+        .when(small.screened(Block))
+        .is(Pending, &[FundsBlocked]);
+    let blocked = given(terms()).tainted(small).unchanged(&small.screened(Allow)).unchanged(&small.screened(Review));
+    blocked.when(small.decided(Allow)).is(Mismatched, &[Underpaid]).refused(&small.decided(Block), "not_in_review");
+    let allowed = given(terms()).when(small.seen()).when(small.decided(Allow));
+    allowed.unchanged(&small.screened(Block)).refused(&tx(9).decided(Allow), "unknown_transfer");
+    let over = given(terms()).tainted(tx(1)).failed(FailureReason::KytBlocked);
+    over.refused(&tx(1).decided(Allow), "not_in_review");
+}
+
+#[test]
+fn nothing_in_time_expires() {
+    given(terms())
+        .unchanged(&Command::PassDeadline { chain_time: at(EXPIRY_SECS).plus_millis(-1) })
+        .expired()
+        .failed(FailureReason::Expired)
+        .told(FAILED);
+}
+
+#[test]
+fn money_in_time_outlives_the_deadline() {
+    given(terms())
+        .when(tx(1).at(1_199).seen())
+        .expired()
+        .is(Pending, &[])
+        .told(&[])
+        .when(tx(1).screened(Allow))
+        .when(tx(1).finalised())
+        .is(Confirmed, &[]);
+}
+
+#[test]
+fn late_money_makes_a_failed_payment_mismatched() {
+    let late = tx(1).at(EXPIRY_SECS);
+    given(terms())
+        .expired()
+        .told(FAILED)
+        .arrives(late)
+        .is(Mismatched, &[Late])
+        .told(MISMATCHED)
+        .when(accept())
+        .is(Confirmed, &[Late])
+        .settled(1)
+        .is(Settled, &[Late]);
+    let early = given(terms()).arrives(late).is(Pending, &[]).told(&[]).expired().is(Mismatched, &[Late]);
+    early.told(&[FAILED, MISMATCHED].concat()).money("10.00", "0.00", "0.00", "10.00");
+}
+
+#[test]
+fn late_money_neither_completes_nor_spoils() {
+    let (first, late) = (tx(1).of("4"), tx(2).of("6").at(EXPIRY_SECS));
+    given(terms())
+        .arrives(first)
+        .told(UNDERPAID)
+        .arrives(late)
+        .is(Mismatched, &[Underpaid])
+        .told(&[])
+        .expired()
+        .is(Mismatched, &[Late, Multiple])
+        .told(MISMATCHED);
+    given(terms())
+        .arrives(late)
+        .arrives(tx(1))
+        .is(Confirmed, &[Excess, Multiple])
+        .told(&[CONFIRMED, MISMATCHED].concat())
+        .money("10.00", "6.00", "0.00", "16.00");
+    given(terms())
+        .arrives(first)
+        .expired()
+        .is(Mismatched, &[Underpaid])
+        .arrives(late.of("1"))
+        .is(Mismatched, &[Underpaid, Late, Multiple]);
+}
+
+#[test]
+fn in_time_money_that_is_told_late_still_completes() {
+    given(terms()).arrives(tx(1).of("4")).expired().arrives(tx(2).of("6")).is(Confirmed, &[Multiple]);
+}
+
+#[test]
+fn cancelling_is_for_payments_nobody_has_sent_to() {
+    given(terms())
+        .when(Command::Cancel)
+        .failed(FailureReason::Cancelled)
+        .told(FAILED)
+        .refused(&Command::Cancel, "payment_not_pending")
+        .arrives(tx(1))
+        .is(Mismatched, &[Late])
+        .told(MISMATCHED);
+    given(terms()).when(tx(1).seen()).refused(&Command::Cancel, "transfer_recorded");
+    given(terms()).when(tx(1).of("0").seen()).when(Command::Cancel).failed(FailureReason::Cancelled);
+}
+
+#[test]
+fn more_after_confirmation_is_excess() {
+    given(terms())
+        .arrives(tx(1))
+        .told(CONFIRMED)
+        .arrives(tx(2).of("3"))
+        .is(Confirmed, &[Excess, Multiple])
+        .told(MISMATCHED)
+        .money("10.00", "3.00", "0.00", "13.00")
+        .settled(1)
+        .told(SETTLED)
+        .arrives(tx(3).of("2").at(5_000))
+        .is(Settled, &[Excess, Multiple])
+        .told(MISMATCHED)
+        .money("10.00", "5.00", "0.00", "15.00");
+}
+
+#[test]
+fn wrong_money_is_labelled_and_told_and_does_not_count() {
+    given(terms())
+        .when(tx(1).look_alike().seen())
+        .is(Pending, &[])
+        .when(tx(1).finalised())
+        .is(Pending, &[WrongToken])
+        .told(&["payment.mismatched"])
+        .money("0.00", "0.00", "10.00", "0.00")
+        .expired()
+        .is(Mismatched, &[WrongToken])
+        .told(MISMATCHED)
+        .refused(&accept(), "nothing_to_accept")
+        .arrives(tx(2).at(2_000))
+        .is(Mismatched, &[Late, WrongToken]);
+    let elsewhere = tx(3).on(Chain::Polygon);
+    given(terms())
+        .when(elsewhere.seen())
+        .when(elsewhere.finalised())
+        .is(Pending, &[WrongChain])
+        .arrives(tx(1))
+        .is(Confirmed, &[WrongChain]);
+    given(terms())
+        .expired()
+        .when(elsewhere.seen())
+        .when(elsewhere.finalised())
+        .failed(FailureReason::Expired)
+        .is(Failed, &[WrongChain])
+        .told(&[FAILED, &["payment.mismatched"]].concat());
+}
+
+#[test]
+fn expiry_waits_until_wrong_money_is_final() {
+    let wrong = tx(1).look_alike();
+    given(terms()).when(wrong.seen()).expired().is(Pending, &[]).when(wrong.finalised()).is(Mismatched, &[WrongToken]);
+}
+
+#[test]
+fn dust_is_ignored_and_small_payments_are_not_dust() {
+    given(terms()).when(tx(1).of("0.000999").seen()).is(Pending, &[]).expired().failed(FailureReason::Expired);
+    given(terms()).arrives(tx(1).of("0.001")).is(Mismatched, &[Underpaid]);
+    let tiny = Terms { amount: amount("0.01"), dust_floor: amount("1"), ..terms() };
+    given(tiny).arrives(tx(1).of("0.01")).is(Confirmed, &[]);
+}
+
+#[test]
+fn a_lasting_failure_is_told_once_and_retried() {
+    let story = given(terms()).arrives(tx(1)).told(CONFIRMED).settlement_fails(1).is(Confirmed, &[SettlementFailed]);
+    let retry_at = |story: &Story, secs| {
+        let at = story.now.plus_secs(secs);
+        Effect::AwaitRetry { operation: story.operation(), at }
+    };
+    let (first, demand) = (retry_at(&story, 30), Command::RetrySettlement { by: Requester::Psp });
+    let scheduled = Command::RetrySettlement { by: Requester::Schedule };
+    let story = story.told(&["payin.settlement_failed"]).asks_for(&first);
+    let story = story.when(scheduled.clone()).queues(&[(Requeue, "10.00")]).is(Confirmed, &[SettlementFailed]);
+    let story = story.unchanged(&scheduled).refused(&demand, "settlement_in_progress").settlement_fails(2).told(&[]);
+    let second = retry_at(&story, 120);
+    let story = story.asks_for(&second).when(demand.clone()).settlement_fails(3).told(&["payin.settlement_failed"]);
+    story.when(demand.clone()).settled(4).is(Settled, &[]).told(SETTLED).refused(&demand, "settlement_not_failed");
+}
+
+#[test]
+fn a_deep_reorganisation_reopens_a_confirmed_payment() {
+    let back = tx(1).rev(3).at(75).log(4);
+    given(terms())
+        .arrives(tx(1))
+        .told(CONFIRMED)
+        .when(tx(1).rev(2).gone().seen())
+        .is(Pending, &[Reorged])
+        .told(REORGED)
+        .queues(&[(CancelRow, "10.00")])
+        .money("0.00", "0.00", "10.00", "0.00")
+        .arrives(back)
+        .is(Confirmed, &[Reorged])
+        .told(CONFIRMED)
+        .queues(&[(Requeue, "10.00")])
+        .settled(1)
+        .is(Settled, &[Reorged]);
+}
+
+#[test]
+fn what_was_re_mined_after_the_deadline_was_still_in_time() {
+    let gone = || given(terms()).arrives(tx(1)).at(1_300).when(tx(1).rev(2).gone().seen()).is(Pending, &[Reorged]);
+    let again = tx(1).at(1_310).log(9);
+    gone().read_to(1_301).is(Pending, &[Reorged]).arrives(again).is(Confirmed, &[Reorged]);
+    gone().read_to(1_301).read_to(1_902).failed(FailureReason::Expired).told(&[CONFIRMED, REORGED, FAILED].concat());
+    let unseen = Tx(ObservedTransfer { first_block_time: Some(at(60)), ..tx(1).at(1_300).rev(2).0 });
+    given(terms()).arrives(unseen).is(Confirmed, &[]);
+}
+
+#[test]
+fn one_fact_may_say_that_a_transfer_moved_to_another_block() {
+    let moved = tx(1).rev(2).at(70);
+    given(terms())
+        .arrives(tx(1))
+        .when(moved.seen())
+        .is(Pending, &[Reorged])
+        .unchanged(&tx(1).finalised())
+        .when(moved.finalised())
+        .is(Confirmed, &[Reorged]);
+    given(terms()).arrives(tx(1)).when(tx(1).rev(2).seen()).is(Confirmed, &[]);
+}
+
+#[test]
+fn one_transaction_counts_in_one_block_only() {
+    let (old, new) = (tx(1), tx(1).log(5).at(80));
+    given(terms())
+        .arrives(old)
+        .arrives(new)
+        .is(Confirmed, &[])
+        .told(CONFIRMED)
+        .when(old.rev(2).gone().seen())
+        .is(Confirmed, &[Reorged])
+        .told(&[REORGED, CONFIRMED].concat());
+    let both = given(terms()).arrives(tx(1).of("4")).arrives(tx(1).of("6").log(1));
+    both.is(Confirmed, &[Multiple]);
+}
+
+#[test]
+fn a_settlement_that_was_taken_back_is_settled_anew() {
+    let settled = || given(terms()).arrives(tx(1)).settled(1).told(&[CONFIRMED, SETTLED].concat());
+    let orphaned = settled().settlement_orphaned(2).is(Settled, &[Reorged]).told(REORGED).queues(&[(Requeue, "10.00")]);
+    orphaned.settled(1).told(&[]).settled(3).is(Settled, &[Reorged]).told(SETTLED).settlement_orphaned(2).told(&[]);
+    settled().settlement_orphaned(2).settlement_fails(3).is(Confirmed, &[Reorged, SettlementFailed]);
+    let both = settled().settlement_orphaned(2).when(tx(1).rev(2).gone().seen()).is(Pending, &[Reorged]);
+    both.told(&[REORGED, REORGED].concat())
+        .queues(&[(CancelRow, "10.00")])
+        .arrives(tx(1).rev(3))
+        .is(Confirmed, &[Reorged])
+        .settled(3)
+        .is(Settled, &[Reorged]);
+}
+
+#[test]
+fn a_settlement_may_come_back_before_its_money_is_final_again() {
+    let gone = given(terms()).arrives(tx(1)).when(tx(1).rev(2).gone().seen()).told(&[CONFIRMED, REORGED].concat());
+    gone.settled(1)
+        .is(Pending, &[Reorged])
+        .told(&[])
+        .arrives(tx(1).rev(3))
+        .is(Settled, &[Reorged])
+        .told(&[CONFIRMED, SETTLED].concat());
+}
+
+#[test]
+fn an_underpaid_payment_loses_its_money_and_waits_for_it() {
+    given(terms())
+        .arrives(tx(1).of("4"))
+        .when(tx(1).of("4").rev(2).gone().seen())
+        .is(Pending, &[Reorged])
+        .told(&[UNDERPAID, REORGED].concat());
+}
+
+#[test]
+fn an_outage_moves_the_deadline_once_by_its_length() {
+    let outage = |id, from, to| Command::MoveDeadline { outage: OutageId(id), from: at(from), to: at(to) };
+    given(terms())
+        .when(outage(1, 100, 160))
+        .asks_for(&Effect::AwaitDeadline { chain: Chain::Base, at: at(1_260) })
+        .unchanged(&outage(1, 100, 160))
+        .unchanged(&outage(2, 1_260, 2_000))
+        .when(outage(1, 100, 200))
+        .also(|payment| assert_eq!(payment.expires_at, at(1_300)))
+        .when(outage(3, 1_290, 4_000))
+        .also(|payment| assert_eq!(payment.expires_at, at(1_300 + 2_710)))
+        .read_to(4_009)
+        .is(Pending, &[])
+        .read_to(4_010)
+        .failed(FailureReason::Expired)
+        .unchanged(&outage(4, 100, 9_000));
+    given(terms()).when(outage(1, -500, 60)).also(|payment| assert_eq!(payment.expires_at, at(1_260)));
+}
+
+#[test]
+fn screening_of_other_content_is_not_believed() {
+    let swapped = tx(1).rev(2).from(ELSEWHERE).at(70);
+    given(terms())
+        .when(tx(1).seen())
+        .when(swapped.seen())
+        .unchanged(&tx(1).screened(Allow))
+        .when(swapped.finalised())
+        .is(Pending, &[]);
+    let same = given(terms()).when(tx(1).seen()).when(tx(1).rev(2).at(70).seen()).when(tx(1).screened(Allow));
+    same.when(tx(1).rev(2).finalised()).is(Confirmed, &[]);
+}
