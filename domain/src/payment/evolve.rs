@@ -183,6 +183,11 @@ fn change_transfer(payment: &mut Payment, key: TransferKey, change: impl FnOnce(
 fn reorganise(payment: &mut Payment, reopened: bool, at: Timestamp) {
     payment.labels = payment.labels.with(Label::Reorged);
     if !reopened {
+        let too_much = payment.settleable() > payment.terms.amount;
+        let overpaid = payment.labels.contains(Label::Overpaid);
+        if payment.status == Status::Mismatched {
+            payment.labels = payment.labels.set(Label::Overpaid, overpaid && too_much);
+        }
         return note(payment, payment.status, Reason::Reorged, at);
     }
     for label in [Label::Underpaid, Label::Overpaid, Label::Late] {

@@ -26,11 +26,14 @@ pub(crate) fn is_judged(payment: &Payment) -> bool {
     judge(payment, &mut Fresh::default(), payment.updated_at).is_empty()
 }
 
-/// The next events that follow from the state; empty when it is at rest.
+/// The next events that follow from the state; empty when it is at rest. What has come to count is decided upon before
+/// anything else counts: in-time money that completes a payment turns the late money that waited for it into excess.
 pub(super) fn judge(payment: &Payment, fresh: &mut Fresh, now: Timestamp) -> Vec<Event> {
-    let counted = count(payment, fresh, now);
-    if !counted.is_empty() {
-        return counted;
+    if !fresh.counted {
+        let counted = count(payment, fresh, now);
+        if !counted.is_empty() {
+            return counted;
+        }
     }
     let outcome = match payment.status {
         Status::Pending => pending(payment, now),
@@ -39,8 +42,9 @@ pub(super) fn judge(payment: &Payment, fresh: &mut Fresh, now: Timestamp) -> Vec
         Status::Confirmed => confirmed(payment, now),
         Status::Settled => Vec::new(),
     };
+    let undecided = outcome.is_empty() && fresh.counted;
     *fresh = Fresh::default();
-    outcome
+    if undecided { count(payment, fresh, now) } else { outcome }
 }
 
 /// Every transfer that counts now and did not before.
@@ -87,8 +91,9 @@ fn is_parked(payment: &Payment, transfer: &Transfer) -> bool {
 
 fn is_late(payment: &Payment, transfer: &Transfer) -> bool {
     let judged = [Label::Underpaid, Label::Overpaid, Label::Late];
-    let wrong_money_only =
-        payment.status == Status::Mismatched && !judged.iter().any(|label| payment.labels.contains(*label));
+    let wrong_money_only = payment.status == Status::Mismatched
+        && payment.refunds.is_empty()
+        && !judged.iter().any(|label| payment.labels.contains(*label));
     !payment.is_in_time(transfer) || payment.status == Status::Failed || wrong_money_only
 }
 
@@ -117,6 +122,15 @@ fn awaits_wrong(payment: &Payment) -> bool {
 fn own_labels(payment: &Payment) -> Labels {
     let own = [Label::Underpaid, Label::Overpaid, Label::Late, Label::Reorged];
     own.into_iter().filter(|label| payment.labels.contains(*label)).collect()
+}
+
+/// Those that still fit what is there now.
+fn fitting_labels(payment: &Payment) -> Labels {
+    let (labels, net) = (own_labels(payment), payment.settleable());
+    let short = net < payment.terms.tolerance.least_for(payment.terms.amount);
+    labels
+        .set(Label::Underpaid, labels.contains(Label::Underpaid) && short)
+        .set(Label::Overpaid, labels.contains(Label::Overpaid) && net > payment.terms.amount)
 }
 
 fn pending(payment: &Payment, now: Timestamp) -> Vec<Event> {
@@ -154,15 +168,13 @@ fn mismatched(payment: &Payment, fresh: &Fresh, now: Timestamp) -> Vec<Event> {
         return Vec::new();
     }
     if fresh.late {
-        let short = payment.settleable() < payment.terms.tolerance.least_for(payment.terms.amount);
-        let labels = own_labels(payment).with(Label::Late);
-        let labels = labels.set(Label::Underpaid, short && labels.contains(Label::Underpaid));
+        let labels = fitting_labels(payment).with(Label::Late);
         return vec![Event::Mismatched { labels, reason: Reason::Late, at: now }];
     }
     if payment.is_completable() {
         return paid(payment, now).unwrap_or_else(|| vec![underpaid(payment, now)]);
     }
-    vec![Event::Mismatched { labels: own_labels(payment), reason: Reason::MoreReceived, at: now }]
+    vec![Event::Mismatched { labels: fitting_labels(payment), reason: Reason::MoreReceived, at: now }]
 }
 
 fn failed(payment: &Payment, fresh: &Fresh, now: Timestamp) -> Vec<Event> {

@@ -1,5 +1,5 @@
 //! Given, when, then on events: a story of one payment, told with a small builder.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::needless_pass_by_value)]
 
 mod money_back;
 mod oracle;
@@ -11,6 +11,7 @@ use super::*;
 use crate::chain::{Address, Chain, Finality, FinalityPolicy, Hash32};
 use crate::ids::*;
 use crate::money::{Amount, FeeBps, Token, Tolerance};
+use proptest::prelude::ProptestConfig;
 use ulid::Ulid;
 
 pub(super) const START: Timestamp = Timestamp(1_732_000_000_000);
@@ -19,6 +20,12 @@ pub(super) const USDC: Address = Address([0xaa; 20]);
 pub(super) const WALLET: Address = Address([0x77; 20]);
 pub(super) const PAYER: Address = Address([0x11; 20]);
 pub(super) const ELSEWHERE: Address = Address([0x22; 20]);
+
+/// So many cases, unless `PROPTEST_CASES` says otherwise. A failing seed is printed, not written into the sources.
+pub(super) fn cases(cases: u32) -> ProptestConfig {
+    let asked = std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok());
+    ProptestConfig { cases: asked.unwrap_or(cases), failure_persistence: None, ..ProptestConfig::default() }
+}
 
 pub(super) fn amount(text: &str) -> Amount {
     text.parse().unwrap()

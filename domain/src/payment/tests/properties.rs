@@ -137,7 +137,7 @@ fn follows(before: &Payment, step: &Transition, command: &Command) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1_500, ..ProptestConfig::default() })]
+    #![proptest_config(cases(1_500))]
 
     #[test]
     fn nothing_breaks_an_invariant(terms in any_terms(), commands in commands()) {

@@ -1,1 +1,141 @@
-//! Soon.
+//! A world that answers what a payment asks for: whether the effects after each commit or, after a crash at any point,
+//! those of `resume`, the payment comes to rest in the same place, and is then not live.
+
+use super::properties::any_terms;
+use super::*;
+use proptest::prelude::*;
+use std::collections::VecDeque;
+
+/// One transaction of the world, with what screening will say about it and whether the chain takes it back once.
+#[derive(Debug, Clone, Copy)]
+struct Part {
+    tx: Tx,
+    decision: Decision,
+    re_mined: bool,
+}
+
+/// The outside: chains, screening and the settler. It answers every effect, however often it is asked.
+struct World {
+    parts: Vec<Part>,
+    settler_revision: u32,
+    settlement_failures: u32,
+}
+
+impl World {
+    fn decision(&self, key: TransferKey) -> Decision {
+        self.parts.iter().find(|part| part.tx.0.key.tx_hash == key.tx_hash).unwrap().decision
+    }
+
+    /// The fact that answers an effect. Effects that only nudge and alarms have none.
+    fn answer(&mut self, effect: &Effect, operation: OperationId) -> Option<Command> {
+        Some(match *effect {
+            Effect::AwaitFinality { key, revision, finality, .. } => {
+                Command::FinaliseTransfer { key, revision, reached: finality }
+            }
+            Effect::Screen { key, revision, .. } => {
+                let decision = self.decision(key);
+                Command::ScreenTransfer { key, revision, verdict: verdict(decision) }
+            }
+            Effect::AwaitReview { key, revision, .. } => {
+                let verdict = Verdict { by_operator: true, ..verdict(Decision::Allow) };
+                Command::ScreenTransfer { key, revision, verdict }
+            }
+            Effect::AwaitDeadline { at, .. } => Command::PassDeadline { chain_time: at },
+            Effect::Settle { .. } => {
+                self.settler_revision += 1;
+                let revision = self.settler_revision;
+                if self.settlement_failures > 0 {
+                    self.settlement_failures -= 1;
+                    Command::FailSettlement { operation, revision, reason: "reverted".to_owned() }
+                } else {
+                    Command::CompleteSettlement { operation, revision, tx_hash: hash(90), block_time: at(99) }
+                }
+            }
+            Effect::AwaitRetry { .. } => Command::RetrySettlement { by: Requester::Schedule },
+            Effect::Send { refund_id, .. } => Command::CompleteRefund { refund_id, tx_hash: hash(91) },
+            Effect::CancelSettlement { .. } | Effect::DeliverWebhooks | Effect::Passivate | Effect::Alarm(_) => {
+                return None;
+            }
+        })
+    }
+}
+
+/// Everything the chain shows, in its order, and then whatever the payment asks for until it asks no more. A crash
+/// after `crash_after` commits loses every effect that is not answered yet.
+fn live(terms: Terms, parts: &[Part], failures: u32, crash_after: Option<usize>) -> (Story, bool) {
+    let mut story = given(terms);
+    let mut world = World { parts: parts.to_vec(), settler_revision: 0, settlement_failures: failures };
+    let mut owed: VecDeque<Effect> = VecDeque::new();
+    let first = story.last.take().unwrap();
+    owed.extend(first.effects);
+    let mut shown: VecDeque<Command> = parts.iter().map(|part| part.tx.seen()).collect();
+    let moved = parts.iter().filter(|part| part.re_mined);
+    shown.extend(moved.clone().map(|part| part.tx.rev(2).gone().seen()));
+    shown.extend(moved.map(|part| part.tx.log(9).at(70).seen()));
+    let mut crashed = false;
+    for _ in 0..500 {
+        let deadline = |effect: &Effect| matches!(effect, Effect::AwaitDeadline { .. });
+        let next = if let Some(command) = shown.pop_front() {
+            command
+        } else if let Some(place) = owed.iter().position(|effect| !deadline(effect)).or((!owed.is_empty()).then_some(0))
+        {
+            let Some(answer) = world.answer(&owed.remove(place).unwrap(), story.operation()) else { continue };
+            answer
+        } else {
+            return (story, crashed);
+        };
+        if story.run(&next).unwrap() {
+            let step = story.last.take().unwrap();
+            owed.extend(step.effects);
+        }
+        if crash_after.is_some_and(|commits| story.commits.len() > commits) && !crashed {
+            crashed = true;
+            owed = resume(&story.payment).into();
+        }
+    }
+    panic!("no rest after 500 steps: {:?}", story.payment.history);
+}
+
+fn part(n: u8) -> impl Strategy<Value = Part> {
+    let decisions = vec![Decision::Allow, Decision::Allow, Decision::Allow, Decision::Review, Decision::Block];
+    let units = prop::sample::select(vec!["0.0005", "2", "4", "6", "10", "13"]);
+    let kind = prop_oneof![8 => Just(0u8), 1 => Just(1), 1 => Just(2)];
+    (units, prop::sample::select(decisions), kind, prop::bool::weighted(0.3)).prop_map(
+        move |(text, decision, kind, re_mined)| {
+            let tx = match kind {
+                1 => tx(n).look_alike(),
+                2 => tx(n).on(Chain::Arbitrum),
+                _ => tx(n),
+            };
+            Part { tx: tx.of(text), decision, re_mined }
+        },
+    )
+}
+
+fn rest(payment: &Payment) -> impl PartialEq + std::fmt::Debug {
+    let received = payment.amount_received().saturating_add(payment.excess_received());
+    let settled = payment.settlement.as_ref().map(|settlement| settlement.state);
+    (payment.status == Status::Pending, received, settled.is_some(), payment.is_live())
+}
+
+proptest! {
+    #![proptest_config(cases(800))]
+
+    #[test]
+    fn a_crash_costs_nothing(
+        terms in any_terms(),
+        parts in prop::collection::vec(any::<()>(), 0..4).prop_flat_map(|parts| {
+            (1..=u8::try_from(parts.len()).unwrap()).map(part).collect::<Vec<_>>()
+        }),
+        failures in 0..3u32,
+    ) {
+        let (whole, _) = live(terms.clone(), &parts, failures, None);
+        prop_assert!(!whole.payment.is_live(), "at rest, and live: {:?}", whole.payment.history);
+        prop_assert!(resume(&whole.payment).contains(&Effect::Passivate));
+        for commits in 1..=whole.commits.len() {
+            let (broken, crashed) = live(terms.clone(), &parts, failures, Some(commits));
+            prop_assert!(crashed || commits == whole.commits.len());
+            prop_assert_eq!(rest(&broken.payment), rest(&whole.payment), "after a crash at {}", commits);
+        }
+    }
+}
