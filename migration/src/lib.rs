@@ -5,6 +5,8 @@
 
 use sea_orm_migration::prelude::*;
 
+pub use sea_orm_migration::MigratorTrait;
+
 mod m0001_tenants;
 mod m0002_payments;
 mod m0003_chains;

@@ -69,7 +69,8 @@ const UP: &[&str] = &[
      )",
     "CREATE INDEX transfers_payment_id ON transfers (payment_id)",
     "CREATE INDEX transfers_chain_block_number ON transfers (chain, block_number)",
-    "CREATE INDEX payments_live ON payments (shard) WHERE live",
+    "CREATE INDEX transfers_chain_block_hash ON transfers (chain, block_hash)",
+    "CREATE INDEX payments_live ON payments (shard, id) WHERE live",
     "CREATE INDEX transfers_unapplied ON transfers (chain) WHERE applied_revision < revision",
 ];
 

@@ -353,7 +353,6 @@ impl ChainClient {
         };
         tokio::time::timeout(self.timeout, exchange).await.unwrap_or(Err(ClientError::Timeout))
     }
-
 }
 
 /// Blocks asked for by number that an endpoint does not have: it lags, another one may not.

@@ -1,13 +1,39 @@
 //! The group-commit writer: every write of the payment side goes through it, as typed units.
+//!
+//! Owned here: the queues and their limits, which units share a commit, the order of statements in it, and what becomes
+//! of a unit that loses a gate or that the database refuses. Deliberately absent: what a unit means (`payment::store`
+//! builds those of payments), and every read.
 
+mod failure;
+mod queue;
+mod statements;
+mod stats;
+mod table;
+mod task;
+#[cfg(test)]
+mod tests;
 mod unit;
+mod write;
 
+use std::fmt;
+use std::sync::Arc;
+
+use payferry_entities::Database;
+use tokio::sync::{Mutex, mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+
+pub use queue::{GROUP_INITIATIONS_MIN, GROUP_UNITS_MAX, GROUP_WAIT, INITIATIONS_QUEUED_MAX, TRANSITIONS_QUEUED_MAX};
+pub use stats::JournalStats;
+pub use task::JournalTask;
 pub use unit::{
-    AppliedTransfer, ChainBatch, ChainTxOutcome, DeliveryOutcome, Initiation, NewEvent, OperationChange,
-    OperationOutcome, Receipt, SignedOperation, Submission, Transition, Unit,
+    AppliedTransfer, ChainBatch, ChainTxOutcome, DELIVERY_RETRIES_MAX, DeliveryOutcome, Initiation, NewEvent,
+    OperationChange, OperationOutcome, Receipt, SignedOperation, Submission, TransfersApplied, Transition, Unit,
 };
 
-use tokio::sync::{mpsc, oneshot};
+use queue::Queues;
+use statements::Statements;
+use stats::Counters;
+use task::Shared;
 
 /// Why a unit was not written, or not known to be.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -35,27 +61,75 @@ pub enum JournalError {
 /// A unit on its way, with the place its answer goes.
 pub(crate) type Submitted = (Unit, oneshot::Sender<Result<Receipt, JournalError>>);
 
-/// Handle to the journal. Clones share the queue.
-#[derive(Clone, Debug)]
+/// Handle to the journal. Clones share the queues.
+#[derive(Clone)]
 pub struct Journal {
     transitions: mpsc::Sender<Submitted>,
     initiations: mpsc::Sender<Submitted>,
+    shared: Arc<Shared>,
 }
 
 impl Journal {
-    /// Writes `unit` and answers after its commit.
+    /// Opens the queues. Nothing is written before the task runs; see [`JournalTask::supervise`].
+    pub fn start(database: Database) -> (Self, JournalTask) {
+        let (transitions, transitions_queue) = mpsc::channel(TRANSITIONS_QUEUED_MAX);
+        let (initiations, initiations_queue) = mpsc::channel(INITIATIONS_QUEUED_MAX);
+        let shared = Arc::new(Shared {
+            statements: Statements::new(database.backend()),
+            database,
+            queues: Mutex::new(Queues::new(transitions_queue, initiations_queue)),
+            counters: Counters::default(),
+            closing: CancellationToken::new(),
+            closed: CancellationToken::new(),
+            #[cfg(test)]
+            faults: tests::Faults::default(),
+        });
+        let task = JournalTask { shared: Arc::clone(&shared) };
+        (Self { transitions, initiations, shared }, task)
+    }
+
+    /// Writes `unit` and answers after its commit. A new payment is refused ([`JournalError::Busy`]) while the queue of
+    /// initiations is full; everything else waits for room. Once it is queued it is written, even if the caller stops
+    /// waiting.
     pub async fn submit(&self, unit: Unit) -> Result<Receipt, JournalError> {
         let (answer, answered) = oneshot::channel();
-        let queue = match unit {
-            Unit::Initiation(_) => &self.initiations,
-            _ => &self.transitions,
-        };
-        queue
-            .send((unit, answer))
-            .await
-            .map_err(|_| JournalError::Unavailable("the journal has stopped".to_owned()))?;
+        if matches!(unit, Unit::Initiation(_)) {
+            self.initiations.try_send((unit, answer)).map_err(|error| match error {
+                mpsc::error::TrySendError::Full(_) => JournalError::Busy,
+                mpsc::error::TrySendError::Closed(_) => stopped(),
+            })?;
+        } else {
+            self.transitions.send((unit, answer)).await.map_err(|_| stopped())?;
+        }
         answered
             .await
             .unwrap_or_else(|_| Err(JournalError::Unknown("the journal stopped before it answered".to_owned())))
     }
+
+    /// Lets nothing more in, commits everything queued, and returns when that is done and the task has ended. Needs the
+    /// task to be running; give it a time limit where it may not be.
+    pub async fn close(&self) {
+        self.shared.closing.cancel();
+        self.shared.closed.cancelled().await;
+    }
+
+    /// What the journal did so far, and how long its queues are now.
+    pub fn stats(&self) -> JournalStats {
+        let queued = |queue: &mpsc::Sender<Submitted>| queue.max_capacity() - queue.capacity();
+        JournalStats {
+            transitions_queued: queued(&self.transitions),
+            initiations_queued: queued(&self.initiations),
+            ..self.shared.counters.read()
+        }
+    }
+}
+
+impl fmt::Debug for Journal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Journal").field("stats", &self.stats()).finish_non_exhaustive()
+    }
+}
+
+fn stopped() -> JournalError {
+    JournalError::Unavailable("the journal is closed".to_owned())
 }

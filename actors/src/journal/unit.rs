@@ -6,6 +6,10 @@ use payferry_entities::{
     payment_transitions, payments, transfers,
 };
 
+/// Times a delivery is tried again after its first attempt failed: four attempts in all. A new delivery starts with this
+/// many `retries_left`; the first attempt takes none of them.
+pub const DELIVERY_RETRIES_MAX: i64 = 3;
+
 /// One unit of writing. Boxed, so that the queue holds pointers.
 #[derive(Debug)]
 pub enum Unit {
@@ -13,6 +17,8 @@ pub enum Unit {
     Initiation(Box<Initiation>),
     /// A transition of a payment that exists.
     Transition(Box<Transition>),
+    /// Facts about transfers that a payment has taken in without changing: old ones, or such as change nothing.
+    TransfersApplied(Box<TransfersApplied>),
     /// Blocks that were read whole.
     ChainBatch(Box<ChainBatch>),
     /// The outcome of one webhook attempt.
@@ -53,6 +59,44 @@ pub struct Transition {
     pub idempotency: Option<idempotency_keys::Model>,
 }
 
+impl Unit {
+    /// The caller's idempotency key, if a caller asked for the unit with one.
+    pub(crate) fn idempotency(&self) -> Option<&idempotency_keys::Model> {
+        match self {
+            Self::Initiation(initiation) => initiation.idempotency.as_ref(),
+            Self::Transition(transition) => transition.idempotency.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// What it announces.
+    pub(crate) fn announcements(&self) -> &[NewEvent] {
+        match self {
+            Self::Transition(transition) => &transition.announcements,
+            _ => &[],
+        }
+    }
+}
+
+impl OperationChange {
+    /// `op_` id.
+    pub fn id(&self) -> &str {
+        match self {
+            Self::Queue(row) => &row.id,
+            Self::Cancel { id } | Self::Succeeded { id } => id,
+        }
+    }
+}
+
+/// Transfers whose state a payment knows already. Without a gate: a later revision is never marked by an earlier one.
+#[derive(Debug)]
+pub struct TransfersApplied {
+    /// The payment's version, which stays as it is.
+    pub version: i64,
+    /// What was taken in.
+    pub transfers: Vec<AppliedTransfer>,
+}
+
 /// An event of the feed before it has its position.
 #[derive(Clone, Debug)]
 pub struct NewEvent {
@@ -80,14 +124,14 @@ pub enum OperationChange {
     /// Queue it. `number` in the model is ignored: a new row gets the chain's next number in the commit, a row that is
     /// there already (cancelled or failed before) keeps its own and becomes queued again with these amounts. A new row
     /// starts at `revision` 1, one that is there grows by one.
-    Queue(operations::Model),
+    Queue(Box<operations::Model>),
     /// It is not wanted any more. Only a queued or failed one becomes cancelled (`revision` grows); one on its way stays
     /// as it is.
     Cancel {
         /// `op_` id.
         id: String,
     },
-    /// The payment has taken its success in.
+    /// The payment has taken its success in. Only a mined one becomes succeeded.
     Succeeded {
         /// `op_` id.
         id: String,
@@ -134,7 +178,7 @@ pub struct DeliveryOutcome {
     pub attempt: delivery_attempts::Model,
     /// `delivered`, `failed` or `exhausted`.
     pub status: &'static str,
-    /// Attempts that remain.
+    /// Retries that remain after this attempt.
     pub retries_left: i64,
     /// When the next one is due, if any.
     pub next_attempt_at: Option<i64>,
@@ -161,7 +205,7 @@ pub struct SignedOperation {
     pub revision: i64,
 }
 
-/// What became of an operator's transaction.
+/// What became of an operator's transaction. Gate: the transaction is there.
 #[derive(Debug)]
 pub struct ChainTxOutcome {
     /// Row of the transaction.
@@ -205,4 +249,6 @@ pub struct Receipt {
     pub transfers: Vec<transfers::Model>,
     /// Submission: the row number given to the transaction.
     pub chain_tx_id: Option<i64>,
+    /// Chain transaction outcome: each operation that it changed, as it is now.
+    pub operations: Vec<operations::Model>,
 }

@@ -1,0 +1,194 @@
+//! What waits to be written, and which of it may stand in one group.
+//!
+//! Units that share a key (a payment, an idempotency key, a cursor, a sender's nonces, an operation, a delivery) never
+//! stand in one group, and never overtake each other. Everything here survives a panic of the task that writes.
+
+use std::collections::{HashSet, VecDeque};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::{OperationChange, Submitted, Unit};
+
+/// Units that one commit writes at most.
+pub const GROUP_UNITS_MAX: usize = 256;
+/// Places of a group that waiting initiations get even while transitions would fill it, so that what was let in at the
+/// door is answered.
+pub const GROUP_INITIATIONS_MIN: usize = 16;
+/// How long a group waits for the units that usually come with its first.
+pub const GROUP_WAIT: Duration = Duration::from_millis(2);
+/// A group waits only if the one before it was at least this large: a lone writer is answered at once.
+const GROUP_COMPANY_MIN: usize = 4;
+/// Transitions (and everything else that is not an initiation) in the queue; more wait in their senders.
+pub const TRANSITIONS_QUEUED_MAX: usize = 4_096;
+/// Initiations in the queue; more are told that the service is busy.
+pub const INITIATIONS_QUEUED_MAX: usize = 1_024;
+
+/// The two queues and what was taken out of them and still waits.
+pub(super) struct Queues {
+    transitions: Lane,
+    initiations: Lane,
+    group_before: usize,
+}
+
+struct Lane {
+    queue: mpsc::Receiver<Submitted>,
+    /// Taken out of the queue and not written yet, oldest first; at most a group's worth.
+    waiting: VecDeque<Submitted>,
+    open: bool,
+}
+
+impl Queues {
+    pub(super) fn new(transitions: mpsc::Receiver<Submitted>, initiations: mpsc::Receiver<Submitted>) -> Self {
+        let lane = |queue| Lane { queue, waiting: VecDeque::new(), open: true };
+        Self { transitions: lane(transitions), initiations: lane(initiations), group_before: 0 }
+    }
+
+    /// The next group, once there is a unit; empty when the journal is closed (or nobody is left to write to it) and
+    /// everything has been taken.
+    pub(super) async fn next_group(&mut self, closing: &CancellationToken) -> Vec<Submitted> {
+        let mut group = Group::default();
+        loop {
+            self.fill(&mut group);
+            if !group.units.is_empty() {
+                break;
+            }
+            if !self.arrival(closing).await {
+                return Vec::new();
+            }
+        }
+        if self.group_before >= GROUP_COMPANY_MIN {
+            let expected = self.group_before.min(GROUP_UNITS_MAX);
+            let deadline = Instant::now() + GROUP_WAIT;
+            while group.units.len() < expected {
+                match tokio::time::timeout_at(deadline, self.arrival(closing)).await {
+                    Ok(true) => self.fill(&mut group),
+                    Ok(false) | Err(_) => break,
+                }
+            }
+        }
+        self.group_before = group.units.len();
+        group.units
+    }
+
+    /// Waits until a unit has come out of a queue; `false` if none will.
+    async fn arrival(&mut self, closing: &CancellationToken) -> bool {
+        loop {
+            let room = GROUP_UNITS_MAX;
+            if !self.transitions.wants_more() && !self.initiations.wants_more() {
+                // Nothing more may be taken (or ever comes): what waits has to be written first.
+                return false;
+            }
+            tokio::select! {
+                biased;
+                () = closing.cancelled(), if !self.transitions.queue.is_closed() || !self.initiations.queue.is_closed() => {
+                    // Nothing new gets in; what is in the queues still comes out.
+                    self.transitions.queue.close();
+                    self.initiations.queue.close();
+                }
+                taken = self.transitions.take(room), if self.transitions.wants_more() => if taken { return true },
+                taken = self.initiations.take(room), if self.initiations.wants_more() => if taken { return true },
+            }
+        }
+    }
+
+    /// Moves what is there, and fits, into the group; transitions first.
+    fn fill(&mut self, group: &mut Group) {
+        self.transitions.take_ready();
+        self.initiations.take_ready();
+        let reserved = self.initiations.waiting.len().min(GROUP_INITIATIONS_MIN);
+        group.take_from(&mut self.transitions.waiting, GROUP_UNITS_MAX - reserved);
+        group.take_from(&mut self.initiations.waiting, GROUP_UNITS_MAX);
+    }
+}
+
+impl Lane {
+    fn wants_more(&self) -> bool {
+        self.open && self.waiting.len() < GROUP_UNITS_MAX
+    }
+
+    /// Waits for units; `false` once the queue is closed and empty.
+    async fn take(&mut self, room: usize) -> bool {
+        let mut taken = Vec::new();
+        if self.queue.recv_many(&mut taken, room).await == 0 {
+            self.open = false;
+        }
+        self.waiting.extend(taken);
+        self.open
+    }
+
+    fn take_ready(&mut self) {
+        while self.waiting.len() < GROUP_UNITS_MAX {
+            let Ok(submitted) = self.queue.try_recv() else { return };
+            self.waiting.push_back(submitted);
+        }
+    }
+}
+
+/// A group in the making. Keys are hashes: two that collide cost a unit one group's delay, nothing else.
+#[derive(Default)]
+struct Group {
+    units: Vec<Submitted>,
+    keys: HashSet<u64>,
+}
+
+impl Group {
+    fn take_from(&mut self, waiting: &mut VecDeque<Submitted>, units_max: usize) {
+        // Keys of units that stay behind: nothing may overtake them.
+        let mut barred: HashSet<u64> = HashSet::new();
+        for _ in 0..waiting.len() {
+            let Some(submitted) = waiting.pop_front() else { return };
+            let keys = keys(&submitted.0);
+            let fits =
+                self.units.len() < units_max && !keys.iter().any(|key| self.keys.contains(key) || barred.contains(key));
+            if fits {
+                self.keys.extend(keys);
+                self.units.push(submitted);
+            } else {
+                barred.extend(keys);
+                waiting.push_back(submitted);
+            }
+        }
+    }
+}
+
+/// What a unit has to itself in its group.
+fn keys(unit: &Unit) -> Vec<u64> {
+    let operation = |id: &str| hashed(&("operation", id));
+    let sender = |chain: &str, sender: &str| hashed(&("sender", chain, sender));
+    let mut keys = match unit {
+        Unit::Initiation(initiation) => vec![hashed(&("payment", &initiation.payment.id))],
+        Unit::Transition(transition) => {
+            let mut keys = vec![hashed(&("payment", &transition.payment.id))];
+            keys.extend(transition.operations.iter().map(OperationChange::id).map(operation));
+            keys
+        }
+        Unit::TransfersApplied(_) => Vec::new(),
+        Unit::ChainBatch(batch) => vec![hashed(&("cursor", &batch.cursor.chain))],
+        Unit::Delivery(outcome) => vec![hashed(&("delivery", &outcome.attempt.delivery_id))],
+        Unit::Submission(submission) => {
+            let mut keys = vec![sender(&submission.chain_tx.chain, &submission.chain_tx.sender)];
+            keys.extend(submission.operations.iter().map(|signed| operation(&signed.id)));
+            keys
+        }
+        Unit::Attempt(attempt) => vec![sender(&attempt.chain, &attempt.sender)],
+        Unit::ChainTxOutcome(outcome) => {
+            let mut keys = vec![hashed(&("chain_tx", outcome.chain_tx_id))];
+            keys.extend(outcome.operations.iter().map(|operation_outcome| operation(&operation_outcome.id)));
+            keys
+        }
+    };
+    if let Some(row) = unit.idempotency() {
+        keys.push(hashed(&("idempotency", &row.psp_id, &row.route, &row.key)));
+    }
+    keys
+}
+
+fn hashed<K: Hash>(key: &K) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    key.hash(&mut hasher);
+    hasher.finish()
+}

@@ -1,0 +1,299 @@
+//! Every statement that the journal runs, as constant texts over one JSON array each.
+
+use payferry_entities::{
+    chain_cursors, chain_headers, chain_tx_attempts, chain_txs, deliveries, delivery_attempts, events,
+    idempotency_keys, operations, payment_transitions, payments, transfers,
+};
+use sea_orm::{DbBackend, EntityTrait, IdenStatic, Iterable};
+
+use super::table::Kind::{Int, Text};
+use super::table::Shape;
+
+/// The statements in the database's dialect. Each takes one JSON array of objects as `$1`.
+#[derive(Debug)]
+pub(super) struct Statements {
+    // Gates: each returns the keys of the rows that passed.
+    pub(super) idempotency_take: String,
+    pub(super) payments_advance: String,
+    pub(super) cursors_begin: String,
+    pub(super) cursors_advance: String,
+    pub(super) chain_txs_insert: String,
+    pub(super) operations_submit: String,
+    pub(super) delivery_attempts_insert: String,
+    // What depends on them.
+    pub(super) payments_insert: String,
+    pub(super) payment_transitions_insert: String,
+    pub(super) events_insert: String,
+    pub(super) deliveries_insert: String,
+    pub(super) deliveries_update: String,
+    pub(super) counters_take: String,
+    pub(super) operations_existing: String,
+    pub(super) operations_queue: String,
+    pub(super) operations_cancel: String,
+    pub(super) operations_succeed: String,
+    pub(super) operations_outcome: String,
+    pub(super) chain_tx_attempts_insert: String,
+    pub(super) chain_txs_outcome: String,
+    pub(super) transfers_orphan: String,
+    pub(super) transfers_upsert: String,
+    pub(super) transfers_apply: String,
+    pub(super) headers_drop: String,
+    pub(super) headers_upsert: String,
+    pub(super) headers_forget: String,
+}
+
+impl Statements {
+    pub(super) fn new(backend: DbBackend) -> Self {
+        // An insert of whole rows of a table; `tail` begins after the SELECT.
+        fn insert<E: EntityTrait + Default>(backend: DbBackend, shape: &Shape, keys: &[&str], tail: &str) -> String {
+            let table = E::default().table_name().to_owned();
+            let template = format!(
+                "INSERT INTO {table} ({{columns}}) SELECT {{columns}} FROM {{rows}} WHERE true {{in_order}} {tail}"
+            );
+            shape.statement(backend, keys, &template)
+        }
+        // Fills in `{all}`: SQLite knows no `table.*` there, and a bare `*` would be the source's columns too.
+        fn returning<E: EntityTrait>(statement: &str) -> String {
+            let table = E::default().table_name().to_owned();
+            let all: Vec<_> = E::Column::iter().map(|column| format!("{table}.\"{}\"", column.as_str())).collect();
+            statement.replace("{all}", &all.join(", "))
+        }
+        let statement = |columns: &[_], template: &str| Shape::new(columns).statement(backend, &[], template);
+        let operation_id = [("id", Text), ("updated_at", Int)];
+
+        Self {
+            // A key past its time is as good as none.
+            idempotency_take: insert::<idempotency_keys::Entity>(
+                backend,
+                &Shape::of::<idempotency_keys::Entity>(),
+                &["psp_id", "route", "key"],
+                "ON CONFLICT (\"psp_id\", \"route\", \"key\") DO UPDATE SET {set_excluded}
+                 WHERE idempotency_keys.\"expires_at\" <= excluded.\"created_at\"
+                 RETURNING \"psp_id\", \"route\", \"key\"",
+            ),
+            // Only what a transition can change: an index on anything else is left alone.
+            payments_advance: Shape::new(&[
+                ("id", Text),
+                ("version", Int),
+                ("status", Text),
+                ("live", super::table::Kind::Bool),
+                ("amount_received", Int),
+                ("expires_at", Int),
+                ("updated_at", Int),
+                ("state", Text),
+            ])
+            .statement(
+                backend,
+                &["id"],
+                "UPDATE payments SET {set} FROM {rows}
+                 WHERE payments.\"id\" = x.\"id\" AND payments.\"version\" = x.\"version\" - 1
+                 RETURNING payments.\"id\"",
+            ),
+            cursors_begin: insert::<chain_cursors::Entity>(
+                backend,
+                &Shape::of::<chain_cursors::Entity>(),
+                &[],
+                "ON CONFLICT (\"chain\") DO NOTHING RETURNING \"chain\"",
+            ),
+            // A reader whose lease went to another node has an older epoch than the row.
+            cursors_advance: statement(
+                &[
+                    ("chain", Text),
+                    ("hash_before", Text),
+                    ("block_number", Int),
+                    ("block_hash", Text),
+                    ("block_time", Int),
+                    ("epoch", Int),
+                    ("updated_at", Int),
+                ],
+                "UPDATE chain_cursors SET \"block_number\" = x.\"block_number\", \"block_hash\" = x.\"block_hash\",
+                     \"block_time\" = x.\"block_time\", \"epoch\" = x.\"epoch\", \"updated_at\" = x.\"updated_at\"
+                 FROM {rows}
+                 WHERE chain_cursors.\"chain\" = x.\"chain\" AND chain_cursors.\"block_hash\" = x.\"hash_before\"
+                     AND chain_cursors.\"epoch\" <= x.\"epoch\"
+                 RETURNING chain_cursors.\"chain\"",
+            ),
+            chain_txs_insert: insert::<chain_txs::Entity>(
+                backend,
+                &Shape::of::<chain_txs::Entity>().without(&["id"]),
+                &[],
+                "ON CONFLICT (\"chain\", \"sender\", \"nonce\") DO NOTHING
+                 RETURNING \"id\", \"chain\", \"sender\", \"nonce\"",
+            ),
+            operations_submit: statement(
+                &[("id", Text), ("revision", Int), ("chain_tx_id", Int), ("updated_at", Int)],
+                "UPDATE operations SET \"status\" = 'submitted', \"chain_tx_id\" = x.\"chain_tx_id\",
+                     \"attempts\" = operations.\"attempts\" + 1, \"updated_at\" = x.\"updated_at\"
+                 FROM {rows}
+                 WHERE operations.\"id\" = x.\"id\" AND operations.\"status\" = 'queued'
+                     AND operations.\"revision\" = x.\"revision\"
+                 RETURNING operations.\"id\"",
+            ),
+            delivery_attempts_insert: insert::<delivery_attempts::Entity>(
+                backend,
+                &Shape::of::<delivery_attempts::Entity>(),
+                &[],
+                "ON CONFLICT (\"delivery_id\", \"number\") DO NOTHING RETURNING \"delivery_id\"",
+            ),
+            payments_insert: insert::<payments::Entity>(backend, &Shape::of::<payments::Entity>(), &[], ""),
+            payment_transitions_insert: insert::<payment_transitions::Entity>(
+                backend,
+                &Shape::of::<payment_transitions::Entity>(),
+                &[],
+                "",
+            ),
+            events_insert: insert::<events::Entity>(
+                backend,
+                &Shape::of::<events::Entity>().without(&["position"]),
+                &[],
+                "RETURNING \"id\", \"position\"",
+            ),
+            deliveries_insert: insert::<deliveries::Entity>(backend, &Shape::of::<deliveries::Entity>(), &[], ""),
+            deliveries_update: statement(
+                &[
+                    ("id", Text),
+                    ("status", Text),
+                    ("url", Text),
+                    ("attempt_count", Int),
+                    ("retries_left", Int),
+                    ("next_attempt_at", Int),
+                    ("response_code", Int),
+                    ("response_body", Text),
+                    ("duration_ms", Int),
+                    ("error", Text),
+                    ("updated_at", Int),
+                ],
+                "UPDATE deliveries SET \"status\" = x.\"status\", \"url\" = x.\"url\",
+                     \"attempt_count\" = x.\"attempt_count\", \"retries_left\" = x.\"retries_left\",
+                     \"next_attempt_at\" = x.\"next_attempt_at\", \"response_code\" = x.\"response_code\",
+                     \"response_body\" = x.\"response_body\", \"duration_ms\" = x.\"duration_ms\",
+                     \"error\" = x.\"error\", \"updated_at\" = x.\"updated_at\"
+                 FROM {rows} WHERE deliveries.\"id\" = x.\"id\"",
+            ),
+            counters_take: statement(
+                &[("name", Text), ("count", Int)],
+                "INSERT INTO chain_counters (\"name\", \"next\") SELECT \"name\", \"count\" FROM {rows} WHERE true {in_order}
+                 ON CONFLICT (\"name\") DO UPDATE SET \"next\" = chain_counters.\"next\" + excluded.\"next\"
+                 RETURNING \"name\", \"next\"",
+            ),
+            operations_existing: statement(
+                &[("id", Text)],
+                "SELECT operations.\"id\" FROM {rows} JOIN operations ON operations.\"id\" = x.\"id\"",
+            ),
+            // One on its way, or done, is left alone: its number can succeed once only.
+            operations_queue: insert::<operations::Entity>(
+                backend,
+                &Shape::of::<operations::Entity>(),
+                &[],
+                "ON CONFLICT (\"id\") DO UPDATE SET \"status\" = 'queued', \"amount\" = excluded.\"amount\",
+                     \"psp_amount\" = excluded.\"psp_amount\", \"treasury_fee\" = excluded.\"treasury_fee\",
+                     \"recipient\" = excluded.\"recipient\", \"chain_tx_id\" = NULL, \"tx_hash\" = NULL,
+                     \"block_number\" = NULL, \"revision\" = operations.\"revision\" + 1,
+                     \"not_before\" = excluded.\"not_before\", \"updated_at\" = excluded.\"updated_at\"
+                 WHERE operations.\"status\" IN ('queued', 'failed', 'cancelled')",
+            ),
+            operations_cancel: statement(
+                &operation_id,
+                "UPDATE operations SET \"status\" = 'cancelled', \"revision\" = operations.\"revision\" + 1,
+                     \"updated_at\" = x.\"updated_at\"
+                 FROM {rows} WHERE operations.\"id\" = x.\"id\" AND operations.\"status\" IN ('queued', 'failed')",
+            ),
+            // Only a mined one: what the chain took back in the meantime stays taken back.
+            operations_succeed: statement(
+                &operation_id,
+                "UPDATE operations SET \"status\" = 'succeeded', \"updated_at\" = x.\"updated_at\"
+                 FROM {rows} WHERE operations.\"id\" = x.\"id\" AND operations.\"status\" = 'mined'",
+            ),
+            operations_outcome: returning::<operations::Entity>(&statement(
+                &[
+                    ("id", Text),
+                    ("status", Text),
+                    ("chain_tx_id", Int),
+                    ("tx_hash", Text),
+                    ("block_number", Int),
+                    ("failure", Text),
+                    ("not_before", Int),
+                    ("updated_at", Int),
+                ],
+                "UPDATE operations SET \"status\" = x.\"status\", \"chain_tx_id\" = x.\"chain_tx_id\",
+                     \"tx_hash\" = x.\"tx_hash\", \"block_number\" = x.\"block_number\", \"failure\" = x.\"failure\",
+                     \"not_before\" = x.\"not_before\", \"revision\" = operations.\"revision\" + 1,
+                     \"updated_at\" = x.\"updated_at\"
+                 FROM {rows} WHERE operations.\"id\" = x.\"id\" AND operations.\"status\" <> 'cancelled'
+                 RETURNING {all}",
+            )),
+            // The same hash is the same bytes.
+            chain_tx_attempts_insert: insert::<chain_tx_attempts::Entity>(
+                backend,
+                &Shape::of::<chain_tx_attempts::Entity>(),
+                &[],
+                "ON CONFLICT (\"tx_hash\") DO NOTHING",
+            ),
+            chain_txs_outcome: statement(
+                &[
+                    ("id", Int),
+                    ("status", Text),
+                    ("tx_hash", Text),
+                    ("block_number", Int),
+                    ("block_hash", Text),
+                    ("updated_at", Int),
+                ],
+                "UPDATE chain_txs SET \"status\" = x.\"status\", \"tx_hash\" = x.\"tx_hash\",
+                     \"block_number\" = x.\"block_number\", \"block_hash\" = x.\"block_hash\",
+                     \"updated_at\" = x.\"updated_at\"
+                 FROM {rows} WHERE chain_txs.\"id\" = x.\"id\"
+                 RETURNING chain_txs.\"id\"",
+            ),
+            transfers_orphan: returning::<transfers::Entity>(&statement(
+                &[("chain", Text), ("hash", Text)],
+                "UPDATE transfers SET \"presence\" = 'orphaned', \"revision\" = transfers.\"revision\" + 1
+                 FROM {rows}
+                 WHERE transfers.\"chain\" = x.\"chain\" AND transfers.\"block_hash\" = x.\"hash\"
+                     AND transfers.\"presence\" = 'present'
+                 RETURNING {all}",
+            )),
+            transfers_upsert: insert::<transfers::Entity>(
+                backend,
+                &Shape::of::<transfers::Entity>(),
+                &["chain", "tx_hash", "log_index", "revision", "applied_revision", "applied_version", "created_at"],
+                "ON CONFLICT (\"chain\", \"tx_hash\", \"log_index\") DO UPDATE SET {set_excluded},
+                     \"revision\" = transfers.\"revision\" + 1
+                 WHERE transfers.\"block_hash\" <> excluded.\"block_hash\"
+                     OR transfers.\"presence\" <> excluded.\"presence\"
+                 RETURNING *",
+            ),
+            transfers_apply: statement(
+                &[
+                    ("chain", Text),
+                    ("tx_hash", Text),
+                    ("log_index", Int),
+                    ("applied_revision", Int),
+                    ("applied_version", Int),
+                ],
+                "UPDATE transfers SET \"applied_revision\" = x.\"applied_revision\",
+                     \"applied_version\" = x.\"applied_version\"
+                 FROM {rows}
+                 WHERE transfers.\"chain\" = x.\"chain\" AND transfers.\"tx_hash\" = x.\"tx_hash\"
+                     AND transfers.\"log_index\" = x.\"log_index\"
+                     AND transfers.\"applied_revision\" < x.\"applied_revision\"",
+            ),
+            headers_drop: statement(
+                &[("chain", Text), ("hash", Text)],
+                "DELETE FROM chain_headers
+                 WHERE (\"chain\", \"hash\") IN (SELECT x.\"chain\", x.\"hash\" FROM {rows})",
+            ),
+            headers_upsert: insert::<chain_headers::Entity>(
+                backend,
+                &Shape::of::<chain_headers::Entity>(),
+                &["chain", "number"],
+                "ON CONFLICT (\"chain\", \"number\") DO UPDATE SET {set_excluded}",
+            ),
+            headers_forget: statement(
+                &[("chain", Text), ("number", Int)],
+                "DELETE FROM chain_headers WHERE (\"chain\", \"number\") IN
+                     (SELECT h.\"chain\", h.\"number\" FROM {rows}
+                      JOIN chain_headers AS h ON h.\"chain\" = x.\"chain\" AND h.\"number\" < x.\"number\")",
+            ),
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! The task that writes: takes a group, commits it, answers each unit.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use payferry_entities::Database;
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::failure::Failure;
+use super::queue::Queues;
+use super::statements::Statements;
+use super::stats::Counters;
+use super::write::{Attempt, attempt};
+use super::{JournalError, Submitted, Unit};
+
+/// How often a group is tried again when another writer was in the way.
+const CONTENTION_RETRIES_MAX: u32 = 8;
+/// How often a group is tried again when the database is away.
+const AWAY_RETRIES_MAX: u32 = 2;
+/// The wait before the first further try; doubles with each.
+const RETRY_WAIT: Duration = Duration::from_millis(10);
+/// The wait before a task that panicked runs again; doubles up to [`RESTART_WAIT_MAX`] with each panic in a row.
+const RESTART_WAIT: Duration = Duration::from_millis(20);
+/// The longest wait before a task that panicked runs again.
+const RESTART_WAIT_MAX: Duration = Duration::from_secs(5);
+/// A task that ran this long has recovered: the next panic counts as the first.
+const RESTART_RECOVERED: Duration = Duration::from_mins(1);
+
+/// What the handle and the task share. The queues stand here and not in the task, so that they survive it.
+pub(super) struct Shared {
+    pub(super) database: Database,
+    pub(super) statements: Statements,
+    pub(super) queues: Mutex<Queues>,
+    pub(super) counters: Counters,
+    /// Asked to flush and stop.
+    pub(super) closing: CancellationToken,
+    /// Flushed and stopped.
+    pub(super) closed: CancellationToken,
+    #[cfg(test)]
+    pub(super) faults: super::tests::Faults,
+}
+
+/// The journal's task, to be run by a supervisor.
+#[derive(Clone)]
+pub struct JournalTask {
+    pub(super) shared: Arc<Shared>,
+}
+
+impl JournalTask {
+    /// Writes until the journal is closed and flushed. If it panics, run it again: handles and queues are as they were,
+    /// and the units it was writing have been answered with [`JournalError::Unknown`]. A second one beside it waits.
+    pub async fn run(self) {
+        let shared = &self.shared;
+        let mut queues = shared.queues.lock().await;
+        loop {
+            let group = queues.next_group(&shared.closing).await;
+            if group.is_empty() {
+                break;
+            }
+            shared.commit(group).await;
+        }
+        shared.closed.cancel();
+    }
+
+    /// Runs the task, and again whenever it panics, with back-off, until the journal is closed. `on_panic` is told the
+    /// reason each time. Dropping the future stops the task.
+    pub async fn supervise(self, mut on_panic: impl FnMut(&str)) {
+        let mut wait = RESTART_WAIT;
+        loop {
+            let started = Instant::now();
+            let Err(error) = AbortOnDropHandle::new(tokio::spawn(self.clone().run())).await else { return };
+            if !error.is_panic() {
+                return;
+            }
+            let panic = error.into_panic();
+            let reason = panic.downcast_ref::<&str>().copied().map(str::to_owned);
+            let reason = reason.or_else(|| panic.downcast_ref::<String>().cloned());
+            let reason = reason.unwrap_or_else(|| "a panic without a message".to_owned());
+            self.shared.counters.panics.fetch_add(1, Ordering::Relaxed);
+            on_panic(&reason);
+            if started.elapsed() >= RESTART_RECOVERED {
+                wait = RESTART_WAIT;
+            }
+            tokio::time::sleep(wait).await;
+            wait = (wait * 2).min(RESTART_WAIT_MAX);
+        }
+    }
+}
+
+impl Shared {
+    /// Commits the group, or what can be committed of it, and answers every unit.
+    async fn commit(&self, group: Vec<Submitted>) {
+        // What is left of the group, in order; the next part last.
+        let mut parts = vec![group];
+        while let Some(part) = parts.pop() {
+            match self.commit_part(part).await {
+                Part::Done => {}
+                Part::Split(first, second) => parts.extend([second, first]),
+                Part::Away(reason) => {
+                    // The rest would only wait as long again.
+                    for part in parts.drain(..) {
+                        self.refuse(part, &JournalError::Unavailable(reason.clone()));
+                    }
+                }
+            }
+        }
+    }
+
+    async fn commit_part(&self, mut part: Vec<Submitted>) -> Part {
+        let mut contended = 0;
+        let mut away = 0;
+        while !part.is_empty() {
+            let begun = Instant::now();
+            match self.attempt(&part).await {
+                Attempt::Committed(receipts) => {
+                    self.counters.committed(part.len(), begun.elapsed());
+                    for ((_, answer), receipt) in part.drain(..).zip(receipts) {
+                        // Whoever asked may have stopped waiting; the commit stands.
+                        let _ = answer.send(Ok(receipt));
+                    }
+                }
+                Attempt::Lost(mut lost) => {
+                    let mut kept = Vec::with_capacity(part.len());
+                    for (place, (unit, answer)) in part.into_iter().enumerate() {
+                        match lost.remove(&place) {
+                            Some(error) => {
+                                self.counters.conflicts.fetch_add(1, Ordering::Relaxed);
+                                let _ = answer.send(Err(error));
+                            }
+                            None => kept.push((unit, answer)),
+                        }
+                    }
+                    part = kept;
+                }
+                Attempt::Failed(Failure::Contention, error) => {
+                    if contended == CONTENTION_RETRIES_MAX {
+                        self.refuse(part, &JournalError::Unavailable(error.to_string()));
+                        return Part::Done;
+                    }
+                    self.counters.retries.fetch_add(1, Ordering::Relaxed);
+                    tokio::time::sleep(RETRY_WAIT * 2_u32.pow(contended)).await;
+                    contended += 1;
+                }
+                Attempt::Failed(Failure::Away, error) => {
+                    if away == AWAY_RETRIES_MAX {
+                        tracing::error!(%error, units = part.len(), "the journal cannot reach its database");
+                        let reason = error.to_string();
+                        self.refuse(part, &JournalError::Unavailable(reason.clone()));
+                        return Part::Away(reason);
+                    }
+                    self.counters.retries.fetch_add(1, Ordering::Relaxed);
+                    tokio::time::sleep(RETRY_WAIT * 2_u32.pow(away)).await;
+                    away += 1;
+                }
+                Attempt::Failed(Failure::Unit, error) => {
+                    if part.len() == 1 {
+                        self.counters.refused.fetch_add(1, Ordering::Relaxed);
+                        self.refuse(part, &JournalError::Refused(error.to_string()));
+                        return Part::Done;
+                    }
+                    let second = part.split_off(part.len() / 2);
+                    return Part::Split(part, second);
+                }
+                Attempt::Unknown(error) => {
+                    tracing::error!(%error, units = part.len(), "the journal does not know whether its commit was made");
+                    self.refuse(part, &JournalError::Unknown(error.to_string()));
+                    return Part::Done;
+                }
+            }
+        }
+        Part::Done
+    }
+
+    async fn attempt(&self, part: &[Submitted]) -> Attempt {
+        let units: Vec<&Unit> = part.iter().map(|(unit, _)| unit).collect();
+        #[cfg(test)]
+        if let Some(faulted) = self.faults.strike(&self.database, &self.statements, &units).await {
+            return faulted;
+        }
+        attempt(&self.database, &self.statements, &units).await
+    }
+
+    fn refuse(&self, part: Vec<Submitted>, error: &JournalError) {
+        let uncommitted = u64::try_from(part.len()).unwrap_or(u64::MAX);
+        self.counters.failed.fetch_add(uncommitted, Ordering::Relaxed);
+        for (_, answer) in part {
+            let _ = answer.send(Err(error.clone()));
+        }
+    }
+}
+
+/// What became of a part of a group.
+enum Part {
+    /// Every unit was answered.
+    Done,
+    /// Some unit is bad: each half is tried by itself.
+    Split(Vec<Submitted>, Vec<Submitted>),
+    /// The database is away; every unit was answered.
+    Away(String),
+}

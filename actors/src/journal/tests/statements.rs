@@ -1,0 +1,34 @@
+//! How SQLite would run the statements.
+
+use super::*;
+use sea_orm::{ConnectionTrait, DbBackend, Statement};
+
+/// Updates must find their rows by a key: a scan would grow with the table.
+#[tokio::test]
+async fn no_update_scans_its_table() {
+    let world = World::new().await;
+    let statements = Statements::new(DbBackend::Sqlite);
+    for (name, sql, table) in [
+        ("payments_advance", &statements.payments_advance, "payments"),
+        ("cursors_advance", &statements.cursors_advance, "chain_cursors"),
+        ("operations_submit", &statements.operations_submit, "operations"),
+        ("operations_existing", &statements.operations_existing, "operations"),
+        ("operations_cancel", &statements.operations_cancel, "operations"),
+        ("operations_succeed", &statements.operations_succeed, "operations"),
+        ("operations_outcome", &statements.operations_outcome, "operations"),
+        ("chain_txs_outcome", &statements.chain_txs_outcome, "chain_txs"),
+        ("deliveries_update", &statements.deliveries_update, "deliveries"),
+        ("transfers_orphan", &statements.transfers_orphan, "transfers"),
+        ("transfers_apply", &statements.transfers_apply, "transfers"),
+        ("headers_forget", &statements.headers_forget, "h"),
+    ] {
+        let explain =
+            Statement::from_sql_and_values(DbBackend::Sqlite, format!("EXPLAIN QUERY PLAN {sql}"), ["[]".into()]);
+        let plan = world.database.reader().query_all_raw(explain).await.unwrap();
+        let plan: Vec<String> = plan.iter().map(|row| row.try_get("", "detail").unwrap()).collect();
+        let searched = plan.iter().any(|line| line.starts_with(&format!("SEARCH {table} USING")));
+        let scanned =
+            plan.iter().any(|line| *line == format!("SCAN {table}") || line.starts_with(&format!("SCAN {table} ")));
+        assert!(searched && !scanned, "{name}: {plan:#?}");
+    }
+}

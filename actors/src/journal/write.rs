@@ -1,0 +1,651 @@
+//! One attempt at a group: one transaction, the gates of all units first, then what depends on them.
+//!
+//! Deliberately absent: what becomes of a group that fails (`commit`), which units may stand in one (`queue`).
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use payferry_entities::{
+    Database, chain_headers, deliveries, delivery_attempts, idempotency_keys, operations, payments, transfers,
+};
+use sea_orm::{ConnectionTrait, DatabaseTransaction, DbBackend, DbErr, FromQueryResult, QueryResult, Statement};
+use serde::Serialize;
+
+use super::failure::Failure;
+use super::statements::Statements;
+use super::{DELIVERY_RETRIES_MAX, JournalError, OperationChange, Receipt, Unit};
+
+/// How an attempt ended.
+pub(super) enum Attempt {
+    /// Committed; one receipt a unit.
+    Committed(Vec<Receipt>),
+    /// Rolled back: these units, by their place, lost a gate. The others have done nothing wrong.
+    Lost(BTreeMap<usize, JournalError>),
+    /// Rolled back, or never begun.
+    Failed(Failure, DbErr),
+    /// The commit was sent and failed.
+    Unknown(DbErr),
+}
+
+/// Writes `units` in one transaction.
+pub(super) async fn attempt(database: &Database, statements: &Statements, units: &[&Unit]) -> Attempt {
+    let transaction = match database.begin().await {
+        Ok(transaction) => transaction,
+        Err(error) => return Attempt::Failed(Failure::of(&error), error),
+    };
+    let writer = Writer { backend: database.backend(), transaction: &transaction, statements };
+    let written = match writer.pass_gates(units).await {
+        Ok(Gates { lost, .. }) if !lost.is_empty() => Ok(Err(lost)),
+        Ok(gates) => writer.write(units, gates).await.map(Ok),
+        Err(error) => Err(error),
+    };
+    match written {
+        Ok(Ok(receipts)) => match transaction.commit().await {
+            Ok(()) => Attempt::Committed(receipts),
+            // The server's own word that it rolled back; every other error leaves it open.
+            Err(error) if Failure::of(&error) == Failure::Contention => Attempt::Failed(Failure::Contention, error),
+            Err(error) => Attempt::Unknown(error),
+        },
+        Ok(Err(lost)) => {
+            roll_back(transaction).await;
+            Attempt::Lost(lost)
+        }
+        Err(error) => {
+            roll_back(transaction).await;
+            Attempt::Failed(Failure::of(&error), error)
+        }
+    }
+}
+
+/// A failed roll-back leaves a broken connection, and the database rolls back by itself.
+async fn roll_back(transaction: DatabaseTransaction) {
+    if let Err(error) = transaction.rollback().await {
+        tracing::warn!(%error, "the journal could not roll back");
+    }
+}
+
+/// What the gates said.
+#[derive(Default)]
+struct Gates {
+    lost: BTreeMap<usize, JournalError>,
+    /// Row numbers given to the transactions of submissions, by the unit's place.
+    chain_tx_ids: HashMap<usize, i64>,
+}
+
+struct Writer<'a> {
+    backend: DbBackend,
+    transaction: &'a DatabaseTransaction,
+    statements: &'a Statements,
+}
+
+impl Writer<'_> {
+    async fn run<R: Serialize>(&self, sql: &str, rows: &[R]) -> Result<(), DbErr> {
+        if rows.is_empty() {
+            return Ok(());
+        }
+        self.transaction.execute_raw(self.statement(sql, rows)?).await.map(|_| ())
+    }
+
+    async fn query<R: Serialize>(&self, sql: &str, rows: &[R]) -> Result<Vec<QueryResult>, DbErr> {
+        if rows.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.transaction.query_all_raw(self.statement(sql, rows)?).await
+    }
+
+    /// The first column of each row that passed.
+    async fn passed<R: Serialize>(&self, sql: &str, rows: &[R]) -> Result<HashSet<String>, DbErr> {
+        self.query(sql, rows).await?.iter().map(|row| row.try_get_by_index(0)).collect()
+    }
+
+    fn statement<R: Serialize>(&self, sql: &str, rows: &[R]) -> Result<Statement, DbErr> {
+        let json = serde_json::to_string(rows).map_err(|error| DbErr::Json(error.to_string()))?;
+        Ok(Statement::from_sql_and_values(self.backend, sql, [json.into()]))
+    }
+
+    async fn pass_gates(&self, units: &[&Unit]) -> Result<Gates, DbErr> {
+        let mut gates = Gates::default();
+        self.take_idempotency_keys(units, &mut gates).await?;
+        self.advance_payments(units, &mut gates).await?;
+        self.advance_cursors(units, &mut gates).await?;
+        self.take_nonces(units, &mut gates).await?;
+        self.record_chain_tx_outcomes(units, &mut gates).await?;
+        self.record_delivery_attempts(units, &mut gates).await?;
+        Ok(gates)
+    }
+
+    async fn take_idempotency_keys(&self, units: &[&Unit], gates: &mut Gates) -> Result<(), DbErr> {
+        let keyed: Vec<(usize, &idempotency_keys::Model)> =
+            units.iter().enumerate().filter_map(|(place, unit)| Some((place, unit.idempotency()?))).collect();
+        let rows: Vec<_> = keyed.iter().map(|(_, row)| row).collect();
+        let taken = self.query(&self.statements.idempotency_take, &rows).await?;
+        let taken: HashSet<(String, String, String)> = taken
+            .iter()
+            .map(|row| Ok((row.try_get_by_index(0)?, row.try_get_by_index(1)?, row.try_get_by_index(2)?)))
+            .collect::<Result<_, DbErr>>()?;
+        for (place, row) in keyed {
+            if !taken.contains(&(row.psp_id.clone(), row.route.clone(), row.key.clone())) {
+                gates.lost.insert(place, JournalError::IdempotencyKeyTaken);
+            }
+        }
+        Ok(())
+    }
+
+    async fn advance_payments(&self, units: &[&Unit], gates: &mut Gates) -> Result<(), DbErr> {
+        let moved: Vec<(usize, Advance<'_>)> = units
+            .iter()
+            .enumerate()
+            .filter_map(|(place, unit)| match unit {
+                Unit::Transition(transition) => Some((place, Advance::from(&transition.payment))),
+                _ => None,
+            })
+            .collect();
+        let rows: Vec<_> = moved.iter().map(|(_, row)| row).collect();
+        let passed = self.passed(&self.statements.payments_advance, &rows).await?;
+        gates.keep(moved.iter().map(|(place, row)| (*place, row.id)), &passed);
+        Ok(())
+    }
+
+    async fn advance_cursors(&self, units: &[&Unit], gates: &mut Gates) -> Result<(), DbErr> {
+        let mut begun = Vec::new();
+        let mut advanced = Vec::new();
+        let mut chains = Vec::new();
+        for (place, unit) in units.iter().enumerate() {
+            let Unit::ChainBatch(batch) = unit else { continue };
+            chains.push((place, batch.cursor.chain.as_str()));
+            match &batch.cursor_before {
+                None => begun.push(&batch.cursor),
+                Some(hash_before) => advanced.push(CursorAdvance {
+                    chain: &batch.cursor.chain,
+                    hash_before,
+                    block_number: batch.cursor.block_number,
+                    block_hash: &batch.cursor.block_hash,
+                    block_time: batch.cursor.block_time,
+                    epoch: batch.cursor.epoch,
+                    updated_at: batch.cursor.updated_at,
+                }),
+            }
+        }
+        let mut passed = self.passed(&self.statements.cursors_begin, &begun).await?;
+        passed.extend(self.passed(&self.statements.cursors_advance, &advanced).await?);
+        gates.keep(chains, &passed);
+        Ok(())
+    }
+
+    async fn take_nonces(&self, units: &[&Unit], gates: &mut Gates) -> Result<(), DbErr> {
+        let submissions: Vec<_> = units
+            .iter()
+            .enumerate()
+            .filter_map(|(place, unit)| match unit {
+                Unit::Submission(submission) => Some((place, submission)),
+                _ => None,
+            })
+            .collect();
+        let rows: Vec<_> = submissions.iter().map(|(_, submission)| &submission.chain_tx).collect();
+        let mut ids: HashMap<(String, String, i64), i64> = HashMap::new();
+        for row in self.query(&self.statements.chain_txs_insert, &rows).await? {
+            let key = (row.try_get_by_index(1)?, row.try_get_by_index(2)?, row.try_get_by_index(3)?);
+            ids.insert(key, row.try_get_by_index(0)?);
+        }
+        let mut signed = Vec::new();
+        for (place, submission) in &submissions {
+            let tx = &submission.chain_tx;
+            let Some(&chain_tx_id) = ids.get(&(tx.chain.clone(), tx.sender.clone(), tx.nonce)) else {
+                gates.lost.insert(*place, JournalError::Conflict);
+                continue;
+            };
+            gates.chain_tx_ids.insert(*place, chain_tx_id);
+            signed.extend(submission.operations.iter().map(|operation| SubmittedOperation {
+                id: &operation.id,
+                revision: operation.revision,
+                chain_tx_id,
+                updated_at: tx.updated_at,
+            }));
+        }
+        let passed = self.passed(&self.statements.operations_submit, &signed).await?;
+        let carried = submissions.iter().flat_map(|(place, submission)| {
+            submission.operations.iter().map(move |operation| (*place, operation.id.as_str()))
+        });
+        gates.keep(carried, &passed);
+        Ok(())
+    }
+
+    async fn record_chain_tx_outcomes(&self, units: &[&Unit], gates: &mut Gates) -> Result<(), DbErr> {
+        let outcomes: Vec<_> = units
+            .iter()
+            .enumerate()
+            .filter_map(|(place, unit)| match unit {
+                Unit::ChainTxOutcome(outcome) => Some((
+                    place,
+                    ChainTxRow {
+                        id: outcome.chain_tx_id,
+                        status: outcome.status,
+                        tx_hash: outcome.tx_hash.as_deref(),
+                        block_number: outcome.block_number,
+                        block_hash: outcome.block_hash.as_deref(),
+                        updated_at: outcome.at,
+                    },
+                )),
+                _ => None,
+            })
+            .collect();
+        let rows: Vec<_> = outcomes.iter().map(|(_, row)| row).collect();
+        let found: HashSet<i64> = self
+            .query(&self.statements.chain_txs_outcome, &rows)
+            .await?
+            .iter()
+            .map(|row| row.try_get_by_index(0))
+            .collect::<Result<_, _>>()?;
+        for (place, row) in &outcomes {
+            if !found.contains(&row.id) {
+                gates.lost.insert(*place, JournalError::Conflict);
+            }
+        }
+        Ok(())
+    }
+
+    async fn record_delivery_attempts(&self, units: &[&Unit], gates: &mut Gates) -> Result<(), DbErr> {
+        let made: Vec<(usize, &delivery_attempts::Model)> = units
+            .iter()
+            .enumerate()
+            .filter_map(|(place, unit)| match unit {
+                Unit::Delivery(outcome) => Some((place, &outcome.attempt)),
+                _ => None,
+            })
+            .collect();
+        let rows: Vec<_> = made.iter().map(|(_, row)| row).collect();
+        let passed = self.passed(&self.statements.delivery_attempts_insert, &rows).await?;
+        gates.keep(made.iter().map(|(place, row)| (*place, row.delivery_id.as_str())), &passed);
+        Ok(())
+    }
+
+    async fn write(&self, units: &[&Unit], gates: Gates) -> Result<Vec<Receipt>, DbErr> {
+        let mut receipts: Vec<Receipt> = units.iter().map(|_| Receipt::default()).collect();
+        for (place, id) in gates.chain_tx_ids {
+            receipts[place].chain_tx_id = Some(id);
+        }
+        self.write_payments(units).await?;
+        self.announce(units).await?;
+        self.change_operations(units).await?;
+        self.write_outcomes(units, &mut receipts).await?;
+        self.write_chain(units, &mut receipts).await?;
+        self.mark_applied(units).await?;
+        Ok(receipts)
+    }
+
+    async fn write_payments(&self, units: &[&Unit]) -> Result<(), DbErr> {
+        let mut payments = Vec::new();
+        let mut transitions = Vec::new();
+        for unit in units {
+            match unit {
+                Unit::Initiation(initiation) => {
+                    payments.push(&initiation.payment);
+                    transitions.push(&initiation.transition);
+                }
+                Unit::Transition(transition) => transitions.push(&transition.transition),
+                _ => {}
+            }
+        }
+        self.run(&self.statements.payments_insert, &payments).await?;
+        self.run(&self.statements.payment_transitions_insert, &transitions).await
+    }
+
+    async fn announce(&self, units: &[&Unit]) -> Result<(), DbErr> {
+        let announced = || units.iter().flat_map(|unit| unit.announcements());
+        let rows: Vec<_> = announced()
+            .map(|event| EventRow {
+                id: &event.id,
+                psp_id: &event.psp_id,
+                payment_id: &event.payment_id,
+                sequence: event.sequence,
+                name: &event.name,
+                payload: &event.payload,
+                created_at: event.created_at,
+            })
+            .collect();
+        let mut positions: HashMap<String, i64> = HashMap::with_capacity(rows.len());
+        for row in self.query(&self.statements.events_insert, &rows).await? {
+            positions.insert(row.try_get_by_index(0)?, row.try_get_by_index(1)?);
+        }
+        let mut queued = Vec::new();
+        for event in announced() {
+            let Some(delivery_id) = &event.delivery_id else { continue };
+            let position = positions.get(&event.id).copied();
+            queued.push(deliveries::Model {
+                id: delivery_id.clone(),
+                event_id: event.id.clone(),
+                psp_id: event.psp_id.clone(),
+                payment_id: event.payment_id.clone(),
+                sequence: event.sequence,
+                position: position.ok_or_else(|| DbErr::RecordNotFound("the position of an event".to_owned()))?,
+                status: "queued".to_owned(),
+                url: None,
+                attempt_count: 0,
+                retries_left: DELIVERY_RETRIES_MAX,
+                next_attempt_at: Some(event.created_at),
+                response_code: None,
+                response_body: None,
+                duration_ms: None,
+                error: None,
+                created_at: event.created_at,
+                updated_at: event.created_at,
+            });
+        }
+        self.run(&self.statements.deliveries_insert, &queued).await
+    }
+
+    async fn change_operations(&self, units: &[&Unit]) -> Result<(), DbErr> {
+        // What a unit says last about an operation counts.
+        let mut changes: Vec<(&OperationChange, i64)> = Vec::new();
+        for unit in units {
+            let Unit::Transition(transition) = unit else { continue };
+            for change in &transition.operations {
+                changes.retain(|(earlier, _)| earlier.id() != change.id());
+                changes.push((change, transition.transition.at));
+            }
+        }
+        let mut queued: Vec<operations::Model> = Vec::new();
+        let mut cancelled = Vec::new();
+        let mut succeeded = Vec::new();
+        for (change, updated_at) in changes {
+            match change {
+                OperationChange::Queue(row) => queued.push((**row).clone()),
+                OperationChange::Cancel { id } => cancelled.push(OperationRow { id, updated_at }),
+                OperationChange::Succeeded { id } => succeeded.push(OperationRow { id, updated_at }),
+            }
+        }
+        self.number(&mut queued).await?;
+        self.run(&self.statements.operations_queue, &queued).await?;
+        self.run(&self.statements.operations_cancel, &cancelled).await?;
+        self.run(&self.statements.operations_succeed, &succeeded).await
+    }
+
+    /// Gives each operation that has no row yet its chain's next number. A group that is rolled back gives them back.
+    async fn number(&self, queued: &mut [operations::Model]) -> Result<(), DbErr> {
+        let ids: Vec<_> = queued.iter().map(|row| OperationRow { id: &row.id, updated_at: row.updated_at }).collect();
+        let existing = self.passed(&self.statements.operations_existing, &ids).await?;
+        let mut fresh: BTreeMap<String, Vec<&mut operations::Model>> = BTreeMap::new();
+        for row in queued {
+            "queued".clone_into(&mut row.status);
+            row.revision = 1;
+            if !existing.contains(&row.id) {
+                fresh.entry(format!("operation:{}", row.chain)).or_default().push(row);
+            }
+        }
+        let counts: Vec<_> = fresh.iter().map(|(name, rows)| CounterRow { name, count: rows.len() }).collect();
+        let mut next: HashMap<String, i64> = HashMap::new();
+        for row in self.query(&self.statements.counters_take, &counts).await? {
+            next.insert(row.try_get_by_index(0)?, row.try_get_by_index(1)?);
+        }
+        for (name, rows) in fresh {
+            let after = next.get(&name).copied();
+            let after = after.ok_or_else(|| DbErr::RecordNotFound(format!("the counter {name}")))?;
+            for (number, row) in (0..after).rev().zip(rows.into_iter().rev()) {
+                row.number = number;
+            }
+        }
+        Ok(())
+    }
+
+    async fn write_outcomes(&self, units: &[&Unit], receipts: &mut [Receipt]) -> Result<(), DbErr> {
+        let mut attempts = Vec::new();
+        let mut outcomes = Vec::new();
+        let mut owners: HashMap<&str, usize> = HashMap::new();
+        let mut delivered = Vec::new();
+        for (place, unit) in units.iter().enumerate() {
+            match unit {
+                Unit::Submission(submission) => attempts.push(&submission.attempt),
+                Unit::Attempt(attempt) => attempts.push(attempt),
+                Unit::ChainTxOutcome(outcome) => {
+                    for operation in &outcome.operations {
+                        owners.insert(&operation.id, place);
+                        outcomes.push(OperationOutcomeRow {
+                            id: &operation.id,
+                            status: operation.status,
+                            // One that is queued again is carried by nothing.
+                            chain_tx_id: (operation.status != "queued").then_some(outcome.chain_tx_id),
+                            tx_hash: operation.tx_hash.as_deref(),
+                            block_number: operation.block_number,
+                            failure: operation.failure.as_deref(),
+                            not_before: operation.not_before,
+                            updated_at: outcome.at,
+                        });
+                    }
+                }
+                Unit::Delivery(outcome) => delivered.push(DeliveryRow {
+                    id: &outcome.attempt.delivery_id,
+                    status: outcome.status,
+                    url: &outcome.attempt.url,
+                    attempt_count: outcome.attempt.number,
+                    retries_left: outcome.retries_left,
+                    next_attempt_at: outcome.next_attempt_at,
+                    response_code: outcome.attempt.response_code,
+                    response_body: outcome.attempt.response_body.as_deref(),
+                    duration_ms: outcome.attempt.duration_ms,
+                    error: outcome.attempt.error.as_deref(),
+                    updated_at: outcome.attempt.at,
+                }),
+                _ => {}
+            }
+        }
+        self.run(&self.statements.chain_tx_attempts_insert, &attempts).await?;
+        for row in self.query(&self.statements.operations_outcome, &outcomes).await? {
+            let row = operations::Model::from_query_result(&row, "")?;
+            if let Some(&place) = owners.get(row.id.as_str()) {
+                receipts[place].operations.push(row);
+            }
+        }
+        self.run(&self.statements.deliveries_update, &delivered).await
+    }
+
+    async fn write_chain(&self, units: &[&Unit], receipts: &mut [Receipt]) -> Result<(), DbErr> {
+        let mut places: HashMap<&str, usize> = HashMap::new();
+        let mut orphaned = Vec::new();
+        let mut headers: BTreeMap<(&str, i64), &chain_headers::Model> = BTreeMap::new();
+        let mut forgotten = Vec::new();
+        let mut found: BTreeMap<TransferId<'_>, transfers::Model> = BTreeMap::new();
+        for (place, unit) in units.iter().enumerate() {
+            let Unit::ChainBatch(batch) = unit else { continue };
+            let chain = batch.cursor.chain.as_str();
+            places.insert(chain, place);
+            orphaned.extend(batch.orphaned_blocks.iter().map(|hash| BlockRow { chain, hash }));
+            headers.extend(batch.headers.iter().map(|header| ((header.chain.as_str(), header.number), header)));
+            forgotten.push(HeightRow { chain, number: batch.headers_keep_from });
+            // Two rows of one key in a statement are an error to PostgreSQL; the later one is the newer.
+            found.extend(batch.transfers.iter().map(|row| {
+                let fresh = transfers::Model { revision: 1, applied_revision: 0, applied_version: 0, ..row.clone() };
+                (transfer_id(row), fresh)
+            }));
+        }
+        if places.is_empty() {
+            return Ok(());
+        }
+        let gone = self.query(&self.statements.transfers_orphan, &orphaned).await?;
+        let gone = gone.iter().map(|row| transfers::Model::from_query_result(row, ""));
+        let mut gone = gone.collect::<Result<Vec<_>, _>>()?;
+        self.run(&self.statements.headers_drop, &orphaned).await?;
+        self.run(&self.statements.headers_upsert, &headers.into_values().collect::<Vec<_>>()).await?;
+        self.run(&self.statements.headers_forget, &forgotten).await?;
+        let found: Vec<_> = found.into_values().collect();
+        let changed = self.query(&self.statements.transfers_upsert, &found).await?;
+        let changed = changed.iter().map(|row| transfers::Model::from_query_result(row, ""));
+        let mut changed = changed.collect::<Result<Vec<_>, _>>()?;
+        // A transfer that was taken back and mined again in one batch is reported once, as it is now.
+        let again: HashSet<TransferId<'_>> = changed.iter().map(transfer_id).collect();
+        gone.retain(|row| !again.contains(&transfer_id(row)));
+        drop(again);
+        gone.sort_by_key(|row| (row.block_number, row.log_index));
+        changed.sort_by_key(|row| (row.block_number, row.log_index));
+        for row in gone.into_iter().chain(changed) {
+            if let Some(&place) = places.get(row.chain.as_str()) {
+                receipts[place].transfers.push(row);
+            }
+        }
+        Ok(())
+    }
+
+    async fn mark_applied(&self, units: &[&Unit]) -> Result<(), DbErr> {
+        // Of two marks of one row the later revision counts, whatever order the database joins them in.
+        let mut marks: BTreeMap<TransferId<'_>, (i64, i64)> = BTreeMap::new();
+        for unit in units {
+            let (version, applied) = match unit {
+                Unit::Transition(transition) => (transition.payment.version, &transition.applied),
+                Unit::TransfersApplied(applied) => (applied.version, &applied.transfers),
+                _ => continue,
+            };
+            for row in applied {
+                let mark = marks.entry((&row.chain, &row.tx_hash, row.log_index)).or_default();
+                *mark = (*mark).max((row.revision, version));
+            }
+        }
+        let marks = marks.into_iter().map(|((chain, tx_hash, log_index), (applied_revision, applied_version))| {
+            AppliedRow { chain, tx_hash, log_index, applied_revision, applied_version }
+        });
+        self.run(&self.statements.transfers_apply, &marks.collect::<Vec<_>>()).await
+    }
+}
+
+impl Gates {
+    /// Units whose key is not among those that passed lose.
+    fn keep<'k>(&mut self, keyed: impl IntoIterator<Item = (usize, &'k str)>, passed: &HashSet<String>) {
+        for (place, key) in keyed {
+            if !passed.contains(key) {
+                self.lost.entry(place).or_insert(JournalError::Conflict);
+            }
+        }
+    }
+}
+
+type TransferId<'a> = (&'a str, &'a str, i64);
+
+fn transfer_id(row: &transfers::Model) -> TransferId<'_> {
+    (&row.chain, &row.tx_hash, row.log_index)
+}
+
+// Rows that are not a whole row of a table. Field names are the column names of the statement.
+
+#[derive(Serialize)]
+struct Advance<'a> {
+    id: &'a str,
+    version: i64,
+    status: &'a str,
+    live: bool,
+    amount_received: i64,
+    expires_at: i64,
+    updated_at: i64,
+    state: &'a str,
+}
+
+impl<'a> From<&'a payments::Model> for Advance<'a> {
+    fn from(row: &'a payments::Model) -> Self {
+        Self {
+            id: &row.id,
+            version: row.version,
+            status: &row.status,
+            live: row.live,
+            amount_received: row.amount_received,
+            expires_at: row.expires_at,
+            updated_at: row.updated_at,
+            state: &row.state,
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct CursorAdvance<'a> {
+    chain: &'a str,
+    hash_before: &'a str,
+    block_number: i64,
+    block_hash: &'a str,
+    block_time: i64,
+    epoch: i64,
+    updated_at: i64,
+}
+
+#[derive(Serialize)]
+struct SubmittedOperation<'a> {
+    id: &'a str,
+    revision: i64,
+    chain_tx_id: i64,
+    updated_at: i64,
+}
+
+#[derive(Serialize)]
+struct ChainTxRow<'a> {
+    id: i64,
+    status: &'a str,
+    tx_hash: Option<&'a str>,
+    block_number: Option<i64>,
+    block_hash: Option<&'a str>,
+    updated_at: i64,
+}
+
+#[derive(Serialize)]
+struct EventRow<'a> {
+    id: &'a str,
+    psp_id: &'a str,
+    payment_id: &'a str,
+    sequence: i64,
+    name: &'a str,
+    payload: &'a str,
+    created_at: i64,
+}
+
+#[derive(Serialize)]
+struct OperationRow<'a> {
+    id: &'a str,
+    updated_at: i64,
+}
+
+#[derive(Serialize)]
+struct CounterRow<'a> {
+    name: &'a str,
+    count: usize,
+}
+
+#[derive(Serialize)]
+struct OperationOutcomeRow<'a> {
+    id: &'a str,
+    status: &'a str,
+    chain_tx_id: Option<i64>,
+    tx_hash: Option<&'a str>,
+    block_number: Option<i64>,
+    failure: Option<&'a str>,
+    not_before: i64,
+    updated_at: i64,
+}
+
+#[derive(Serialize)]
+struct DeliveryRow<'a> {
+    id: &'a str,
+    status: &'a str,
+    url: &'a str,
+    attempt_count: i64,
+    retries_left: i64,
+    next_attempt_at: Option<i64>,
+    response_code: Option<i64>,
+    response_body: Option<&'a str>,
+    duration_ms: i64,
+    error: Option<&'a str>,
+    updated_at: i64,
+}
+
+#[derive(Serialize)]
+struct BlockRow<'a> {
+    chain: &'a str,
+    hash: &'a str,
+}
+
+#[derive(Serialize)]
+struct HeightRow<'a> {
+    chain: &'a str,
+    number: i64,
+}
+
+#[derive(Serialize)]
+struct AppliedRow<'a> {
+    chain: &'a str,
+    tx_hash: &'a str,
+    log_index: i64,
+    applied_revision: i64,
+    applied_version: i64,
+}
