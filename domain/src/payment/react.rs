@@ -15,9 +15,10 @@ pub const REVIEW_ALARM_SECS: i64 = 24 * 3_600;
 /// the same commit overtook asks for nothing.
 pub fn react(after: &Payment, event: &Event) -> Vec<Effect> {
     match event {
-        Event::Initiated { .. } | Event::DeadlineMoved { .. } | Event::Mismatched { .. } => {
-            deadline(after).into_iter().collect()
-        }
+        Event::Initiated { .. }
+        | Event::DeadlineMoved { .. }
+        | Event::DeadlinePassed { .. }
+        | Event::Mismatched { .. } => deadline(after).into_iter().collect(),
         Event::TransferRecorded { transfer, .. } => recorded(after, transfer),
         Event::TransferScreened { key, verdict } => {
             let transfer = after.transfer(*key);
@@ -53,7 +54,6 @@ pub fn react(after: &Payment, event: &Event) -> Vec<Effect> {
         Event::RefundSent { .. } => overdrawn(after).into_iter().collect(),
         Event::TransferFinalised { .. }
         | Event::TransferCounted { .. }
-        | Event::DeadlinePassed { .. }
         | Event::Failed { .. }
         | Event::Settled { .. }
         | Event::SettlementCompleted { .. }

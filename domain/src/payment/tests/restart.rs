@@ -11,7 +11,14 @@ use std::collections::VecDeque;
 struct Part {
     tx: Tx,
     decision: Decision,
-    re_mined: bool,
+    reorg: Reorg,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Reorg {
+    Never,
+    ReMined,
+    Gone,
 }
 
 /// The outside: chains, screening and the settler. It answers every effect, however often it is asked.
@@ -60,22 +67,26 @@ impl World {
     }
 }
 
-/// Everything the chain shows, in its order, and then whatever the payment asks for until it asks no more. A crash
-/// after `crash_after` commits loses every effect that is not answered yet.
-fn live(terms: Terms, parts: &[Part], failures: u32, crash_after: Option<usize>) -> (Story, bool) {
+/// Everything the chain shows, in its order, and whatever the payment asks for until it asks no more: the chain first,
+/// or in turns as `turns` has it (true: an answer is due before the next thing the chain shows). A crash after
+/// `crash_after` commits loses every effect that is not answered yet.
+fn live(terms: Terms, parts: &[Part], failures: u32, crash_after: Option<usize>, turns: &[bool]) -> (Story, bool) {
     let mut story = given(terms);
     let mut world = World { parts: parts.to_vec(), settler_revision: 0, settlement_failures: failures };
     let mut owed: VecDeque<Effect> = VecDeque::new();
     let first = story.last.take().unwrap();
     owed.extend(first.effects);
     let mut shown: VecDeque<Command> = parts.iter().map(|part| part.tx.seen()).collect();
-    let moved = parts.iter().filter(|part| part.re_mined);
-    shown.extend(moved.clone().map(|part| part.tx.rev(2).gone().seen()));
-    shown.extend(moved.map(|part| part.tx.log(9).at(70).seen()));
+    let moved = parts.iter().filter(|part| part.reorg != Reorg::Never);
+    shown.extend(moved.map(|part| part.tx.rev(2).gone().seen()));
+    let again = parts.iter().filter(|part| part.reorg == Reorg::ReMined);
+    shown.extend(again.map(|part| part.tx.log(9).at(70).seen()));
     let mut crashed = false;
+    let mut turns = turns.iter().copied().chain(std::iter::repeat(false));
     for _ in 0..500 {
         let deadline = |effect: &Effect| matches!(effect, Effect::AwaitDeadline { .. });
-        let next = if let Some(command) = shown.pop_front() {
+        let answer_first = turns.next() == Some(true) && !owed.is_empty();
+        let next = if let Some(command) = (!answer_first).then(|| shown.pop_front()).flatten() {
             command
         } else if let Some(place) = owed.iter().position(|effect| !deadline(effect)).or((!owed.is_empty()).then_some(0))
         {
@@ -100,42 +111,58 @@ fn part(n: u8) -> impl Strategy<Value = Part> {
     let decisions = vec![Decision::Allow, Decision::Allow, Decision::Allow, Decision::Review, Decision::Block];
     let units = prop::sample::select(vec!["0.0005", "2", "4", "6", "10", "13"]);
     let kind = prop_oneof![8 => Just(0u8), 1 => Just(1), 1 => Just(2)];
-    (units, prop::sample::select(decisions), kind, prop::bool::weighted(0.3)).prop_map(
-        move |(text, decision, kind, re_mined)| {
-            let tx = match kind {
-                1 => tx(n).look_alike(),
-                2 => tx(n).on(Chain::Arbitrum),
-                _ => tx(n),
-            };
-            Part { tx: tx.of(text), decision, re_mined }
-        },
-    )
+    let reorgs = prop::sample::select(vec![Reorg::Never, Reorg::Never, Reorg::ReMined, Reorg::Gone]);
+    (units, prop::sample::select(decisions), kind, reorgs).prop_map(move |(text, decision, kind, reorg)| {
+        let tx = match kind {
+            1 => tx(n).look_alike(),
+            2 => tx(n).on(Chain::Arbitrum),
+            _ => tx(n),
+        };
+        Part { tx: tx.of(text), decision, reorg }
+    })
+}
+
+fn parts() -> impl Strategy<Value = Vec<Part>> {
+    (0..4u8).prop_flat_map(|count| (1..=count).map(part).collect::<Vec<_>>())
+}
+
+fn received(payment: &Payment) -> Amount {
+    payment.amount_received().saturating_add(payment.excess_received())
 }
 
 fn rest(payment: &Payment) -> impl PartialEq + std::fmt::Debug {
-    let received = payment.amount_received().saturating_add(payment.excess_received());
-    let settled = payment.settlement.as_ref().map(|settlement| settlement.state);
-    (payment.status == Status::Pending, received, settled.is_some(), payment.is_live())
+    (payment.status == Status::Pending, received(payment), payment.settlement.is_some(), payment.is_live())
 }
 
 proptest! {
     #![proptest_config(cases(800))]
 
     #[test]
-    fn a_crash_costs_nothing(
-        terms in any_terms(),
-        parts in prop::collection::vec(any::<()>(), 0..4).prop_flat_map(|parts| {
-            (1..=u8::try_from(parts.len()).unwrap()).map(part).collect::<Vec<_>>()
-        }),
-        failures in 0..3u32,
-    ) {
-        let (whole, _) = live(terms.clone(), &parts, failures, None);
+    fn a_crash_costs_nothing(terms in any_terms(), parts in parts(), failures in 0..3u32) {
+        let (whole, _) = live(terms.clone(), &parts, failures, None, &[]);
         prop_assert!(!whole.payment.is_live(), "at rest, and live: {:?}", whole.payment.history);
         prop_assert!(resume(&whole.payment).contains(&Effect::Passivate));
         for commits in 1..=whole.commits.len() {
-            let (broken, crashed) = live(terms.clone(), &parts, failures, Some(commits));
+            let (broken, crashed) = live(terms.clone(), &parts, failures, Some(commits), &[]);
             prop_assert!(crashed || commits == whole.commits.len());
             prop_assert_eq!(rest(&broken.payment), rest(&whole.payment), "after a crash at {}", commits);
         }
+    }
+
+    #[test]
+    fn nothing_is_left_waiting(
+        terms in any_terms(),
+        parts in parts(),
+        failures in 0..3u32,
+        turns in prop::collection::vec(prop::bool::ANY, 40),
+        crash_after in prop::option::of(1..20usize),
+    ) {
+        let floor = terms.dust_floor;
+        let (story, _) = live(terms, &parts, failures, crash_after, &turns);
+        prop_assert!(!story.payment.is_live(), "at rest, and live: {:?}", story.payment);
+        let clean = parts.iter().filter(|part| part.reorg != Reorg::Gone && part.decision != Decision::Block);
+        let right = clean.map(|part| part.tx.0).filter(|o| o.token_address == USDC && o.key.chain == Chain::Base);
+        let sum: Amount = right.map(|o| o.amount).filter(|amount| *amount >= floor).sum();
+        prop_assert_eq!(received(&story.payment), sum, "{:?}", story.payment);
     }
 }
