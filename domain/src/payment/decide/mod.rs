@@ -82,8 +82,7 @@ fn pass_deadline(payment: &Payment, chain_time: Timestamp) -> Vec<Event> {
 }
 
 fn move_deadline(payment: &Payment, outage: Outage, now: Timestamp) -> Vec<Event> {
-    let known = payment.outages.iter().find(|known| known.id == outage.id);
-    if !payment.awaits_deadline() || known.is_some_and(|known| known.to >= outage.to) {
+    if !payment.awaits_deadline() {
         return Vec::new();
     }
     let others = payment.outages.iter().filter(|other| other.id != outage.id).copied();

@@ -4,6 +4,7 @@
 mod money_back;
 mod oracle;
 mod properties;
+mod reorganised;
 mod restart;
 mod table;
 
@@ -20,6 +21,14 @@ pub(super) const USDC: Address = Address([0xaa; 20]);
 pub(super) const WALLET: Address = Address([0x77; 20]);
 pub(super) const PAYER: Address = Address([0x11; 20]);
 pub(super) const ELSEWHERE: Address = Address([0x22; 20]);
+
+/// What the PSP is told, by outcome.
+pub(super) const CONFIRMED: &[&str] = &["payment.confirmed", "payin.confirmed"];
+pub(super) const SETTLED: &[&str] = &["payment.settled", "payin.settled"];
+pub(super) const MISMATCHED: &[&str] = &["payment.mismatched", "payin.mismatched"];
+pub(super) const UNDERPAID: &[&str] = &["payment.mismatched", "payin.underpaid", "payin.mismatched"];
+pub(super) const FAILED: &[&str] = &["payment.failed", "payin.failed"];
+pub(super) const REORGED: &[&str] = &["payment.reorged"];
 
 /// So many cases, unless `PROPTEST_CASES` says otherwise. A failing seed is printed, not written into the sources.
 pub(super) fn cases(cases: u32) -> ProptestConfig {

@@ -1,0 +1,149 @@
+//! What was true and is not any more: blocks and settlements taken back, settlements that fail, deadlines that move.
+
+use super::OperationAction::{Cancel as CancelRow, Requeue};
+use super::*;
+use Decision::Allow;
+use Label::*;
+use Status::{Confirmed, Pending, Settled};
+
+#[test]
+fn a_lasting_failure_is_told_once_and_retried() {
+    let story = given(terms()).arrives(tx(1)).told(CONFIRMED).settlement_fails(1).is(Confirmed, &[SettlementFailed]);
+    let retry_at = |story: &Story, secs| {
+        let at = story.now.plus_secs(secs);
+        Effect::AwaitRetry { operation: story.operation(), at }
+    };
+    let (first, demand) = (retry_at(&story, 30), Command::RetrySettlement { by: Requester::Psp });
+    let scheduled = Command::RetrySettlement { by: Requester::Schedule };
+    let story = story.told(&["payin.settlement_failed"]).asks_for(&first);
+    let story = story.when(scheduled.clone()).queues(&[(Requeue, "10.00")]).is(Confirmed, &[SettlementFailed]);
+    let story = story.unchanged(&scheduled).refused(&demand, "settlement_in_progress").settlement_fails(2).told(&[]);
+    let second = retry_at(&story, 120);
+    let story = story.asks_for(&second).when(demand.clone()).settlement_fails(3).told(&["payin.settlement_failed"]);
+    story.when(demand.clone()).settled(4).is(Settled, &[]).told(SETTLED).refused(&demand, "settlement_not_failed");
+}
+
+#[test]
+fn a_deep_reorganisation_reopens_a_confirmed_payment() {
+    let back = tx(1).rev(3).at(75).log(4);
+    given(terms())
+        .arrives(tx(1))
+        .told(CONFIRMED)
+        .when(tx(1).rev(2).gone().seen())
+        .is(Pending, &[Reorged])
+        .told(REORGED)
+        .queues(&[(CancelRow, "10.00")])
+        .money("0.00", "0.00", "10.00", "0.00")
+        .arrives(back)
+        .is(Confirmed, &[Reorged])
+        .told(CONFIRMED)
+        .queues(&[(Requeue, "10.00")])
+        .settled(1)
+        .is(Settled, &[Reorged]);
+}
+
+#[test]
+fn what_was_re_mined_after_the_deadline_was_still_in_time() {
+    let gone = || given(terms()).arrives(tx(1)).at(1_300).when(tx(1).rev(2).gone().seen()).is(Pending, &[Reorged]);
+    let again = tx(1).at(1_310).log(9);
+    gone().read_to(1_301).is(Pending, &[Reorged]).arrives(again).is(Confirmed, &[Reorged]);
+    gone().read_to(1_301).read_to(1_902).failed(FailureReason::Expired).told(&[CONFIRMED, REORGED, FAILED].concat());
+    let unseen = Tx(ObservedTransfer { first_block_time: Some(at(60)), ..tx(1).at(1_300).rev(2).0 });
+    given(terms()).arrives(unseen).is(Confirmed, &[]);
+}
+
+#[test]
+fn one_fact_may_say_that_a_transfer_moved_to_another_block() {
+    let moved = tx(1).rev(2).at(70);
+    given(terms())
+        .arrives(tx(1))
+        .when(moved.seen())
+        .is(Pending, &[Reorged])
+        .unchanged(&tx(1).finalised())
+        .when(moved.finalised())
+        .is(Confirmed, &[Reorged]);
+    given(terms()).arrives(tx(1)).when(tx(1).rev(2).seen()).is(Confirmed, &[]);
+}
+
+#[test]
+fn one_transaction_counts_in_one_block_only() {
+    let (old, new) = (tx(1), tx(1).log(5).at(80));
+    given(terms())
+        .arrives(old)
+        .arrives(new)
+        .is(Confirmed, &[])
+        .told(CONFIRMED)
+        .when(old.rev(2).gone().seen())
+        .is(Confirmed, &[Reorged])
+        .told(&[REORGED, CONFIRMED].concat());
+    let both = given(terms()).arrives(tx(1).of("4")).arrives(tx(1).of("6").log(1));
+    both.is(Confirmed, &[Multiple]);
+}
+
+#[test]
+fn a_settlement_that_was_taken_back_is_settled_anew() {
+    let settled = || given(terms()).arrives(tx(1)).settled(1).told(&[CONFIRMED, SETTLED].concat());
+    let orphaned = settled().settlement_orphaned(2).is(Settled, &[Reorged]).told(REORGED).queues(&[(Requeue, "10.00")]);
+    orphaned.settled(1).told(&[]).settled(3).is(Settled, &[Reorged]).told(SETTLED).settlement_orphaned(2).told(&[]);
+    settled().settlement_orphaned(2).settlement_fails(3).is(Confirmed, &[Reorged, SettlementFailed]);
+    let both = settled().settlement_orphaned(2).when(tx(1).rev(2).gone().seen()).is(Pending, &[Reorged]);
+    both.told(&[REORGED, REORGED].concat())
+        .queues(&[(CancelRow, "10.00")])
+        .arrives(tx(1).rev(3))
+        .is(Confirmed, &[Reorged])
+        .settled(3)
+        .is(Settled, &[Reorged]);
+}
+
+#[test]
+fn a_settlement_may_come_back_before_its_money_is_final_again() {
+    let gone = given(terms()).arrives(tx(1)).when(tx(1).rev(2).gone().seen()).told(&[CONFIRMED, REORGED].concat());
+    gone.settled(1)
+        .is(Pending, &[Reorged])
+        .told(&[])
+        .arrives(tx(1).rev(3))
+        .is(Settled, &[Reorged])
+        .told(&[CONFIRMED, SETTLED].concat());
+}
+
+#[test]
+fn an_underpaid_payment_loses_its_money_and_waits_for_it() {
+    given(terms())
+        .arrives(tx(1).of("4"))
+        .when(tx(1).of("4").rev(2).gone().seen())
+        .is(Pending, &[Reorged])
+        .told(&[UNDERPAID, REORGED].concat());
+}
+
+#[test]
+fn an_outage_moves_the_deadline_once_by_its_length() {
+    let outage = |id, from, to| Command::MoveDeadline { outage: OutageId(id), from: at(from), to: at(to) };
+    given(terms())
+        .when(outage(1, 100, 160))
+        .asks_for(&Effect::AwaitDeadline { chain: Chain::Base, at: at(1_260) })
+        .unchanged(&outage(1, 100, 160))
+        .unchanged(&outage(2, 1_260, 2_000))
+        .when(outage(1, 100, 200))
+        .also(|payment| assert_eq!(payment.expires_at, at(1_300)))
+        .when(outage(3, 1_290, 4_000))
+        .also(|payment| assert_eq!(payment.expires_at, at(1_300 + 2_710)))
+        .read_to(4_009)
+        .is(Pending, &[])
+        .read_to(4_010)
+        .failed(FailureReason::Expired)
+        .unchanged(&outage(4, 100, 9_000));
+    given(terms()).when(outage(1, -500, 60)).also(|payment| assert_eq!(payment.expires_at, at(1_260)));
+}
+
+#[test]
+fn screening_of_other_content_is_not_believed() {
+    let swapped = tx(1).rev(2).from(ELSEWHERE).at(70);
+    given(terms())
+        .when(tx(1).seen())
+        .when(swapped.seen())
+        .unchanged(&tx(1).screened(Allow))
+        .when(swapped.finalised())
+        .is(Pending, &[]);
+    let same = given(terms()).when(tx(1).seen()).when(tx(1).rev(2).at(70).seen()).when(tx(1).screened(Allow));
+    same.when(tx(1).rev(2).finalised()).is(Confirmed, &[]);
+}
