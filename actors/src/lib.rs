@@ -8,5 +8,6 @@ pub mod chain;
 pub mod clock;
 pub mod inbox;
 pub mod journal;
+pub mod payment;
 pub mod seal;
 pub mod wallet;

@@ -16,7 +16,7 @@ pub struct Model {
     pub chain: String,
     /// Operation number on that chain's contract.
     pub number: i64,
-    /// settle or send.
+    /// settle, send (out of the payment's wallet) or send_psp (out of the PSP's vault).
     pub kind: String,
     /// Payment it belongs to.
     pub payment_id: String,

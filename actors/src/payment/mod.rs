@@ -1,0 +1,3 @@
+//! Payments at run time.
+
+pub mod store;

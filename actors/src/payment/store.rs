@@ -1,0 +1,181 @@
+//! Between rows and the payment aggregate: the one place that knows both.
+//!
+//! Owned here: what the columns of `payments` hold, how payments are found and read back, and what a transition of the
+//! domain writes. The `state` column is the whole aggregate as JSON; every other column is derived from it, for queries
+//! and for the compare-and-swap. Deliberately absent: decisions, and the writing itself (`journal`).
+
+mod payload;
+#[cfg(test)]
+mod tests;
+mod units;
+
+use std::fmt;
+use std::ops::RangeInclusive;
+
+use payferry_domain::payment::Payment;
+use payferry_domain::{Address, PaymentId};
+use payferry_entities::{Database, payments, transfers};
+use sea_orm::sea_query::{Expr, ExprTrait};
+use sea_orm::{
+    ColumnTrait, DbBackend, DbErr, EntityTrait, FromQueryResult, QueryFilter, QueryOrder, QuerySelect, Statement,
+};
+
+pub use units::{applied_unit, initiation_unit, transition_unit};
+
+/// Addresses that one statement looks up.
+const LOOKUP_ADDRESSES_MAX: usize = 1_000;
+
+/// Why a payment could not be read or made into rows.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The database did not answer, or refused.
+    #[error("the database is not available: {0}")]
+    Database(#[from] DbErr),
+    /// A row cannot be what this program wrote, or a payment cannot be written down.
+    #[error("{table} {id} cannot be read or written: {reason}")]
+    Unreadable {
+        /// Which kind of row.
+        table: &'static str,
+        /// Which.
+        id: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+impl StoreError {
+    fn unreadable(table: &'static str, id: &dyn fmt::Display, reason: &dyn fmt::Display) -> Self {
+        Self::Unreadable { table, id: id.to_string(), reason: reason.to_string() }
+    }
+}
+
+/// The row of a payment.
+pub fn row_of(payment: &Payment) -> Result<payments::Model, StoreError> {
+    let terms = &payment.terms;
+    let state = serde_json::to_string(payment);
+    Ok(payments::Model {
+        id: terms.id.to_string(),
+        psp_id: terms.psp_id.to_string(),
+        merchant_id: terms.merchant_id.to_string(),
+        customer_id: terms.customer_id.map(|id| id.to_string()),
+        reference: terms.reference.clone(),
+        shard: i64::from(terms.id.shard()),
+        version: i64::from(payment.version),
+        status: payment.status.as_str().to_owned(),
+        live: payment.is_live(),
+        chain: terms.chain.as_str().to_owned(),
+        token: terms.token.as_str().to_owned(),
+        amount: terms.amount.units(),
+        amount_received: payment.amount_received().units(),
+        wallet: terms.wallet.to_string(),
+        link_token: terms.link_token.clone(),
+        expires_at: payment.expires_at.as_millis(),
+        created_at: terms.created_at.as_millis(),
+        updated_at: payment.updated_at.as_millis(),
+        state: state.map_err(|error| StoreError::unreadable("payment", &terms.id, &error))?,
+    })
+}
+
+/// The payment that a row holds. Its id and version must be those of the columns.
+pub fn payment_of(row: &payments::Model) -> Result<Payment, StoreError> {
+    let payment: Payment =
+        serde_json::from_str(&row.state).map_err(|error| StoreError::unreadable("payment", &row.id, &error))?;
+    if payment.terms.id.to_string() != row.id || i64::from(payment.version) != row.version {
+        return Err(StoreError::unreadable("payment", &row.id, &"its state is another payment's or version's"));
+    }
+    Ok(payment)
+}
+
+/// The payment with this id.
+pub async fn load(database: &Database, id: PaymentId) -> Result<Option<Payment>, StoreError> {
+    let row = payments::Entity::find_by_id(id.to_string()).one(database.reader()).await?;
+    row.as_ref().map(payment_of).transpose()
+}
+
+/// A page of the payments of these logical shards that want an actor, by shard and id, from after `after` on; an empty
+/// page is the end. Rows that cannot be read are left out and logged: they must not keep the others from starting.
+pub async fn load_live(
+    database: &Database,
+    shards: RangeInclusive<u8>,
+    after: Option<PaymentId>,
+    limit: u64,
+) -> Result<Vec<Payment>, StoreError> {
+    // An empty id comes before every other.
+    let (mut shard, mut id) = after
+        .map_or((i64::from(*shards.start()), String::new()), |after| (i64::from(after.shard()), after.to_string()));
+    loop {
+        // `live` stands bare, so that the partial index serves.
+        let page = Statement::from_sql_and_values(
+            database.backend(),
+            "SELECT * FROM payments WHERE live AND (shard, id) > ($1, $2) AND shard <= $3 ORDER BY shard, id LIMIT $4",
+            [shard.into(), id.into(), i64::from(*shards.end()).into(), i64::try_from(limit).unwrap_or(i64::MAX).into()],
+        );
+        let rows = payments::Model::find_by_statement(page).all(database.reader()).await?;
+        let Some(last) = rows.last() else { return Ok(Vec::new()) };
+        (shard, id) = (last.shard, last.id.clone());
+        let readable: Vec<_> = rows.iter().filter_map(readable).collect();
+        if !readable.is_empty() {
+            return Ok(readable);
+        }
+    }
+}
+
+fn readable(row: &payments::Model) -> Option<Payment> {
+    payment_of(row)
+        .inspect_err(|error| tracing::error!(payment.id = %row.id, %error, "payment {} cannot be read", row.id))
+        .ok()
+}
+
+/// Transfers that their payment has not taken in at their current revision, the oldest blocks first: of one payment, or
+/// of all.
+pub async fn unapplied_transfers(
+    database: &Database,
+    payment_id: Option<PaymentId>,
+    limit: u64,
+) -> Result<Vec<transfers::Model>, StoreError> {
+    let mut query = unapplied().limit(limit);
+    if let Some(id) = payment_id {
+        query = query.filter(transfers::Column::PaymentId.eq(id.to_string()));
+    }
+    Ok(query.all(database.reader()).await?)
+}
+
+/// Every transfer that this payment has not taken in. Without a limit: whoever asks must know them all.
+pub async fn unapplied_of(database: &Database, id: PaymentId) -> Result<Vec<transfers::Model>, StoreError> {
+    let query = unapplied().filter(transfers::Column::PaymentId.eq(id.to_string()));
+    Ok(query.all(database.reader()).await?)
+}
+
+fn unapplied() -> sea_orm::Select<transfers::Entity> {
+    transfers::Entity::find()
+        .filter(Expr::col(transfers::Column::AppliedRevision).lt(Expr::col(transfers::Column::Revision)))
+        .order_by_asc(transfers::Column::BlockNumber)
+        .order_by_asc(transfers::Column::LogIndex)
+}
+
+/// Whose wallets these are, as far as they are anybody's.
+pub async fn by_wallets(database: &Database, wallets: &[Address]) -> Result<Vec<(Address, PaymentId)>, StoreError> {
+    #[derive(FromQueryResult)]
+    struct Found {
+        id: String,
+        wallet: String,
+    }
+    let sql = match database.backend() {
+        DbBackend::Postgres => {
+            "SELECT id, wallet FROM payments WHERE wallet IN (SELECT jsonb_array_elements_text($1::jsonb))"
+        }
+        _ => "SELECT id, wallet FROM payments WHERE wallet IN (SELECT value FROM json_each($1))",
+    };
+    let mut found = Vec::new();
+    for wallets in wallets.chunks(LOOKUP_ADDRESSES_MAX) {
+        let list = serde_json::to_string(wallets).map_err(|error| StoreError::unreadable("wallet", &"list", &error))?;
+        let statement = Statement::from_sql_and_values(database.backend(), sql, [list.into()]);
+        for row in Found::find_by_statement(statement).all(database.reader()).await? {
+            let unreadable = |reason: &dyn fmt::Display| StoreError::unreadable("payment", &row.id, reason);
+            let wallet = row.wallet.parse().map_err(|error: payferry_domain::chain::HexError| unreadable(&error))?;
+            let id = row.id.parse().map_err(|error: payferry_domain::ids::IdError| unreadable(&error))?;
+            found.push((wallet, id));
+        }
+    }
+    Ok(found)
+}

@@ -1,0 +1,162 @@
+//! What a transition of the domain writes, as units of the journal.
+
+use std::collections::BTreeMap;
+
+use payferry_domain::payment::{
+    Announcement, Command, Event, EventName, NewOperation, OperationAction, OperationBody, Payment, TransferKey,
+    Transition, Vault,
+};
+use payferry_domain::{DeliveryId, EventId, OperationId, Timestamp};
+use payferry_entities::{idempotency_keys, operations, payment_transitions};
+
+use super::{StoreError, payload, row_of};
+use crate::journal::{self, AppliedTransfer, Initiation, NewEvent, OperationChange, TransfersApplied, Unit};
+
+/// A new payment, with the answer that its idempotency key keeps.
+pub fn initiation_unit(
+    transition: &Transition,
+    idempotency: Option<idempotency_keys::Model>,
+) -> Result<Initiation, StoreError> {
+    Ok(Initiation { payment: row_of(&transition.payment)?, transition: transition_row(transition)?, idempotency })
+}
+
+/// A transition that `command` brought about. Every announcement goes into the feed; `wants` says which are delivered.
+/// `real_now` is the wall clock's time, from which on deliveries are due.
+pub fn transition_unit(
+    transition: &Transition,
+    command: &Command,
+    idempotency: Option<idempotency_keys::Model>,
+    real_now: Timestamp,
+    wants: impl Fn(EventName) -> bool,
+) -> Result<Unit, StoreError> {
+    let payment = &transition.payment;
+    let announcements = transition
+        .announcements
+        .iter()
+        .map(|announcement| new_event(payment, announcement, real_now, wants(announcement.name)))
+        .collect::<Result<_, _>>()?;
+    let queue = transition.operations.iter().map(|operation| operation_change(payment, operation, real_now));
+    Ok(Unit::Transition(Box::new(journal::Transition {
+        payment: row_of(payment)?,
+        transition: transition_row(transition)?,
+        announcements,
+        operations: queue.chain(transition.events.iter().filter_map(|event| succeeded(payment, event))).collect(),
+        applied: applied(&transition.events, command),
+        idempotency,
+    })))
+}
+
+/// What marks the fact in `command` as taken in, if it is one that the database remembers and that changed nothing: else
+/// it would be told again for ever.
+pub fn applied_unit(payment: &Payment, command: &Command) -> Option<Unit> {
+    let transfers = applied(&[], command);
+    let version = i64::from(payment.version);
+    (!transfers.is_empty()).then(|| Unit::TransfersApplied(Box::new(TransfersApplied { version, transfers })))
+}
+
+fn transition_row(transition: &Transition) -> Result<payment_transitions::Model, StoreError> {
+    let payment = &transition.payment;
+    let events = serde_json::to_string(&transition.events);
+    Ok(payment_transitions::Model {
+        payment_id: payment.id().to_string(),
+        version: i64::from(payment.version),
+        at: payment.updated_at.as_millis(),
+        events: events.map_err(|error| StoreError::unreadable("payment", &payment.id(), &error))?,
+    })
+}
+
+fn new_event(
+    payment: &Payment,
+    announcement: &Announcement,
+    real_now: Timestamp,
+    wanted: bool,
+) -> Result<NewEvent, StoreError> {
+    let id = EventId::generate();
+    let payload = payload::payload(payment, announcement, id);
+    Ok(NewEvent {
+        id: id.to_string(),
+        psp_id: payment.terms.psp_id.to_string(),
+        payment_id: payment.id().to_string(),
+        sequence: i64::from(announcement.sequence),
+        name: announcement.name.as_str().to_owned(),
+        payload: payload.map_err(|error| StoreError::unreadable("event", &id, &error))?,
+        created_at: real_now.as_millis(),
+        delivery_id: wanted.then(|| DeliveryId::generate().to_string()),
+    })
+}
+
+fn operation_change(payment: &Payment, operation: &NewOperation, real_now: Timestamp) -> OperationChange {
+    match operation.action {
+        OperationAction::Queue | OperationAction::Requeue => {
+            OperationChange::Queue(Box::new(operation_row(payment, operation, real_now)))
+        }
+        OperationAction::Cancel => OperationChange::Cancel { id: operation.id.to_string() },
+    }
+}
+
+fn operation_row(payment: &Payment, operation: &NewOperation, real_now: Timestamp) -> operations::Model {
+    let (kind, amount, psp_amount, treasury_fee, recipient) = match operation.body {
+        OperationBody::Settle { amount, psp_amount, treasury_fee } => {
+            ("settle", amount.units(), psp_amount.units(), treasury_fee.units(), None)
+        }
+        OperationBody::Send { source: Vault::Payment, to, amount, .. } => ("send", amount.units(), 0, 0, Some(to)),
+        OperationBody::Send { source: Vault::Psp, to, amount, .. } => ("send_psp", amount.units(), 0, 0, Some(to)),
+    };
+    operations::Model {
+        id: operation.id.to_string(),
+        chain: operation.chain.as_str().to_owned(),
+        number: 0,
+        kind: kind.to_owned(),
+        payment_id: payment.id().to_string(),
+        psp_id: payment.terms.psp_id.to_string(),
+        token_address: operation.token_address.to_string(),
+        amount,
+        psp_amount,
+        treasury_fee,
+        recipient: recipient.map(|to| to.to_string()),
+        status: "queued".to_owned(),
+        chain_tx_id: None,
+        tx_hash: None,
+        block_number: None,
+        failure: None,
+        revision: 1,
+        attempts: 0,
+        not_before: 0,
+        created_at: real_now.as_millis(),
+        updated_at: real_now.as_millis(),
+    }
+}
+
+/// The operation whose success an event takes in.
+fn succeeded(payment: &Payment, event: &Event) -> Option<OperationChange> {
+    let id = match event {
+        Event::SettlementCompleted { .. } => OperationId::settlement_of(payment.id()),
+        Event::RefundSent { refund_id, .. } => OperationId::refund_of(*refund_id),
+        _ => return None,
+    };
+    Some(OperationChange::Succeeded { id: id.to_string() })
+}
+
+/// The transfer rows that the events, or the command itself, took in: each once, at its latest revision.
+fn applied(events: &[Event], command: &Command) -> Vec<AppliedTransfer> {
+    let mut revisions: BTreeMap<TransferKey, u32> = BTreeMap::new();
+    let mut take_in = |key: TransferKey, revision: u32| {
+        let latest = revisions.entry(key).or_default();
+        *latest = (*latest).max(revision);
+    };
+    for event in events {
+        if let Event::TransferRecorded { transfer, .. } = event {
+            take_in(transfer.key, transfer.revision);
+        }
+    }
+    if let Command::ObserveTransfer(observed) = command {
+        take_in(observed.key, observed.revision);
+    }
+    let row = |(key, revision): (TransferKey, u32)| AppliedTransfer {
+        chain: key.chain.as_str().to_owned(),
+        tx_hash: key.tx_hash.to_string(),
+        log_index: i64::from(key.log_index),
+        revision: i64::from(revision),
+    };
+    revisions.into_iter().map(row).collect()
+}
