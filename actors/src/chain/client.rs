@@ -216,6 +216,15 @@ impl ChainClient {
         answers.into_iter().map(|answer| answer.and_then(header).map(BlockHeader::from)).collect()
     }
 
+    /// The headers of those of these blocks that the chain has.
+    pub async fn known_headers(&self, numbers: impl IntoIterator<Item = u64>) -> Result<Vec<BlockHeader>, ClientError> {
+        let call = |number: u64| ("eth_getBlockByNumber", json!([U64::from(number), false]));
+        let answers = self.ask_many(numbers.into_iter().map(call).collect()).await?;
+        let header = |raw: Box<RawValue>| parse::<Option<WireHeader>>(&raw);
+        let headers = answers.into_iter().map(|answer| answer.and_then(header));
+        headers.filter_map(|header| header.transpose().map(|header| header.map(BlockHeader::from))).collect()
+    }
+
     /// The header of the block with this hash; `None` if it is not of the chain (any more).
     pub async fn header_by_hash(&self, hash: Hash32) -> Result<Option<BlockHeader>, ClientError> {
         let header: Option<WireHeader> = self.ask("eth_getBlockByHash", json!([hash, false])).await?;

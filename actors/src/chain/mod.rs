@@ -6,12 +6,18 @@
 
 pub mod client;
 pub mod config;
+pub mod cursor;
 pub mod finality;
+mod poll;
+mod reader;
+mod rows;
 pub mod selector;
+pub mod watcher;
 pub mod watchlist;
 mod wire;
 
 pub use client::{ChainClient, ClientError};
 pub use config::{ChainSpec, FeeCeilings, L1Gas, SpecError};
 pub use selector::{Choice, NoChain, Selector};
+pub use watcher::{WakeUps, Watcher, WatcherArgs, WatcherMessage, WatcherReport, wake_on_change};
 pub use watchlist::{ChainView, Watchlist};

@@ -1,0 +1,336 @@
+//! One look of the watcher at its chain: what is new is read, what was taken back is undone, the rest is told.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use payferry_domain::payment::Command;
+use payferry_domain::{Address, Hash32, PaymentId, Timestamp};
+use payferry_entities::transfers;
+
+use super::client::{BlockHeader, ClientError, Heads};
+use super::config::SpecError;
+use super::cursor::{Link, Next, Unlinked, gaps};
+use super::reader::{FoundTransfer, ReadError};
+use super::rows;
+use super::watcher::{WatcherArgs, WatcherState};
+use super::watchlist::ChainView;
+use crate::journal::{ChainBatch, JournalError, Unit};
+
+/// Headers compared in one request while looking for the block where a reorganisation began.
+const ANCESTOR_HEADERS: usize = 32;
+/// The step grows back by this part of itself after each success.
+const STEP_GROWTH_DIVISOR: u64 = 8;
+
+/// Why a look came to nothing. The cursor has not moved.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum PollError {
+    #[error(transparent)]
+    Spec(#[from] SpecError),
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    #[error("the endpoint's answers do not fit together: {0}")]
+    Inconsistent(&'static str),
+    #[error("the journal: {0}")]
+    Journal(#[from] JournalError),
+    #[error("the database: {0}")]
+    Database(#[from] sea_orm::DbErr),
+}
+
+impl From<ReadError> for PollError {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::Client(error) => Self::Client(error),
+            ReadError::Inconsistent(what) => Self::Inconsistent(what),
+        }
+    }
+}
+
+impl PollError {
+    pub(super) fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Client(ClientError::RateLimited { retry_after }) => *retry_after,
+            _ => None,
+        }
+    }
+
+    pub(super) fn wants_reload(&self) -> bool {
+        matches!(self, Self::Journal(JournalError::Conflict | JournalError::Unknown(_)))
+    }
+}
+
+/// One look.
+pub(super) struct Poll<'a> {
+    state: &'a mut WatcherState,
+}
+
+impl<'a> Poll<'a> {
+    pub(super) fn new(state: &'a mut WatcherState) -> Self {
+        Self { state }
+    }
+
+    /// Answers whether there is more to do at once.
+    pub(super) async fn run(mut self) -> Result<bool, PollError> {
+        let WatcherArgs { spec, client, .. } = &self.state.args;
+        let tip = self.state.known.tip();
+        let cursor = tip.map(|tip| tip.number);
+        let heads = client.heads(spec.has_safe, spec.has_finalized, cursor, cursor.unwrap_or(0)).await?;
+        let latest = (heads.latest.number, heads.latest.hash);
+        match self.state.known.next(latest, heads.at_cursor.map(|header| header.hash)) {
+            Next::Reorganised => {
+                self.unwind().await?;
+                Ok(true)
+            }
+            Next::Behind => Err(PollError::Client(ClientError::UnknownBlock)),
+            Next::UpToDate => {
+                self.publish(&heads);
+                self.finalise();
+                Ok(false)
+            }
+            Next::Read { to } => {
+                let from = cursor.map_or_else(|| spec.start_block.unwrap_or(to).min(to), |cursor| cursor + 1);
+                let to = to.min(from + self.state.step_blocks - 1);
+                match self.read(from, to, &heads).await {
+                    Err(PollError::Client(ClientError::RangeTooLarge(_))) if to > from => {
+                        self.state.step_blocks = ((to - from + 1) / 2).max(1);
+                        Ok(true)
+                    }
+                    // The branch was left between the two looks; the next one sees where.
+                    Err(PollError::Inconsistent(_)) if self.was_left().await? => Ok(true),
+                    outcome => outcome.map(|()| to < heads.latest.number),
+                }
+            }
+        }
+    }
+
+    async fn was_left(&self) -> Result<bool, PollError> {
+        let Some(tip) = self.state.known.tip() else { return Ok(false) };
+        let now = self.state.args.client.headers([tip.number]).await?;
+        Ok(now.first().is_some_and(|header| header.hash != tip.hash))
+    }
+
+    async fn read(&mut self, from: u64, to: u64, heads: &Heads) -> Result<(), PollError> {
+        let WatcherArgs { spec, client, .. } = &self.state.args;
+        let headers = if from == heads.latest.number {
+            vec![heads.latest]
+        } else {
+            client.headers(from..=to).await?
+        };
+        let links: Vec<Link> = headers.iter().map(Link::of).collect();
+        match self.state.known.check(&links) {
+            Ok(()) if links.first().is_some_and(|first| first.number == from) => {}
+            Ok(()) | Err(Unlinked::First) => return Err(PollError::Inconsistent("a block of another branch")),
+            Err(Unlinked::Within) => return Err(PollError::Inconsistent("blocks of several branches")),
+        }
+        let recent_from = heads.latest.number.saturating_sub(spec.recent_blocks.saturating_sub(1));
+        let found = self.state.reader.transfers(client, &headers, recent_from).await?;
+        let transfers = self.of_payments(found).await?;
+        let told = self.commit(&links, transfers, heads).await?;
+        self.grow_step();
+        self.state.report.blocks_read += links.len() as u64;
+        self.publish(heads);
+        self.state.tell_observed(&told).await;
+        self.tell_progress(&links);
+        self.finalise();
+        Ok(())
+    }
+
+    /// The rows of transfers that went to payments' wallets.
+    async fn of_payments(&self, found: Vec<FoundTransfer>) -> Result<Vec<transfers::Model>, PollError> {
+        let WatcherArgs { database, watchlist, .. } = &self.state.args;
+        let mut strangers: Vec<Address> = Vec::new();
+        let mut owners: HashMap<Address, PaymentId> = HashMap::new();
+        for transfer in &found {
+            match watchlist.payment_of(transfer.to) {
+                Some(payment_id) => {
+                    owners.insert(transfer.to, payment_id);
+                }
+                None => strangers.push(transfer.to),
+            }
+        }
+        strangers.sort_unstable();
+        strangers.dedup();
+        strangers.retain(|address| !owners.contains_key(address));
+        if !strangers.is_empty() {
+            owners.extend(rows::payments_of(database, &strangers).await?);
+        }
+        let ours = found.iter().filter_map(|transfer| Some((transfer, *owners.get(&transfer.to)?)));
+        Ok(ours.filter_map(|(transfer, payment_id)| self.row(transfer, payment_id)).collect())
+    }
+
+    fn row(&self, transfer: &FoundTransfer, payment_id: PaymentId) -> Option<transfers::Model> {
+        let chain = self.state.args.spec.chain;
+        if transfer.value.is_zero() {
+            // Anybody can log any number of these; they never mean anything.
+            tracing::debug!(%chain, payment.id = %payment_id, "a transfer of nothing is left out");
+            return None;
+        }
+        let Ok(amount) = i64::try_from(transfer.value) else {
+            tracing::warn!(%chain, payment.id = %payment_id, tx.hash = %transfer.tx_hash,
+                "a transfer of more than can be counted is left out");
+            return None;
+        };
+        Some(transfers::Model {
+            chain: chain.as_str().to_owned(),
+            tx_hash: transfer.tx_hash.to_string(),
+            log_index: rows::row_number(transfer.log_index),
+            payment_id: payment_id.to_string(),
+            token_address: transfer.token_address.to_string(),
+            from_address: transfer.from.to_string(),
+            to_address: transfer.to.to_string(),
+            amount,
+            block_number: rows::row_number(transfer.block.number),
+            block_hash: transfer.block.hash.to_string(),
+            block_time: transfer.block.time.as_millis(),
+            presence: "present".to_owned(),
+            revision: 1,
+            applied_revision: 0,
+            applied_version: 0,
+            created_at: self.state.args.clock.now().as_millis(),
+        })
+    }
+
+    /// Writes what was read and moves on; answers the rows that changed.
+    async fn commit(
+        &mut self,
+        links: &[Link],
+        transfers: Vec<transfers::Model>,
+        heads: &Heads,
+    ) -> Result<Vec<transfers::Model>, PollError> {
+        let WatcherArgs { spec, journal, clock, .. } = &self.state.args;
+        let Some(last) = links.last() else { return Ok(Vec::new()) };
+        let keep_from = self.finalized(heads).unwrap_or(0).min(last.number);
+        let kept = links.iter().filter(|link| link.number >= keep_from);
+        let batch = ChainBatch {
+            chain: spec.chain,
+            cursor_before: self.state.known.tip().map(|tip| tip.hash.to_string()),
+            cursor: rows::cursor_row(spec.chain, last, clock.now()),
+            orphaned_blocks: Vec::new(),
+            headers: kept.map(|link| rows::header_row(spec.chain, link)).collect(),
+            headers_keep_from: rows::row_number(keep_from),
+            transfers,
+        };
+        let receipt = journal.submit(Unit::ChainBatch(Box::new(batch))).await?;
+        self.state.known.extend(links, keep_from);
+        self.state.report.transfers_recorded += receipt.transfers.len() as u64;
+        Ok(receipt.transfers)
+    }
+
+    fn grow_step(&mut self) {
+        let step = &mut self.state.step_blocks;
+        *step = (*step + (*step / STEP_GROWTH_DIVISOR).max(1)).min(self.state.args.spec.range_blocks_max.max(1));
+    }
+
+    /// Takes back the blocks that are not of the chain any more, down to the last common one.
+    async fn unwind(&mut self) -> Result<(), PollError> {
+        let WatcherArgs { spec, journal, clock, .. } = &self.state.args;
+        let fork = self.find_fork().await?;
+        let mut known = self.state.known.clone();
+        let Some(tip) = known.tip() else { return Ok(()) };
+        let (cursor, gone) = match fork {
+            Some(number) => {
+                let gone = known.cut_above(number);
+                (known.tip().unwrap_or(tip), gone)
+            }
+            None => {
+                // Deeper than what was final: nothing of what is remembered stands.
+                tracing::error!(chain = %spec.chain, "a reorganisation is deeper than everything that is remembered");
+                let lowest = known.links().next().map_or(0, |link| link.number);
+                let gone = known.links().map(|link| link.hash).collect();
+                let below = self.state.args.client.headers([lowest.saturating_sub(1)]).await?;
+                let cursor = below.first().map(Link::of).ok_or(ClientError::UnknownBlock)?;
+                known = super::cursor::Known::from_links([cursor]);
+                (cursor, gone)
+            }
+        };
+        let depth = gone.len();
+        let batch = ChainBatch {
+            chain: spec.chain,
+            cursor_before: Some(tip.hash.to_string()),
+            cursor: rows::cursor_row(spec.chain, &cursor, clock.now()),
+            orphaned_blocks: gone.iter().map(Hash32::to_string).collect(),
+            headers: if fork.is_none() { vec![rows::header_row(spec.chain, &cursor)] } else { Vec::new() },
+            headers_keep_from: 0,
+            transfers: Vec::new(),
+        };
+        let receipt = journal.submit(Unit::ChainBatch(Box::new(batch))).await?;
+        tracing::warn!(chain = %spec.chain, depth, common.number = cursor.number,
+            transfers = receipt.transfers.len(), "chain {} was reorganised", spec.chain);
+        self.state.known = known;
+        self.state.report.blocks_orphaned += depth as u64;
+        self.state.tell_observed(&receipt.transfers).await;
+        Ok(())
+    }
+
+    /// The newest block that is remembered and still of the chain.
+    async fn find_fork(&self) -> Result<Option<u64>, PollError> {
+        let mut theirs: BTreeMap<u64, Hash32> = BTreeMap::new();
+        let numbers: Vec<u64> = self.state.known.links().rev().map(|link| link.number).collect();
+        for numbers in numbers.chunks(ANCESTOR_HEADERS) {
+            let headers = self.state.args.client.known_headers(numbers.iter().copied()).await?;
+            theirs.extend(headers.iter().map(|header: &BlockHeader| (header.number, header.hash)));
+            if let Some(number) = self.state.known.fork_point(&theirs) {
+                return Ok(Some(number));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The number that counts as finalized, of the branch that was read.
+    fn finalized(&self, heads: &Heads) -> Option<u64> {
+        let spec = &self.state.args.spec;
+        self.tag(heads.finalized.as_ref(), spec.has_finalized, heads)
+    }
+
+    fn tag(&self, header: Option<&BlockHeader>, is_known: bool, heads: &Heads) -> Option<u64> {
+        if !is_known {
+            return heads.latest.number.checked_sub(self.state.args.spec.fallback_depth_blocks);
+        }
+        let header = header?;
+        let same = self.state.known.hash(header.number).is_none_or(|hash| hash == header.hash);
+        same.then_some(header.number)
+    }
+
+    /// Shows how the chain stands.
+    fn publish(&self, heads: &Heads) {
+        let WatcherArgs { spec, watchlist, .. } = &self.state.args;
+        let Some(tip) = self.state.known.tip() else { return };
+        let blocks = self.state.known.links().map(|link| (link.number, (link.hash, link.time))).collect();
+        watchlist.set_view(ChainView {
+            chain: spec.chain,
+            head_number: heads.latest.number,
+            head_time: heads.latest.time,
+            read_number: tip.number,
+            read_hash: tip.hash,
+            read_time: tip.time,
+            safe: self.tag(heads.safe.as_ref(), spec.has_safe, heads),
+            finalized: self.finalized(heads),
+            base_fee_wei: heads.latest.base_fee_wei,
+            trouble: None,
+            outage: Duration::from_secs(spec.outage_secs.unsigned_abs()),
+            blocks: Arc::new(blocks),
+        });
+    }
+
+    /// Outages first, so that no deadline passes that an outage moves.
+    fn tell_progress(&self, links: &[Link]) {
+        let WatcherArgs { spec, inbox, .. } = &self.state.args;
+        let before = links.first().and_then(|first| first.number.checked_sub(1));
+        let before = before.and_then(|number| self.state.known.links().find(|link| link.number == number));
+        for gap in gaps(before.into_iter().chain(links), spec.outage_secs) {
+            inbox.chain_stood_still(spec.chain, gap.block, gap.from, gap.to);
+        }
+        let newest = links.iter().map(|link| link.time).max().unwrap_or(Timestamp(0));
+        inbox.chain_progressed(spec.chain, newest);
+    }
+
+    /// Tells payments whose transfers have become final.
+    fn finalise(&self) {
+        let WatcherArgs { spec, watchlist, inbox, .. } = &self.state.args;
+        let Some(reach) = watchlist.reach(spec.chain) else { return };
+        for wait in watchlist.take_reached(spec.chain, reach) {
+            let reached = wait.finality;
+            inbox.tell(wait.payment_id, Command::FinaliseTransfer { key: wait.key, revision: wait.revision, reached });
+        }
+    }
+}

@@ -1,0 +1,372 @@
+//! The watcher of one chain: reads every block once, records transfers and the cursor in one commit, tells payments.
+//!
+//! Polling is the truth and a wake-up only shortens the wait. Everything it knows is rebuilt from the database; an
+//! error never moves the cursor. Deliberately absent: what a transfer means to a payment.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use futures::stream::BoxStream;
+use payferry_entities::Database;
+use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort, SupervisionEvent};
+use serde::Serialize;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use super::client::ChainClient;
+use super::config::{ChainSpec, SpecError};
+use super::cursor::Known;
+use super::poll::{Poll, PollError};
+use super::reader::Reader;
+use super::rows;
+use super::watchlist::Watchlist;
+use crate::clock::Clock;
+use crate::inbox::PaymentInbox;
+use crate::journal::Journal;
+
+/// How often transfers that no payment has taken in are told again. One is told when two sweeps in a row found it.
+pub const SWEEP_INTERVAL: Duration = Duration::from_secs(5);
+/// The first wait after an error; doubled with each further one.
+const BACKOFF_MIN: Duration = Duration::from_millis(200);
+/// The longest wait between attempts.
+const BACKOFF_MAX: Duration = Duration::from_secs(15);
+/// The wait after the chain was found to be another one than configured.
+const BACKOFF_MISCONFIGURED: Duration = Duration::from_secs(60);
+
+/// Something that says "look now": yields whenever the chain's head may have moved. Losing a signal costs a poll interval.
+pub type WakeUps = Arc<dyn Fn() -> BoxStream<'static, ()> + Send + Sync>;
+
+/// Wake-ups from a watch channel, such as an in-process chain's heads.
+pub fn wake_on_change<T: Send + Sync + 'static>(heads: tokio::sync::watch::Receiver<T>) -> WakeUps {
+    Arc::new(move || {
+        let stream = futures::stream::unfold(heads.clone(), |mut heads| async move {
+            heads.changed().await.ok()?;
+            Some(((), heads))
+        });
+        stream.boxed()
+    })
+}
+
+/// The actor. Spawn it with [`WatcherArgs`], under whoever restarts it.
+#[derive(Debug, Default)]
+pub struct Watcher;
+
+/// What a watcher needs. Kept by the supervisor, which spawns the next one with a clone.
+#[derive(Clone)]
+pub struct WatcherArgs {
+    /// The chain.
+    pub spec: Arc<ChainSpec>,
+    /// Its endpoints.
+    pub client: ChainClient,
+    /// For reading.
+    pub database: Database,
+    /// For writing.
+    pub journal: Journal,
+    /// Shared with the rest of the process.
+    pub watchlist: Watchlist,
+    /// Where payments are told.
+    pub inbox: Arc<dyn PaymentInbox>,
+    /// The service's clock.
+    pub clock: Clock,
+    /// Wake-ups besides the poll interval.
+    pub wake_ups: Option<WakeUps>,
+}
+
+impl std::fmt::Debug for WatcherArgs {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("WatcherArgs").field("spec", &self.spec).finish_non_exhaustive()
+    }
+}
+
+/// What a watcher is told.
+#[derive(Debug)]
+pub enum WatcherMessage {
+    /// Look at the chain.
+    Poll,
+    /// Tell transfers again that no payment has taken in.
+    Sweep,
+    /// Show how things stand.
+    Observe(RpcReplyPort<WatcherReport>),
+}
+
+/// How a watcher stands.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct WatcherReport {
+    /// The last block read; `None` before the first.
+    pub read_number: Option<u64>,
+    /// Blocks read since it started.
+    pub blocks_read: u64,
+    /// Transfers to payments recorded since it started.
+    pub transfers_recorded: u64,
+    /// Blocks taken back since it started.
+    pub blocks_orphaned: u64,
+    /// Blocks asked for in one step at the moment.
+    pub step_blocks: u64,
+    /// Errors in a row.
+    pub failures: u32,
+    /// Why it cannot read, if it cannot.
+    pub trouble: Option<String>,
+}
+
+/// What a running watcher knows; all of it can be rebuilt.
+pub struct WatcherState {
+    pub(super) args: WatcherArgs,
+    pub(super) reader: Reader,
+    pub(super) known: Known,
+    pub(super) report: WatcherReport,
+    /// Blocks asked for in one step.
+    pub(super) step_blocks: u64,
+    checked: bool,
+    not_before: Instant,
+    poll_queued: Arc<AtomicBool>,
+    /// Unapplied rows that the last sweep found: transaction, log index and revision.
+    swept: HashSet<(String, i64, i64)>,
+    _ticker: AbortOnDrop,
+}
+
+struct AbortOnDrop(JoinHandle<()>);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl std::fmt::Debug for WatcherState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("WatcherState").field("report", &self.report).finish_non_exhaustive()
+    }
+}
+
+#[ractor::async_trait]
+impl Actor for Watcher {
+    type Msg = WatcherMessage;
+    type State = WatcherState;
+    type Arguments = WatcherArgs;
+
+    async fn pre_start(
+        &self,
+        myself: ActorRef<WatcherMessage>,
+        args: WatcherArgs,
+    ) -> Result<WatcherState, ActorProcessingErr> {
+        let known = rows::load_known(&args.database, args.spec.chain).await?;
+        let poll_queued = Arc::new(AtomicBool::new(false));
+        let ticker = AbortOnDrop(tokio::spawn(tick(myself, args.clone(), Arc::clone(&poll_queued))));
+        let state = WatcherState {
+            reader: Reader::new(&args.spec),
+            step_blocks: args.spec.range_blocks_max.max(1),
+            known,
+            report: WatcherReport::default(),
+            checked: false,
+            not_before: Instant::now(),
+            poll_queued,
+            swept: HashSet::new(),
+            _ticker: ticker,
+            args,
+        };
+        state.tell_gaps_again();
+        Ok(state)
+    }
+
+    async fn post_start(
+        &self,
+        myself: ActorRef<WatcherMessage>,
+        state: &mut WatcherState,
+    ) -> Result<(), ActorProcessingErr> {
+        // What the watcher before this one recorded and may not have told.
+        if let Err(error) = Box::pin(state.sweep(true)).await {
+            tracing::warn!(chain = %state.args.spec.chain, %error, "unapplied transfers could not be read");
+        }
+        state.queue_poll(&myself);
+        Ok(())
+    }
+
+    async fn handle(
+        &self,
+        myself: ActorRef<WatcherMessage>,
+        message: WatcherMessage,
+        state: &mut WatcherState,
+    ) -> Result<(), ActorProcessingErr> {
+        match message {
+            WatcherMessage::Poll => {
+                state.poll_queued.store(false, Ordering::Release);
+                if Instant::now() < state.not_before {
+                    return Ok(());
+                }
+                if Box::pin(state.step()).await {
+                    state.queue_poll(&myself);
+                }
+            }
+            WatcherMessage::Sweep => {
+                if let Err(error) = Box::pin(state.sweep(false)).await {
+                    tracing::warn!(chain = %state.args.spec.chain, %error, "unapplied transfers could not be read");
+                }
+            }
+            WatcherMessage::Observe(reply) => {
+                let mut report = state.report.clone();
+                report.read_number = state.known.tip().map(|tip| tip.number);
+                report.step_blocks = state.step_blocks;
+                let _ = reply.send(report);
+            }
+        }
+        Ok(())
+    }
+
+    async fn handle_supervisor_evt(
+        &self,
+        _myself: ActorRef<WatcherMessage>,
+        _event: SupervisionEvent,
+        _state: &mut WatcherState,
+    ) -> Result<(), ActorProcessingErr> {
+        Ok(())
+    }
+}
+
+/// Turns intervals, new heads and payments' wishes into polls, at most one of which waits in the mailbox.
+async fn tick(watcher: ActorRef<WatcherMessage>, args: WatcherArgs, poll_queued: Arc<AtomicBool>) {
+    let mut wake_ups = args.wake_ups.as_ref().map(|wake_ups| wake_ups());
+    let mut sweeps = tokio::time::interval_at(Instant::now() + SWEEP_INTERVAL, SWEEP_INTERVAL);
+    loop {
+        let sent = tokio::select! {
+            () = tokio::time::sleep(args.spec.poll_interval) => queue_poll(&watcher, &poll_queued),
+            () = args.watchlist.woken(args.spec.chain) => queue_poll(&watcher, &poll_queued),
+            next = next_wake_up(wake_ups.as_mut()) => {
+                if next.is_none() {
+                    wake_ups = None;
+                }
+                queue_poll(&watcher, &poll_queued)
+            }
+            _ = sweeps.tick() => watcher.cast(WatcherMessage::Sweep).is_ok(),
+        };
+        if !sent {
+            return;
+        }
+    }
+}
+
+async fn next_wake_up(wake_ups: Option<&mut BoxStream<'static, ()>>) -> Option<()> {
+    match wake_ups {
+        Some(wake_ups) => wake_ups.next().await,
+        None => futures::future::pending().await,
+    }
+}
+
+/// Whether the watcher is still there.
+fn queue_poll(watcher: &ActorRef<WatcherMessage>, poll_queued: &AtomicBool) -> bool {
+    poll_queued.swap(true, Ordering::AcqRel) || watcher.cast(WatcherMessage::Poll).is_ok()
+}
+
+impl WatcherState {
+    fn queue_poll(&self, myself: &ActorRef<WatcherMessage>) {
+        // An actor that is stopping polls no more; whoever comes next begins by itself.
+        let _ = queue_poll(myself, &self.poll_queued);
+    }
+
+    /// One look at the chain; answers whether there is more to read at once.
+    async fn step(&mut self) -> bool {
+        let outcome = match self.check().await {
+            Ok(()) => Poll::new(self).run().await,
+            Err(error) => Err(PollError::Spec(error)),
+        };
+        match outcome {
+            Ok(more) => {
+                self.report.failures = 0;
+                self.note(None);
+                more
+            }
+            Err(error) => {
+                Box::pin(self.fail(error)).await;
+                false
+            }
+        }
+    }
+
+    async fn check(&mut self) -> Result<(), SpecError> {
+        if !self.checked {
+            self.args.spec.check(&self.args.client).await?;
+            self.checked = true;
+        }
+        Ok(())
+    }
+
+    async fn fail(&mut self, error: PollError) {
+        let wait = match &error {
+            PollError::Spec(spec) if !spec.is_transient() => BACKOFF_MISCONFIGURED,
+            _ => error.retry_after().unwrap_or_default().max(backoff(self.report.failures)),
+        };
+        self.not_before = Instant::now() + wait;
+        self.report.failures = self.report.failures.saturating_add(1);
+        // Somebody else moved the cursor, or nobody knows whether it moved: the database says.
+        if error.wants_reload() {
+            match rows::load_known(&self.args.database, self.args.spec.chain).await {
+                Ok(known) => self.known = known,
+                Err(load) => tracing::warn!(chain = %self.args.spec.chain, error = %load, "the cursor could not be read"),
+            }
+        }
+        self.note(Some(error.to_string()));
+    }
+
+    /// Says once per change why the chain cannot be read, or that it can again.
+    fn note(&mut self, trouble: Option<String>) {
+        let chain = self.args.spec.chain;
+        if self.report.trouble != trouble {
+            match &trouble {
+                Some(reason) => tracing::warn!(%chain, %reason, "chain {chain} cannot be read"),
+                None => tracing::info!(%chain, "chain {chain} can be read again"),
+            }
+            self.report.trouble.clone_from(&trouble);
+        }
+        self.args.watchlist.set_trouble(chain, trouble);
+    }
+
+    /// Tells payments about transfers that they have not taken in: at once when `all`, else those that the sweep before
+    /// this one found too, so that what is just under way is left alone.
+    async fn sweep(&mut self, all: bool) -> Result<(), sea_orm::DbErr> {
+        let found = rows::unapplied(&self.args.database, self.args.spec.chain).await?;
+        let key = |row: &payferry_entities::transfers::Model| (row.tx_hash.clone(), row.log_index, row.revision);
+        let swept: HashSet<_> = found.iter().map(key).collect();
+        let due: Vec<_> = found.into_iter().filter(|row| all || self.swept.contains(&key(row))).collect();
+        self.swept = swept;
+        if !due.is_empty() {
+            tracing::info!(chain = %self.args.spec.chain, transfers = due.len(), "telling transfers again");
+            self.tell_observed(&due).await;
+        }
+        Ok(())
+    }
+
+    /// Tells the payments concerned what is in these rows.
+    pub(super) async fn tell_observed(&self, rows: &[payferry_entities::transfers::Model]) {
+        let WatcherArgs { spec, database, watchlist, inbox, .. } = &self.args;
+        let times = rows::first_block_times(database, spec.chain, rows).await.unwrap_or_else(|error| {
+            tracing::warn!(chain = %spec.chain, %error, "first block times could not be read");
+            HashMap::new()
+        });
+        for row in rows {
+            let first = times.get(&(row.tx_hash.clone(), row.payment_id.clone())).copied();
+            match rows::observed(spec, row, first) {
+                Ok((payment_id, fact)) => {
+                    watchlist.drop_outdated(fact.key, fact.revision);
+                    inbox.tell(payment_id, payferry_domain::payment::Command::ObserveTransfer(fact));
+                }
+                Err(error) => tracing::error!(chain = %spec.chain, %error, "a transfer row cannot be told"),
+            }
+        }
+    }
+
+    /// Outages that the watcher before this one recorded and may not have told; each is applied once.
+    fn tell_gaps_again(&self) {
+        let WatcherArgs { spec, inbox, .. } = &self.args;
+        for gap in super::cursor::gaps(self.known.links(), spec.outage_secs) {
+            inbox.chain_stood_still(spec.chain, gap.block, gap.from, gap.to);
+        }
+    }
+}
+
+/// Doubles with each failure, with jitter of a quarter, so that many watchers do not come back at once.
+pub(super) fn backoff(failures: u32) -> Duration {
+    let wait = BACKOFF_MIN.saturating_mul(1 << failures.min(8)).min(BACKOFF_MAX);
+    wait.mul_f64(1.0 - rand::random::<f64>() / 4.0)
+}
