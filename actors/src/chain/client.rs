@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 pub use super::wire::{BlockHeader, ClientError};
 use super::wire::{FeeHistory, WireHeader, classify};
-use crate::wallet::{alloy_address, alloy_hash};
+use crate::wallet::alloy_hash;
 
 /// How long an answer may take.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);

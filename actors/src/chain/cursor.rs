@@ -86,6 +86,11 @@ impl Known {
         self.links.get(&number).map(|link| link.hash)
     }
 
+    /// The block read at this number, if it is remembered.
+    pub fn link(&self, number: u64) -> Option<Link> {
+        self.links.get(&number).copied()
+    }
+
     /// All that is remembered, the oldest first.
     pub fn links(&self) -> impl DoubleEndedIterator<Item = &Link> {
         self.links.values()

@@ -316,8 +316,8 @@ impl<'a> Poll<'a> {
     fn tell_progress(&self, links: &[Link]) {
         let WatcherArgs { spec, inbox, .. } = &self.state.args;
         let before = links.first().and_then(|first| first.number.checked_sub(1));
-        let before = before.and_then(|number| self.state.known.links().find(|link| link.number == number));
-        for gap in gaps(before.into_iter().chain(links), spec.outage_secs) {
+        let before = before.and_then(|number| self.state.known.link(number));
+        for gap in gaps(before.iter().chain(links), spec.outage_secs) {
             inbox.chain_stood_still(spec.chain, gap.block, gap.from, gap.to);
         }
         let newest = links.iter().map(|link| link.time).max().unwrap_or(Timestamp(0));

@@ -181,7 +181,7 @@ pub(super) async fn first_block_times(
 
 /// Rows that their payment has not taken in, the oldest blocks first.
 pub(super) async fn unapplied(database: &Database, chain: Chain) -> Result<Vec<transfers::Model>, DbErr> {
-    use sea_orm::sea_query::Expr;
+    use sea_orm::sea_query::{Expr, ExprTrait as _};
     transfers::Entity::find()
         .filter(transfers::Column::Chain.eq(chain.as_str()))
         .filter(Expr::col(transfers::Column::AppliedRevision).lt(Expr::col(transfers::Column::Revision)))
