@@ -5,9 +5,20 @@
 //! from its rows. No HTTP server is known here, and nothing is a singleton: a test may own several trees.
 
 pub mod chain;
+pub mod chains;
 pub mod clock;
+pub mod compliance;
 pub mod inbox;
 pub mod journal;
+pub mod observe;
 pub mod payment;
+pub mod psps;
 pub mod seal;
+mod supervise;
+pub mod system;
 pub mod wallet;
+pub mod webhook;
+
+pub use system::{
+    ChainAsked, ChainSetup, CommandError, InitiateError, InitiatePayment, StartError, System, SystemConfig, SystemView,
+};

@@ -98,7 +98,8 @@ impl Known {
 
     /// Whether `blocks` (by number) continue what is known, and each other.
     pub fn check(&self, blocks: &[Link]) -> Result<(), Unlinked> {
-        let follows = |parent: &Link, child: &Link| child.number == parent.number + 1 && child.parent_hash == parent.hash;
+        let follows =
+            |parent: &Link, child: &Link| child.number == parent.number + 1 && child.parent_hash == parent.hash;
         if !blocks.windows(2).all(|pair| follows(&pair[0], &pair[1])) {
             return Err(Unlinked::Within);
         }
@@ -218,10 +219,7 @@ mod tests {
         let mut links = branch(1..=3, 1);
         links[1].time = Timestamp::from_secs(32);
         links[2].time = Timestamp::from_secs(63);
-        assert_eq!(
-            gaps(&links, 30),
-            [Gap { block: 3, from: Timestamp::from_secs(32), to: Timestamp::from_secs(63) }]
-        );
+        assert_eq!(gaps(&links, 30), [Gap { block: 3, from: Timestamp::from_secs(32), to: Timestamp::from_secs(63) }]);
     }
 
     proptest! {

@@ -18,6 +18,7 @@ mod wire;
 
 pub use client::{ChainClient, ClientError};
 pub use config::{ChainSpec, FeeCeilings, L1Gas, SpecError};
+pub(crate) use rows::{LoadError, facts};
 pub use selector::{Choice, NoChain, Selector};
 pub use watcher::{WakeUps, Watcher, WatcherArgs, WatcherMessage, WatcherReport, wake_on_change};
 pub use watchlist::{ChainView, Watchlist};

@@ -111,11 +111,7 @@ impl<'a> Poll<'a> {
 
     async fn read(&mut self, from: u64, to: u64, heads: &Heads) -> Result<(), PollError> {
         let WatcherArgs { spec, client, .. } = &self.state.args;
-        let headers = if from == heads.latest.number {
-            vec![heads.latest]
-        } else {
-            client.headers(from..=to).await?
-        };
+        let headers = if from == heads.latest.number { vec![heads.latest] } else { client.headers(from..=to).await? };
         let links: Vec<Link> = headers.iter().map(Link::of).collect();
         match self.state.known.check(&links) {
             Ok(()) if links.first().is_some_and(|first| first.number == from) => {}

@@ -56,8 +56,7 @@ impl Link {
 impl Reader {
     pub(super) fn new(spec: &ChainSpec) -> Self {
         let contracts: Vec<EvmAddress> = spec.watched_contracts().map(alloy_address).collect();
-        let filter =
-            Filter::new().address(contracts.clone()).event_signature(TokenContract::Transfer::SIGNATURE_HASH);
+        let filter = Filter::new().address(contracts.clone()).event_signature(TokenContract::Transfer::SIGNATURE_HASH);
         Self { contracts, filter }
     }
 

@@ -5,7 +5,9 @@ use std::collections::HashMap;
 use payferry_domain::payment::{BlockRef, ObservedTransfer, Presence, TransferKey};
 use payferry_domain::{Address, Amount, Chain, Hash32, PaymentId, Timestamp};
 use payferry_entities::{Database, chain_cursors, chain_headers, transfers};
-use sea_orm::{ColumnTrait, ConnectionTrait, DbBackend, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect, Statement};
+use sea_orm::{
+    ColumnTrait, ConnectionTrait, DbBackend, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect, Statement,
+};
 
 use super::config::ChainSpec;
 use super::cursor::{Known, Link};
@@ -18,7 +20,7 @@ pub(super) const SWEEP_ROWS_MAX: u64 = 2_000;
 /// A row that cannot be what this program wrote.
 #[derive(Debug, thiserror::Error)]
 #[error("a row of {table} cannot be read: {what}")]
-pub(super) struct BadRow {
+pub(crate) struct BadRow {
     table: &'static str,
     what: String,
 }
@@ -56,6 +58,19 @@ pub(super) fn observed(
     Ok((row.payment_id.parse().map_err(bad)?, fact))
 }
 
+/// The facts that rows of one chain state, oldest blocks first, and whom they concern.
+pub(crate) async fn facts(
+    database: &Database,
+    spec: &ChainSpec,
+    rows: &[transfers::Model],
+) -> Result<Vec<(PaymentId, ObservedTransfer)>, LoadError> {
+    let times = first_block_times(database, spec.chain, rows).await?;
+    let first = |row: &transfers::Model| times.get(&(row.tx_hash.clone(), row.payment_id.clone())).copied();
+    let mut facts = rows.iter().map(|row| observed(spec, row, first(row))).collect::<Result<Vec<_>, _>>()?;
+    facts.sort_by_key(|(_, fact)| (fact.block.number, fact.key.log_index));
+    Ok(facts)
+}
+
 /// The blocks that are remembered. The cursor's own row is the truth about the newest.
 pub(super) async fn load_known(database: &Database, chain: Chain) -> Result<Known, LoadError> {
     let cursor = chain_cursors::Entity::find_by_id(chain.as_str()).one(database.reader()).await?;
@@ -75,9 +90,9 @@ pub(super) async fn load_known(database: &Database, chain: Chain) -> Result<Know
     Ok(Known::from_links(links))
 }
 
-/// Why the reader's place could not be loaded.
+/// Why rows could not be loaded.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum LoadError {
+pub(crate) enum LoadError {
     #[error("the database did not answer: {0}")]
     Database(#[from] DbErr),
     #[error(transparent)]

@@ -303,7 +303,9 @@ impl WatcherState {
         if error.wants_reload() {
             match rows::load_known(&self.args.database, self.args.spec.chain).await {
                 Ok(known) => self.known = known,
-                Err(load) => tracing::warn!(chain = %self.args.spec.chain, error = %load, "the cursor could not be read"),
+                Err(load) => {
+                    tracing::warn!(chain = %self.args.spec.chain, error = %load, "the cursor could not be read")
+                }
             }
         }
         self.note(Some(error.to_string()));

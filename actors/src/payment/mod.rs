@@ -1,3 +1,15 @@
-//! Payments at run time.
+//! Payments at run time: one supervised actor each, sixteen supervisors, and the way to reach them.
+//!
+//! What a payment does is decided in the domain; what it remembers is in the database. Here is only the carrying out.
 
+mod actor;
+mod effects;
+mod router;
+mod shard;
 pub mod store;
+
+pub use actor::{AnswerRow, PaymentView};
+pub(crate) use actor::{Ask, CommandFailure, Message};
+pub(crate) use effects::Services;
+pub(crate) use router::Router;
+pub(crate) use shard::{Shard, ShardMessage};

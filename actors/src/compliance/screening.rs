@@ -1,0 +1,204 @@
+//! The screening actor: bounded concurrency in front of the KYT provider, and patience with it.
+//!
+//! It keeps nothing: after a restart the payments ask again for what they still lack.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use payferry_domain::payment::{Command, Decision, TransferKey, Verdict};
+use payferry_domain::{PaymentId, Timestamp};
+use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, SpawnErr};
+use tokio::sync::Semaphore;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::kyt::{KytScreener, ScreenRequest};
+use crate::clock::Clock;
+use crate::inbox::PaymentInbox;
+
+/// Flag of a verdict that says only that the provider could not be asked.
+const FLAG_UNAVAILABLE: &str = "provider_unavailable";
+
+/// Limits of screening.
+#[derive(Debug, Clone)]
+pub struct ScreeningConfig {
+    /// Requests to the provider at once.
+    pub concurrency_max: usize,
+    /// How long one request may take.
+    pub timeout: Duration,
+    /// First pause before a provider that failed is asked again; doubles up to `retry_max`.
+    pub retry_min: Duration,
+    /// Longest pause before a provider that failed is asked again.
+    pub retry_max: Duration,
+    /// How often a transfer in review is screened again.
+    pub review_interval: Duration,
+}
+
+impl Default for ScreeningConfig {
+    fn default() -> Self {
+        Self {
+            concurrency_max: 64,
+            timeout: Duration::from_secs(10),
+            retry_min: Duration::from_secs(1),
+            retry_max: Duration::from_mins(1),
+            review_interval: Duration::from_secs(30),
+        }
+    }
+}
+
+/// Handle to the screening actor. Asking never blocks.
+#[derive(Clone, Debug)]
+pub struct Screening {
+    actor: ActorRef<Message>,
+}
+
+pub(crate) enum Message {
+    /// Screen now.
+    Screen(Box<ScreenRequest>),
+    /// In review: screen again in a while, and say so loudly after `alarm_at`.
+    ScreenLater(Box<ScreenRequest>, Timestamp),
+    /// A request is through.
+    Done(PaymentId, TransferKey, u32),
+}
+
+impl Screening {
+    /// Starts the actor under `supervisor`.
+    pub async fn start(
+        supervisor: ActorCell,
+        config: ScreeningConfig,
+        screener: Arc<dyn KytScreener>,
+        inbox: Arc<dyn PaymentInbox>,
+        clock: Clock,
+    ) -> Result<Self, SpawnErr> {
+        let permits = Arc::new(Semaphore::new(config.concurrency_max));
+        let desk = Desk { config, screener, inbox, clock, permits };
+        let (actor, _) = Actor::spawn_linked(None, desk, (), supervisor).await?;
+        Ok(Self { actor })
+    }
+
+    /// The actor's cell, for its supervisor.
+    pub(crate) fn cell(&self) -> ActorCell {
+        self.actor.get_cell()
+    }
+
+    /// Has a transfer screened; the payment is told the verdict.
+    pub fn screen(&self, request: ScreenRequest) {
+        // A stopped actor is about to be restarted, and then every payment asks again.
+        let _ = self.actor.cast(Message::Screen(Box::new(request)));
+    }
+
+    /// Has a transfer in review screened again after a pause.
+    pub fn screen_later(&self, request: ScreenRequest, alarm_at: Timestamp) {
+        let _ = self.actor.cast(Message::ScreenLater(Box::new(request), alarm_at));
+    }
+}
+
+#[derive(Clone)]
+struct Desk {
+    config: ScreeningConfig,
+    screener: Arc<dyn KytScreener>,
+    inbox: Arc<dyn PaymentInbox>,
+    clock: Clock,
+    permits: Arc<Semaphore>,
+}
+
+struct State {
+    under_way: HashSet<(PaymentId, TransferKey, u32)>,
+    tasks: CancellationToken,
+    _stop_tasks: DropGuard,
+}
+
+#[ractor::async_trait]
+impl Actor for Desk {
+    type Msg = Message;
+    type State = State;
+    type Arguments = ();
+
+    async fn pre_start(&self, _: ActorRef<Message>, (): ()) -> Result<State, ActorProcessingErr> {
+        let tasks = CancellationToken::new();
+        Ok(State { under_way: HashSet::new(), _stop_tasks: tasks.clone().drop_guard(), tasks })
+    }
+
+    async fn handle(
+        &self,
+        myself: ActorRef<Message>,
+        message: Message,
+        state: &mut State,
+    ) -> Result<(), ActorProcessingErr> {
+        let (request, pause) = match message {
+            Message::Screen(request) => (request, Duration::ZERO),
+            Message::ScreenLater(request, alarm_at) => {
+                if self.clock.now() >= alarm_at {
+                    tracing::error!(payment.id = %request.payment_id, "payment {} waits in review for too long", request.payment_id);
+                    metrics::counter!("payferry_review_overdue_total").increment(1);
+                }
+                (request, self.config.review_interval)
+            }
+            Message::Done(payment_id, key, revision) => {
+                state.under_way.remove(&(payment_id, key, revision));
+                return Ok(());
+            }
+        };
+        let id = (request.payment_id, request.key, request.revision);
+        if state.under_way.insert(id) {
+            let (desk, cancelled) = (self.clone(), state.tasks.clone());
+            tokio::spawn(async move {
+                let work = async {
+                    tokio::time::sleep(pause).await;
+                    let verdict = desk.ask(&request).await;
+                    // First over, then told: the payment's next wish about this transfer must not be taken for the old one.
+                    let _ = myself.cast(Message::Done(id.0, id.1, id.2));
+                    desk.tell(&request, verdict);
+                };
+                cancelled.run_until_cancelled(work).await;
+            });
+        }
+        Ok(())
+    }
+}
+
+impl Desk {
+    /// Asks until there is an answer. After the first failure the payment hears `review`, so that it says why it waits.
+    async fn ask(&self, request: &ScreenRequest) -> Verdict {
+        let mut pause = self.config.retry_min;
+        let mut told = false;
+        loop {
+            let answer = {
+                let _permit = self.permits.acquire().await;
+                tokio::time::timeout(self.config.timeout, self.screener.screen(request)).await
+            };
+            let error = match answer {
+                Ok(Ok(verdict)) => return verdict,
+                Ok(Err(error)) => error.to_string(),
+                Err(_) => format!("no answer within {:?}", self.config.timeout),
+            };
+            tracing::warn!(payment.id = %request.payment_id, provider = self.screener.name(), %error, "screening failed and is tried again");
+            metrics::counter!("payferry_screening_errors_total").increment(1);
+            if !std::mem::replace(&mut told, true) {
+                self.tell(request, self.unavailable());
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(self.config.retry_max);
+        }
+    }
+
+    fn tell(&self, request: &ScreenRequest, verdict: Verdict) {
+        let command = Command::ScreenTransfer { key: request.key, revision: request.revision, verdict };
+        self.inbox.tell(request.payment_id, command);
+    }
+
+    fn unavailable(&self) -> Verdict {
+        Verdict {
+            decision: Decision::Review,
+            by_operator: false,
+            risk_level: None,
+            score: None,
+            flags: vec![FLAG_UNAVAILABLE.to_owned()],
+            provider: self.screener.name().to_owned(),
+            provider_ref: None,
+            list_version: None,
+            plain_sender: None,
+            checked_at: self.clock.now(),
+        }
+    }
+}

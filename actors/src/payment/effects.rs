@@ -1,0 +1,97 @@
+//! What payments need from the rest of the tree, and the one place where effects are carried out.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+
+use parking_lot::RwLock;
+use payferry_domain::payment::{Effect, Payment, TransferKey};
+use payferry_domain::{Address, Amount, Timestamp};
+use payferry_entities::Database;
+
+use super::router::Router;
+use super::shard::{Reminder, ShardMessage};
+use crate::chains::Chains;
+use crate::clock::Clock;
+use crate::compliance::{ScreenRequest, Screening};
+use crate::journal::Journal;
+use crate::observe::SupervisionLog;
+use crate::psps::PspDirectory;
+use crate::webhook::WebhookSender;
+
+/// Everything a payment speaks to.
+pub(crate) struct Services {
+    pub(crate) database: Database,
+    pub(crate) journal: Journal,
+    pub(crate) clock: Clock,
+    pub(crate) psps: PspDirectory,
+    pub(crate) router: Arc<Router>,
+    pub(crate) log: Arc<SupervisionLog>,
+    pub(crate) chains: Arc<Chains>,
+    /// Set once it runs, and again when it was restarted.
+    pub(crate) screening: RwLock<Option<Screening>>,
+    /// As `screening`.
+    pub(crate) webhooks: RwLock<Option<WebhookSender>>,
+    /// Shards that have read their live payments.
+    pub(crate) rehydrated: AtomicUsize,
+}
+
+impl Services {
+    /// Carries out what a transition, or a restart, asks for. Everything here is a nudge: what it is about is committed.
+    pub(crate) fn carry_out(&self, payment: &Payment, effect: &Effect) {
+        let id = payment.id();
+        match effect {
+            Effect::AwaitFinality { key, revision, block_number, finality } => {
+                self.chains.await_finality(id, *key, *revision, *block_number, *finality);
+            }
+            Effect::Screen { key, revision, from, amount } => {
+                self.screen(payment, *key, *revision, *from, *amount);
+            }
+            Effect::AwaitReview { key, revision, alarm_at } => self.screen_later(payment, *key, *revision, *alarm_at),
+            Effect::AwaitDeadline { chain, at } => self.to_shard(payment, ShardMessage::AwaitDeadline(id, *chain, *at)),
+            Effect::AwaitRetry { at, .. } => {
+                self.to_shard(payment, ShardMessage::Remind(id, Reminder::RetrySettlement, *at));
+            }
+            Effect::Settle { chain, .. } | Effect::CancelSettlement { chain, .. } | Effect::Send { chain, .. } => {
+                self.chains.nudge_settler(*chain);
+            }
+            Effect::DeliverWebhooks => {
+                if let Some(webhooks) = &*self.webhooks.read() {
+                    webhooks.nudge(payment.terms.psp_id);
+                }
+            }
+            // The actor does that itself: only it can leave.
+            Effect::Passivate => {}
+            Effect::Alarm(alarm) => {
+                metrics::counter!("payferry_alarms_total").increment(1);
+                tracing::error!(payment.id = %id, alarm = ?alarm, "payment {id} wants the operator's attention");
+            }
+        }
+    }
+
+    fn screen(&self, payment: &Payment, key: TransferKey, revision: u32, from: Address, amount: Amount) {
+        if let Some(screening) = &*self.screening.read() {
+            let token = payment.terms.token;
+            screening.screen(ScreenRequest { payment_id: payment.id(), key, revision, from, token, amount });
+        }
+    }
+
+    fn screen_later(&self, payment: &Payment, key: TransferKey, revision: u32, alarm_at: Timestamp) {
+        let (Some(transfer), Some(screening)) = (payment.transfer(key), &*self.screening.read()) else { return };
+        let request = ScreenRequest {
+            payment_id: payment.id(),
+            key,
+            revision,
+            from: transfer.from,
+            token: payment.terms.token,
+            amount: transfer.amount,
+        };
+        screening.screen_later(request, alarm_at);
+    }
+
+    pub(crate) fn to_shard(&self, payment: &Payment, message: ShardMessage) {
+        if let Some(shard) = self.router.shard_of(payment.id()) {
+            // A stopped shard is restarted, and then every payment of it asks again.
+            let _ = shard.cast(message);
+        }
+    }
+}

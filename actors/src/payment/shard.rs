@@ -1,0 +1,266 @@
+//! A shard: supervises its payments, wakes those that are asked for, and keeps one timer wheel for all of them.
+//!
+//! A payment that fails is restarted from the database, at most [`RESTARTS_MAX`] times in [`RESTARTS_WINDOW`]; then it
+//! is quarantined, and its siblings go on. The shard itself keeps nothing that the database does not know.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use payferry_domain::payment::{Command, OutageId, Requester};
+use payferry_domain::{Chain, PaymentId, Timestamp};
+use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
+
+use super::actor::Message;
+use super::effects::Services;
+use super::router::LOGICAL_SHARDS;
+use super::store;
+use crate::observe::ActorKind;
+
+/// Restarts a payment gets within the window before it is quarantined.
+pub const RESTARTS_MAX: usize = 3;
+/// The window.
+pub const RESTARTS_WINDOW: Duration = Duration::from_mins(1);
+/// How often the wheel is looked at.
+const TICK: Duration = Duration::from_millis(250);
+/// Payments read at once when the shard starts.
+const REHYDRATION_PAGE: u64 = 1_000;
+/// Pause before a payment whose row could not be read is tried again.
+const RELOAD_PAUSE_SECS: i64 = 2;
+
+/// What a payment wants to be reminded of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Reminder {
+    /// Do what is still owed: something could not be written.
+    Resume,
+    /// Try the settlement again.
+    RetrySettlement,
+}
+
+pub(crate) enum ShardMessage {
+    /// Read all live payments of this shard and start them.
+    Rehydrate,
+    /// A message for a payment without a live actor.
+    Wake(PaymentId, Message),
+    /// Tell the payment when its chain has been read up to this time.
+    AwaitDeadline(PaymentId, Chain, Timestamp),
+    /// Remind the payment at this time.
+    Remind(PaymentId, Reminder, Timestamp),
+    /// See [`crate::inbox::PaymentInbox::chain_progressed`].
+    ChainProgressed(Chain, Timestamp),
+    /// See [`crate::inbox::PaymentInbox::chain_stood_still`].
+    ChainStoodStill { chain: Chain, outage: OutageId, from: Timestamp, to: Timestamp },
+    /// Have every live payment do again what it owes.
+    ResumeAll,
+    /// Look at the wheel.
+    Tick,
+}
+
+/// A shard supervisor.
+pub(crate) struct Shard {
+    services: Arc<Services>,
+    index: usize,
+}
+
+#[derive(Default)]
+pub(crate) struct State {
+    deadlines: HashMap<Chain, BTreeSet<(Timestamp, PaymentId)>>,
+    reminders: BTreeSet<(Timestamp, PaymentId, Reminder)>,
+    failures: HashMap<PaymentId, VecDeque<Instant>>,
+}
+
+impl Shard {
+    /// The supervisor of the `index`th share of the logical shards.
+    pub(crate) fn new(services: Arc<Services>, index: usize) -> Self {
+        Self { services, index }
+    }
+
+    fn logical(&self) -> std::ops::RangeInclusive<u8> {
+        let width = LOGICAL_SHARDS / self.services.router.shards_len();
+        let first = u8::try_from(self.index * width).expect("a logical shard fits a byte");
+        let last = u8::try_from((self.index + 1) * width - 1).expect("a logical shard fits a byte");
+        first..=last
+    }
+}
+
+#[ractor::async_trait]
+impl Actor for Shard {
+    type Msg = ShardMessage;
+    type State = State;
+    type Arguments = ();
+
+    async fn pre_start(&self, myself: ActorRef<ShardMessage>, (): ()) -> Result<State, ActorProcessingErr> {
+        self.services.router.set_shard(self.index, myself.clone());
+        myself.cast(ShardMessage::Rehydrate)?;
+        myself.send_interval(TICK, || ShardMessage::Tick);
+        Ok(State::default())
+    }
+
+    async fn handle(
+        &self,
+        myself: ActorRef<ShardMessage>,
+        message: ShardMessage,
+        state: &mut State,
+    ) -> Result<(), ActorProcessingErr> {
+        match message {
+            ShardMessage::Rehydrate => Box::pin(self.rehydrate(&myself)).await?,
+            ShardMessage::Wake(id, message) => Box::pin(self.wake(&myself, id, Some(message), state)).await,
+            ShardMessage::AwaitDeadline(id, chain, at) => {
+                state.deadlines.entry(chain).or_default().insert((at, id));
+            }
+            ShardMessage::Remind(id, reminder, at) => {
+                state.reminders.insert((at, id, reminder));
+            }
+            ShardMessage::ChainProgressed(chain, block_time) => self.pass_deadlines(chain, block_time, state),
+            ShardMessage::ChainStoodStill { chain, outage, from, to } => {
+                for (_, id) in state.deadlines.get(&chain).into_iter().flatten() {
+                    self.tell_live(*id, Command::MoveDeadline { outage, from, to });
+                }
+            }
+            ShardMessage::ResumeAll => {
+                for cell in myself.get_children() {
+                    let _ = ActorRef::<Message>::from(cell).cast(Message::Resume);
+                }
+            }
+            ShardMessage::Tick => self.remind(&myself, state).await,
+        }
+        Ok(())
+    }
+
+    async fn handle_supervisor_evt(
+        &self,
+        myself: ActorRef<ShardMessage>,
+        event: SupervisionEvent,
+        state: &mut State,
+    ) -> Result<(), ActorProcessingErr> {
+        match event {
+            SupervisionEvent::ActorTerminated(cell, _, _) => {
+                self.services.router.forget(cell.get_id());
+            }
+            SupervisionEvent::ActorFailed(cell, reason) => {
+                if let Some(id) = self.services.router.forget(cell.get_id()) {
+                    Box::pin(self.restart(&myself, id, &reason.to_string(), state)).await;
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+impl Shard {
+    /// Starts every live payment of the shard. A database that is away fails the shard, which is restarted with back-off.
+    async fn rehydrate(&self, myself: &ActorRef<ShardMessage>) -> Result<(), ActorProcessingErr> {
+        let mut after = None;
+        loop {
+            let page = store::load_live(&self.services.database, self.logical(), after, REHYDRATION_PAGE).await?;
+            let Some(last) = page.last() else { break };
+            after = Some(last.id());
+            for payment in page {
+                let id = payment.id();
+                if self.services.log.is_quarantined(id) || self.services.router.live(id).is_some() {
+                    continue;
+                }
+                let actor = self.services.router.spawn(&self.services, payment, myself.get_cell()).await?;
+                let _ = actor.cast(Message::Resume);
+            }
+        }
+        self.services.rehydrated.fetch_add(1, std::sync::atomic::Ordering::AcqRel);
+        Ok(())
+    }
+
+    /// Starts a payment that has no live actor and hands it the message that woke it.
+    async fn wake(&self, myself: &ActorRef<ShardMessage>, id: PaymentId, message: Option<Message>, state: &mut State) {
+        if self.services.log.is_quarantined(id) {
+            if let Some(message) = message {
+                message.refuse_quarantined();
+            }
+            return;
+        }
+        let actor = match self.services.router.live(id) {
+            Some(actor) => actor,
+            None => match store::load(&self.services.database, id).await {
+                Ok(Some(payment)) => {
+                    match self.services.router.spawn(&self.services, payment, myself.get_cell()).await {
+                        Ok(actor) => actor,
+                        Err(error) => return self.put_off(id, &error.to_string(), state),
+                    }
+                }
+                Ok(None) => {
+                    if let Some(message) = message {
+                        message.refuse_unknown();
+                    }
+                    return;
+                }
+                Err(error) => return self.put_off(id, &error.to_string(), state),
+            },
+        };
+        if let Some(message) = message {
+            let _ = actor.cast(message);
+        }
+        // Last, so that a payment that is over has taken the message in before it leaves again.
+        let _ = actor.cast(Message::Resume);
+    }
+
+    /// The row could not be read: the message is lost, the payment is not. What it brought is told again by a sweep.
+    fn put_off(&self, id: PaymentId, error: &str, state: &mut State) {
+        tracing::warn!(payment.id = %id, %error, "payment {id} could not be started and is tried again");
+        let at = self.services.clock.real_now().plus_secs(RELOAD_PAUSE_SECS);
+        state.reminders.insert((at, id, Reminder::Resume));
+    }
+
+    /// Restarts a failed payment within its budget, or quarantines it.
+    async fn restart(&self, myself: &ActorRef<ShardMessage>, id: PaymentId, reason: &str, state: &mut State) {
+        let now = Instant::now();
+        let at = self.services.clock.real_now();
+        let failures = state.failures.entry(id).or_default();
+        failures.retain(|failure| now.duration_since(*failure) < RESTARTS_WINDOW);
+        if failures.len() >= RESTARTS_MAX {
+            state.failures.remove(&id);
+            self.services.log.quarantined(at, id, reason);
+            return;
+        }
+        failures.push_back(now);
+        self.services.log.restarted(at, ActorKind::Payment, id.to_string(), reason);
+        self.wake(myself, id, None, state).await;
+    }
+
+    /// Tells the payments whose deadline the chain has passed.
+    fn pass_deadlines(&self, chain: Chain, block_time: Timestamp, state: &mut State) {
+        let Some(waiting) = state.deadlines.get_mut(&chain) else { return };
+        while let Some(first) = waiting.first().copied().filter(|(at, _)| *at <= block_time) {
+            waiting.remove(&first);
+            self.tell_live(first.1, Command::PassDeadline { chain_time: block_time });
+        }
+    }
+
+    /// Tells a payment about its deadline, unless it has gone since it asked: what is over need not be woken to hear it,
+    /// and one that is being restarted asks again.
+    fn tell_live(&self, id: PaymentId, command: Command) {
+        if let Some(actor) = self.services.router.live(id) {
+            let _ = actor.cast(Message::Take(Box::new(command)));
+        }
+    }
+
+    /// Turns the wheel: reminds what is due, and forgets failures that are out of the window.
+    async fn remind(&self, myself: &ActorRef<ShardMessage>, state: &mut State) {
+        let (now, real_now) = (self.services.clock.now(), self.services.clock.real_now());
+        let due = |(at, _, reminder): &(Timestamp, PaymentId, Reminder)| match reminder {
+            Reminder::Resume => *at <= real_now,
+            Reminder::RetrySettlement => *at <= now,
+        };
+        let ready: Vec<_> = state.reminders.iter().copied().filter(due).collect();
+        for entry in ready {
+            state.reminders.remove(&entry);
+            let (_, id, reminder) = entry;
+            match reminder {
+                Reminder::Resume => Box::pin(self.wake(myself, id, None, state)).await,
+                Reminder::RetrySettlement => {
+                    let retry = Command::RetrySettlement { by: Requester::Schedule };
+                    self.services.router.send(id, Message::Take(Box::new(retry)));
+                }
+            }
+        }
+        state.failures.retain(|_, failures| failures.back().is_some_and(|last| last.elapsed() < RESTARTS_WINDOW));
+    }
+}

@@ -1,0 +1,130 @@
+//! The PSPs' policies and webhook filters, kept in memory for a moment.
+//!
+//! The database is the truth; what is served here is at most [`STALE_MAX`] old, on every node.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use payferry_domain::payment::{EventName, EventPattern, OverpaymentPolicy};
+use payferry_domain::{Amount, FeeBps, PspId, Tolerance};
+use payferry_entities::{Database, psps, webhook_endpoints};
+use sea_orm::{DbErr, EntityTrait};
+use serde::{Deserialize, Serialize};
+
+/// How long a change of policy may take to be seen.
+pub const STALE_MAX: Duration = Duration::from_secs(1);
+/// PSPs remembered at once.
+const PSPS_MAX: u64 = 10_000;
+/// Transfers below this are ignored unless the PSP says otherwise: address poisoning is sent in such amounts.
+pub const DUST_FLOOR_DEFAULT: Amount = Amount(1_000);
+
+/// What a PSP has decided about its payments, stored as JSON in `psps.settings`; missing fields have these defaults.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PspPolicies {
+    /// The treasury's share of each settlement.
+    pub fee_bps: FeeBps,
+    /// How much less than due still pays.
+    pub tolerance: Tolerance,
+    /// What happens with more than was due.
+    pub overpayment: OverpaymentPolicy,
+    /// Whether refunds may go to the sender when no address is given.
+    pub refund_to_sender: bool,
+    /// Whether every payment must name its customer.
+    pub require_customer: bool,
+    /// Transfers below this are ignored.
+    pub dust_floor: Amount,
+}
+
+impl Default for PspPolicies {
+    fn default() -> Self {
+        Self {
+            fee_bps: FeeBps::DEFAULT,
+            tolerance: Tolerance::default(),
+            overpayment: OverpaymentPolicy::default(),
+            refund_to_sender: false,
+            require_customer: false,
+            dust_floor: DUST_FLOOR_DEFAULT,
+        }
+    }
+}
+
+/// A PSP as payments need it.
+#[derive(Debug, Clone)]
+pub struct Psp {
+    /// Its policies.
+    pub policies: PspPolicies,
+    /// Which events its endpoint wants; empty means all.
+    pub event_patterns: Vec<EventPattern>,
+}
+
+impl Psp {
+    /// Whether the PSP's filter lets the event through.
+    pub fn wants(&self, event: EventName) -> bool {
+        self.event_patterns.is_empty() || self.event_patterns.iter().any(|pattern| pattern.matches(event))
+    }
+}
+
+/// Why a PSP could not be read.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum PspError {
+    /// There is none with this id.
+    #[error("no such PSP")]
+    Unknown,
+    /// Its stored settings are not what this version writes.
+    #[error("the settings of {0} are unreadable: {1}")]
+    Unreadable(PspId, String),
+    /// The database is away.
+    #[error("the database is not available: {0}")]
+    Unavailable(String),
+}
+
+/// Reads PSPs, remembering each for [`STALE_MAX`].
+#[derive(Clone)]
+pub struct PspDirectory {
+    database: Database,
+    seen: moka::future::Cache<PspId, Arc<Psp>>,
+}
+
+impl PspDirectory {
+    /// An empty directory over `database`.
+    pub fn new(database: Database) -> Self {
+        Self { database, seen: moka::future::Cache::builder().max_capacity(PSPS_MAX).time_to_live(STALE_MAX).build() }
+    }
+
+    /// The PSP, at most [`STALE_MAX`] old.
+    pub async fn get(&self, id: PspId) -> Result<Arc<Psp>, PspError> {
+        let read = Box::pin(self.read(id));
+        self.seen.try_get_with(id, read).await.map_err(|shared| (*shared).clone())
+    }
+
+    /// Forgets what is remembered, after a change made here.
+    pub async fn forget(&self, id: PspId) {
+        self.seen.invalidate(&id).await;
+    }
+
+    async fn read(&self, id: PspId) -> Result<Arc<Psp>, PspError> {
+        let away = |error: DbErr| PspError::Unavailable(error.to_string());
+        let unreadable = |error: String| PspError::Unreadable(id, error);
+        let row = psps::Entity::find_by_id(id.to_string()).one(self.database.reader()).await.map_err(away)?;
+        let row = row.ok_or(PspError::Unknown)?;
+        let policies = serde_json::from_str(&row.settings).map_err(|error| unreadable(error.to_string()))?;
+        let endpoint =
+            webhook_endpoints::Entity::find_by_id(id.to_string()).one(self.database.reader()).await.map_err(away)?;
+        let patterns: Vec<String> = match endpoint {
+            Some(endpoint) => serde_json::from_str(&endpoint.events).map_err(|error| unreadable(error.to_string()))?,
+            None => Vec::new(),
+        };
+        let event_patterns = patterns
+            .iter()
+            .map(|pattern| pattern.parse().map_err(|_| unreadable(format!("event pattern {pattern}"))))
+            .collect::<Result<_, _>>()?;
+        Ok(Arc::new(Psp { policies, event_patterns }))
+    }
+}
+
+impl std::fmt::Debug for PspDirectory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PspDirectory").field("remembered", &self.seen.entry_count()).finish_non_exhaustive()
+    }
+}

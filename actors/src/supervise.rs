@@ -1,0 +1,156 @@
+//! The root of the tree: starts the permanent actors and starts them again, with back-off, when they fail.
+//!
+//! Payments are not here: they are their shards' children, restarted within a budget.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures::future::BoxFuture;
+use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, RpcReplyPort, SupervisionEvent};
+
+use crate::clock::Clock;
+use crate::observe::{ActorKind, SupervisionLog};
+
+/// First pause before a failed actor is started again; doubles with each failure.
+pub const BACKOFF_MIN: Duration = Duration::from_millis(50);
+/// Longest pause.
+pub const BACKOFF_MAX: Duration = Duration::from_secs(10);
+/// An actor that ran for so long starts with the shortest pause again.
+pub const BACKOFF_FORGIVEN_AFTER: Duration = Duration::from_mins(1);
+
+/// Starts an actor under the given supervisor.
+pub(crate) type Start =
+    Arc<dyn Fn(ActorCell) -> BoxFuture<'static, Result<ActorCell, ActorProcessingErr>> + Send + Sync>;
+
+/// A permanent actor.
+pub(crate) struct Child {
+    pub(crate) kind: ActorKind,
+    pub(crate) name: String,
+    pub(crate) start: Start,
+}
+
+pub(crate) enum RootMessage {
+    /// Start an actor and keep it running from now on. A first start that fails is the caller's to hear of.
+    Adopt(Child, RpcReplyPort<Result<(), String>>),
+    /// Start the child again.
+    Restart(usize),
+    /// Stop all children of a kind and start them no more; answers when they are down.
+    Retire(ActorKind, RpcReplyPort<()>),
+}
+
+/// The root supervisor.
+pub(crate) struct Root {
+    pub(crate) log: Arc<SupervisionLog>,
+    pub(crate) clock: Clock,
+}
+
+struct Slot {
+    child: Child,
+    cell: Option<ActorCell>,
+    started: Instant,
+    pause: Duration,
+    retired: bool,
+}
+
+#[derive(Default)]
+pub(crate) struct State {
+    slots: Vec<Slot>,
+}
+
+/// How long a retired actor gets to finish what it is doing.
+const RETIRE_PATIENCE: Duration = Duration::from_secs(3);
+
+#[ractor::async_trait]
+impl Actor for Root {
+    type Msg = RootMessage;
+    type State = State;
+    type Arguments = ();
+
+    async fn pre_start(&self, _: ActorRef<RootMessage>, (): ()) -> Result<State, ActorProcessingErr> {
+        Ok(State::default())
+    }
+
+    async fn handle(
+        &self,
+        myself: ActorRef<RootMessage>,
+        message: RootMessage,
+        state: &mut State,
+    ) -> Result<(), ActorProcessingErr> {
+        match message {
+            RootMessage::Adopt(child, reply) => {
+                let started = (child.start)(myself.get_cell()).await;
+                let answer = started.as_ref().map(|_| ()).map_err(ToString::to_string);
+                if let Ok(cell) = started {
+                    let (started, pause) = (Instant::now(), BACKOFF_MIN);
+                    state.slots.push(Slot { child, cell: Some(cell), started, pause, retired: false });
+                }
+                let _ = reply.send(answer);
+            }
+            RootMessage::Restart(index) => self.restart(&myself, index, state).await,
+            RootMessage::Retire(kind, reply) => {
+                let retired = state.slots.iter_mut().filter(|slot| slot.child.kind == kind);
+                let stopping: Vec<_> = retired
+                    .filter_map(|slot| {
+                        slot.retired = true;
+                        slot.cell.take()
+                    })
+                    .collect();
+                futures::future::join_all(stopping.iter().map(stop)).await;
+                let _ = reply.send(());
+            }
+        }
+        Ok(())
+    }
+
+    async fn handle_supervisor_evt(
+        &self,
+        myself: ActorRef<RootMessage>,
+        event: SupervisionEvent,
+        state: &mut State,
+    ) -> Result<(), ActorProcessingErr> {
+        let (cell, reason) = match event {
+            SupervisionEvent::ActorFailed(cell, reason) => (cell, reason.to_string()),
+            SupervisionEvent::ActorTerminated(cell, _, reason) => {
+                (cell, reason.unwrap_or_else(|| "it stopped".to_owned()))
+            }
+            _ => return Ok(()),
+        };
+        let ended = |slot: &&mut Slot| slot.cell.as_ref().is_some_and(|live| live.get_id() == cell.get_id());
+        let Some((index, slot)) = state.slots.iter_mut().enumerate().find(|(_, slot)| ended(&slot)) else {
+            return Ok(());
+        };
+        slot.cell = None;
+        if slot.started.elapsed() >= BACKOFF_FORGIVEN_AFTER {
+            slot.pause = BACKOFF_MIN;
+        }
+        self.log.restarted(self.clock.real_now(), slot.child.kind, slot.child.name.clone(), &reason);
+        myself.send_after(slot.pause, move || RootMessage::Restart(index));
+        slot.pause = (slot.pause * 2).min(BACKOFF_MAX);
+        Ok(())
+    }
+}
+
+impl Root {
+    async fn restart(&self, myself: &ActorRef<RootMessage>, index: usize, state: &mut State) {
+        let Some(slot) = state.slots.get_mut(index).filter(|slot| !slot.retired && slot.cell.is_none()) else { return };
+        match (slot.child.start)(myself.get_cell()).await {
+            Ok(cell) => {
+                slot.cell = Some(cell);
+                slot.started = Instant::now();
+            }
+            Err(error) => {
+                let error = error.to_string();
+                self.log.restarted(self.clock.real_now(), slot.child.kind, slot.child.name.clone(), &error);
+                myself.send_after(slot.pause, move || RootMessage::Restart(index));
+                slot.pause = (slot.pause * 2).min(BACKOFF_MAX);
+            }
+        }
+    }
+}
+
+/// Lets the actor finish its queue; ends it when that takes too long.
+async fn stop(cell: &ActorCell) {
+    if cell.drain_and_wait(Some(RETIRE_PATIENCE)).await.is_err() {
+        cell.kill();
+    }
+}
