@@ -4,6 +4,7 @@
 mod chain;
 mod gates;
 mod groups;
+mod model;
 mod statements;
 
 use std::collections::VecDeque;
