@@ -4,21 +4,31 @@
 //! settler turns rows of `operations` into transactions. Both rebuild all they know from the database and the chain.
 //! alloy's types end here and in `wallet`: what leaves these modules are the domain's words.
 
+pub mod checkpoint;
 pub mod client;
 pub mod config;
 pub mod cursor;
+pub mod fees;
 pub mod finality;
+mod ledger;
+pub mod operations;
 mod poll;
 mod reader;
+mod resolve;
 mod rows;
 pub mod selector;
+pub mod settler;
+mod submit;
 pub mod watcher;
 pub mod watchlist;
 mod wire;
 
+pub use checkpoint::{Checkpoint, Killed, NoCheckpoint, Step};
 pub use client::{ChainClient, ClientError};
 pub use config::{ChainSpec, FeeCeilings, L1Gas, SpecError};
+pub use operations::Role;
 pub(crate) use rows::{LoadError, facts};
 pub use selector::{Choice, NoChain, Selector};
+pub use settler::{Settler, SettlerArgs, SettlerHandle, SettlerMessage, SettlerReport};
 pub use watcher::{WakeUps, Watcher, WatcherArgs, WatcherMessage, WatcherReport, wake_on_change};
 pub use watchlist::{ChainView, Watchlist};

@@ -11,7 +11,7 @@ use dashmap::DashMap;
 use parking_lot::{Mutex, RwLock};
 use payferry_domain::payment::TransferKey;
 use payferry_domain::{Address, Chain, Finality, Hash32, PaymentId, Timestamp};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use super::finality::Reach;
 
@@ -32,6 +32,7 @@ struct Lane {
     view: RwLock<Option<ChainView>>,
     waits: Mutex<HashMap<TransferKey, FinalityWait>>,
     wake: Notify,
+    moved: watch::Sender<()>,
 }
 
 /// A payment that waits until a block is final.
@@ -158,6 +159,12 @@ impl Watchlist {
     pub fn set_view(&self, view: ChainView) {
         let lane = self.lane(view.chain);
         *lane.view.write() = Some(view);
+        lane.moved.send_replace(());
+    }
+
+    /// Changes whenever the chain's view does.
+    pub fn moved(&self, chain: Chain) -> watch::Receiver<()> {
+        self.lane(chain).moved.subscribe()
     }
 
     /// Notes why the chain cannot be read; answers whether that is news.

@@ -1,0 +1,180 @@
+//! Operations as the contract takes them, and what its events say became of them.
+
+use std::collections::HashMap;
+
+use alloy::primitives::U256;
+use alloy::rpc::types::TransactionReceipt;
+use alloy::sol_types::{SolCall, SolEvent};
+use payferry_contracts::{Payferry, SendItem, SettleItem, describe_reason, salt_of};
+use payferry_domain::payment::Command;
+use payferry_domain::{Address, Hash32, OperationId, PaymentId, RefundId, Timestamp};
+use payferry_entities::operations;
+
+use crate::wallet::{alloy_address, domain_address};
+
+/// Which role of the contract carries an operation out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Role {
+    /// Settlements.
+    Settle,
+    /// Sendings.
+    Send,
+}
+
+impl Role {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Settle, Self::Send];
+
+    /// Values of `operations.kind` that it carries out.
+    pub const fn kinds(self) -> &'static [&'static str] {
+        match self {
+            Self::Settle => &["settle"],
+            Self::Send => &["send", "send_psp"],
+        }
+    }
+}
+
+/// A row that cannot be carried out because it makes no sense.
+#[derive(Debug, thiserror::Error)]
+#[error("operation {id} cannot be read: {what}")]
+pub struct BadOperation {
+    /// `op_` id.
+    pub id: String,
+    /// What is wrong with it.
+    pub what: String,
+}
+
+/// What the contract says about one operation in one transaction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Succeeded,
+    Failed(Vec<u8>),
+}
+
+/// The id whose vault an operation takes from.
+pub(super) fn vault_id(row: &operations::Model) -> &str {
+    if row.kind == "send_psp" { &row.psp_id } else { &row.payment_id }
+}
+
+fn address_of(row: &operations::Model, text: &str) -> Result<Address, BadOperation> {
+    text.parse().map_err(|error| BadOperation { id: row.id.clone(), what: format!("{error}") })
+}
+
+fn unsigned(row: &operations::Model, value: i64, what: &str) -> Result<U256, BadOperation> {
+    let bad = |_| BadOperation { id: row.id.clone(), what: format!("{what} is negative") };
+    u64::try_from(value).map(U256::from).map_err(bad)
+}
+
+/// The call data of a batch.
+pub(super) fn batch_input(role: Role, rows: &[operations::Model]) -> Result<Vec<u8>, BadOperation> {
+    match role {
+        Role::Settle => {
+            let items = rows.iter().map(settle_item).collect::<Result<_, _>>()?;
+            Ok(Payferry::settleCall { items }.abi_encode())
+        }
+        Role::Send => {
+            let items = rows.iter().map(send_item).collect::<Result<_, _>>()?;
+            Ok(Payferry::sendCall { items }.abi_encode())
+        }
+    }
+}
+
+fn settle_item(row: &operations::Model) -> Result<SettleItem, BadOperation> {
+    if row.psp_amount.checked_add(row.treasury_fee) != Some(row.amount) {
+        return Err(BadOperation { id: row.id.clone(), what: "its shares do not add up".to_owned() });
+    }
+    Ok(SettleItem {
+        number: unsigned(row, row.number, "its number")?,
+        vaultSalt: salt_of(&row.payment_id),
+        token: alloy_address(address_of(row, &row.token_address)?),
+        pspSalt: salt_of(&row.psp_id),
+        pspAmount: unsigned(row, row.psp_amount, "the PSP's share")?,
+        treasuryFee: unsigned(row, row.treasury_fee, "the fee")?,
+    })
+}
+
+fn send_item(row: &operations::Model) -> Result<SendItem, BadOperation> {
+    let no_recipient = || BadOperation { id: row.id.clone(), what: "it has no recipient".to_owned() };
+    let recipient = row.recipient.as_deref().ok_or_else(no_recipient)?;
+    Ok(SendItem {
+        number: unsigned(row, row.number, "its number")?,
+        vaultSalt: salt_of(vault_id(row)),
+        token: alloy_address(address_of(row, &row.token_address)?),
+        to: alloy_address(address_of(row, recipient)?),
+        amount: unsigned(row, row.amount, "the amount")?,
+    })
+}
+
+/// What the contract's events in a receipt say, by operation number. A later event of the same number wins: a number
+/// that failed can be in the batch again, one that succeeded cannot succeed again.
+pub(super) fn verdicts(contract: Address, receipt: &TransactionReceipt) -> HashMap<i64, Verdict> {
+    let mut found: HashMap<i64, Verdict> = HashMap::new();
+    for log in receipt.inner.logs().iter().filter(|log| domain_address(log.address()) == contract) {
+        let verdict = match log.topic0() {
+            Some(&Payferry::Settled::SIGNATURE_HASH) => {
+                Payferry::Settled::decode_log(&log.inner).ok().map(|event| (event.number, Verdict::Succeeded))
+            }
+            Some(&Payferry::Sent::SIGNATURE_HASH) => {
+                Payferry::Sent::decode_log(&log.inner).ok().map(|event| (event.number, Verdict::Succeeded))
+            }
+            Some(&Payferry::SettleFailed::SIGNATURE_HASH) => Payferry::SettleFailed::decode_log(&log.inner)
+                .ok()
+                .map(|event| (event.number, Verdict::Failed(event.reason.to_vec()))),
+            Some(&Payferry::SendFailed::SIGNATURE_HASH) => Payferry::SendFailed::decode_log(&log.inner)
+                .ok()
+                .map(|event| (event.number, Verdict::Failed(event.reason.to_vec()))),
+            _ => None,
+        };
+        let Some((number, verdict)) = verdict else { continue };
+        let Ok(number) = i64::try_from(number) else { continue };
+        if found.get(&number) != Some(&Verdict::Succeeded) {
+            found.insert(number, verdict);
+        }
+    }
+    found
+}
+
+/// Whether trying the same again may end differently: the item ran out of its gas.
+pub(super) fn is_transient(reason: &[u8]) -> bool {
+    reason.is_empty()
+}
+
+/// A failed item's reason for operators.
+pub(super) fn failure_text(reason: &[u8]) -> String {
+    describe_reason(reason)
+}
+
+/// What a row's outcome says to its payment.
+pub(super) enum Outcome<'a> {
+    /// Mined and final by the tier.
+    Completed { tx_hash: Hash32, block_time: Timestamp },
+    /// Failed for a lasting reason.
+    Failed { reason: &'a str },
+    /// Was final, and is in the chain no more.
+    Orphaned,
+}
+
+/// The command that tells a payment; `None` where there is nothing to tell.
+pub(super) fn command(row: &operations::Model, outcome: &Outcome<'_>) -> Option<(PaymentId, Command)> {
+    let payment_id: PaymentId = row.payment_id.parse().ok()?;
+    let operation: OperationId = row.id.parse().ok()?;
+    let revision = u32::try_from(row.revision).ok()?;
+    let command = if row.kind == "settle" {
+        match *outcome {
+            Outcome::Completed { tx_hash, block_time } => {
+                Command::CompleteSettlement { operation, revision, tx_hash, block_time }
+            }
+            Outcome::Failed { reason } => Command::FailSettlement { operation, revision, reason: reason.to_owned() },
+            Outcome::Orphaned => Command::OrphanSettlement { operation, revision },
+        }
+    } else {
+        // The refund and its sending share the ULID.
+        let refund_id = RefundId::from_ulid(operation.ulid());
+        match *outcome {
+            Outcome::Completed { tx_hash, .. } => Command::CompleteRefund { refund_id, tx_hash },
+            Outcome::Failed { reason } => Command::FailRefund { refund_id, reason: reason.to_owned() },
+            Outcome::Orphaned => return None,
+        }
+    };
+    Some((payment_id, command))
+}

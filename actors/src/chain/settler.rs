@@ -1,0 +1,383 @@
+//! The settler of one chain: turns queued operations into transactions and sees them through to finality.
+//!
+//! Signed bytes are stored before they are sent, so that a crash at any point costs time only: the next settler sends
+//! them again. Nothing it keeps in memory is needed to go on. How a batch goes out is in `submit`, what becomes of it in
+//! `resolve`. Deliberately absent: what an outcome means to a payment.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use payferry_domain::Address;
+use payferry_entities::Database;
+use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort, SupervisionEvent};
+use serde::Serialize;
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use super::checkpoint::{Checkpoint, Killed, NoCheckpoint};
+use super::client::{ChainClient, ClientError};
+use super::config::ChainSpec;
+use super::fees::AboveCeiling;
+use super::ledger;
+use super::operations::{BadOperation, Role};
+use super::watcher::backoff;
+use super::watchlist::Watchlist;
+use crate::clock::Clock;
+use crate::inbox::PaymentInbox;
+use crate::journal::{Journal, JournalError};
+use crate::wallet::{OperatorSigner, SignerError};
+
+/// Reaches a chain's settler, whichever incarnation of it runs. Clones are the same.
+#[derive(Clone, Debug, Default)]
+pub struct SettlerHandle {
+    inner: Arc<HandleInner>,
+}
+
+#[derive(Debug, Default)]
+struct HandleInner {
+    nudged: Notify,
+    settle_paused: AtomicBool,
+    send_paused: AtomicBool,
+    submitted: AtomicU64,
+}
+
+impl SettlerHandle {
+    /// For a settler that is to be spawned.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Operations were queued. They go out within the batch window; without the nudge at the next look.
+    pub fn nudge(&self) {
+        self.inner.nudged.notify_one();
+    }
+
+    /// Holds back new transactions of a role, or lets them go again. What is on its way is seen through.
+    pub fn set_paused(&self, role: Role, paused: bool) {
+        self.flag(role).store(paused, Ordering::Release);
+        self.nudge();
+    }
+
+    /// Whether new transactions of the role are held back.
+    pub fn is_paused(&self, role: Role) -> bool {
+        self.flag(role).load(Ordering::Acquire)
+    }
+
+    /// Transactions signed by all incarnations of the settler.
+    pub fn submitted_total(&self) -> u64 {
+        self.inner.submitted.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn count_submitted(&self) {
+        self.inner.submitted.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn flag(&self, role: Role) -> &AtomicBool {
+        match role {
+            Role::Settle => &self.inner.settle_paused,
+            Role::Send => &self.inner.send_paused,
+        }
+    }
+}
+
+/// The actor. Spawn it with [`SettlerArgs`], under whoever restarts it.
+#[derive(Debug, Default)]
+pub struct Settler;
+
+/// What a settler needs. Kept by the supervisor, which spawns the next one with a clone.
+#[derive(Clone)]
+pub struct SettlerArgs {
+    /// The chain.
+    pub spec: Arc<ChainSpec>,
+    /// Its endpoints.
+    pub client: ChainClient,
+    /// For reading.
+    pub database: Database,
+    /// For writing.
+    pub journal: Journal,
+    /// How the chain stands, by its watcher.
+    pub watchlist: Watchlist,
+    /// Where payments are told.
+    pub inbox: Arc<dyn PaymentInbox>,
+    /// The service's clock. Settling goes by wall-clock time, whatever the sandbox does to it.
+    pub clock: Clock,
+    /// Who settles.
+    pub settle_signer: OperatorSigner,
+    /// Who sends; may be the same account.
+    pub send_signer: OperatorSigner,
+    /// Where the rest of the process reaches it.
+    pub handle: SettlerHandle,
+    /// [`NoCheckpoint`] outside tests.
+    pub checkpoint: Arc<dyn Checkpoint>,
+}
+
+impl SettlerArgs {
+    /// The default checkpoint: none.
+    pub fn no_checkpoint() -> Arc<dyn Checkpoint> {
+        Arc::new(NoCheckpoint)
+    }
+
+    pub(super) fn signer(&self, role: Role) -> &OperatorSigner {
+        match role {
+            Role::Settle => &self.settle_signer,
+            Role::Send => &self.send_signer,
+        }
+    }
+
+    /// Who signed as this account.
+    pub(super) fn signer_of(&self, sender: &str) -> Option<&OperatorSigner> {
+        let sender: Address = sender.parse().ok()?;
+        [&self.settle_signer, &self.send_signer].into_iter().find(|signer| signer.address() == sender)
+    }
+}
+
+impl std::fmt::Debug for SettlerArgs {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SettlerArgs").field("spec", &self.spec).finish_non_exhaustive()
+    }
+}
+
+/// What a settler is told.
+#[derive(Debug)]
+pub enum SettlerMessage {
+    /// Operations were queued: wait for more, then send.
+    Nudge,
+    /// The wait is over.
+    Flush,
+    /// The chain moved, or time passed: see what became of everything.
+    Look,
+    /// Show how things stand.
+    Observe(RpcReplyPort<SettlerReport>),
+}
+
+/// How a settler stands.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct SettlerReport {
+    /// Transactions not mined yet.
+    pub unmined: usize,
+    /// Transactions not final yet.
+    pub open: usize,
+    /// Batches signed since it started.
+    pub batches: u64,
+    /// Operations signed since it started.
+    pub operations: u64,
+    /// Transactions signed again with higher fees since it started.
+    pub raised: u64,
+    /// Errors in a row.
+    pub failures: u32,
+    /// Why it cannot go on, if it cannot.
+    pub trouble: Option<String>,
+}
+
+/// Why a pass ended early. What was begun is taken up by the next one.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SettleError {
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    #[error("the journal: {0}")]
+    Journal(#[from] JournalError),
+    #[error("the database: {0}")]
+    Database(#[from] sea_orm::DbErr),
+    #[error(transparent)]
+    Signer(#[from] SignerError),
+    #[error(transparent)]
+    Fees(#[from] AboveCeiling),
+    #[error(transparent)]
+    Operation(#[from] BadOperation),
+    #[error("{0}")]
+    Row(&'static str),
+    #[error(transparent)]
+    Killed(#[from] Killed),
+}
+
+/// What a running settler remembers, to do less; none of it is needed.
+pub struct SettlerState {
+    pub(super) args: SettlerArgs,
+    pub(super) report: SettlerReport,
+    /// What was told, at which revision, and when.
+    pub(super) told: HashMap<String, (i64, Instant)>,
+    /// Failures that were told, at which revision, and when.
+    pub(super) failed_told: HashMap<String, (i64, Instant)>,
+    /// Operations whose vault does not hold enough yet: looks so far, and when to look again.
+    pub(super) short: HashMap<String, (u32, Instant)>,
+    /// When each transaction was sent last.
+    pub(super) sent: HashMap<i64, Instant>,
+    /// Since when the chain has used a nonce without any of our hashes.
+    pub(super) usurped: HashMap<i64, Instant>,
+    window_open: bool,
+    look_queued: Arc<AtomicBool>,
+    not_before: Instant,
+    _ticker: AbortOnDrop,
+}
+
+struct AbortOnDrop(JoinHandle<()>);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl std::fmt::Debug for SettlerState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SettlerState").field("report", &self.report).finish_non_exhaustive()
+    }
+}
+
+#[ractor::async_trait]
+impl Actor for Settler {
+    type Msg = SettlerMessage;
+    type State = SettlerState;
+    type Arguments = SettlerArgs;
+
+    async fn pre_start(
+        &self,
+        myself: ActorRef<SettlerMessage>,
+        args: SettlerArgs,
+    ) -> Result<SettlerState, ActorProcessingErr> {
+        let look_queued = Arc::new(AtomicBool::new(false));
+        let ticker = AbortOnDrop(tokio::spawn(tick(myself, args.clone(), Arc::clone(&look_queued))));
+        Ok(SettlerState {
+            args,
+            report: SettlerReport::default(),
+            told: HashMap::new(),
+            failed_told: HashMap::new(),
+            short: HashMap::new(),
+            sent: HashMap::new(),
+            usurped: HashMap::new(),
+            window_open: false,
+            look_queued,
+            not_before: Instant::now(),
+            _ticker: ticker,
+        })
+    }
+
+    async fn post_start(
+        &self,
+        myself: ActorRef<SettlerMessage>,
+        _state: &mut SettlerState,
+    ) -> Result<(), ActorProcessingErr> {
+        let _ = myself.cast(SettlerMessage::Look);
+        Ok(())
+    }
+
+    async fn handle(
+        &self,
+        myself: ActorRef<SettlerMessage>,
+        message: SettlerMessage,
+        state: &mut SettlerState,
+    ) -> Result<(), ActorProcessingErr> {
+        match message {
+            SettlerMessage::Nudge => state.open_window(&myself),
+            SettlerMessage::Flush => {
+                state.window_open = false;
+                if Instant::now() >= state.not_before {
+                    let outcome = Box::pin(state.submit()).await;
+                    state.conclude(outcome)?;
+                }
+            }
+            SettlerMessage::Look => {
+                state.look_queued.store(false, Ordering::Release);
+                if Instant::now() >= state.not_before {
+                    let outcome = Box::pin(state.look(&myself)).await;
+                    state.conclude(outcome)?;
+                }
+            }
+            SettlerMessage::Observe(reply) => {
+                let _ = reply.send(state.report.clone());
+            }
+        }
+        Ok(())
+    }
+
+    async fn handle_supervisor_evt(
+        &self,
+        _myself: ActorRef<SettlerMessage>,
+        _event: SupervisionEvent,
+        _state: &mut SettlerState,
+    ) -> Result<(), ActorProcessingErr> {
+        Ok(())
+    }
+}
+
+/// Turns nudges, the watcher's progress and time into messages, at most one look of which waits in the mailbox.
+async fn tick(settler: ActorRef<SettlerMessage>, args: SettlerArgs, look_queued: Arc<AtomicBool>) {
+    let mut moved = args.watchlist.moved(args.spec.chain);
+    let interval = args.spec.poll_interval.max(Duration::from_millis(50));
+    loop {
+        let look = || look_queued.swap(true, Ordering::AcqRel) || settler.cast(SettlerMessage::Look).is_ok();
+        let sent = tokio::select! {
+            () = args.handle.inner.nudged.notified() => settler.cast(SettlerMessage::Nudge).is_ok(),
+            Ok(()) = moved.changed() => look(),
+            () = tokio::time::sleep(interval) => look(),
+        };
+        if !sent {
+            return;
+        }
+    }
+}
+
+impl SettlerState {
+    fn open_window(&mut self, myself: &ActorRef<SettlerMessage>) {
+        if !self.window_open {
+            self.window_open = true;
+            myself.send_after(self.args.spec.batch_window, || SettlerMessage::Flush);
+        }
+    }
+
+    /// Sees what became of everything that is under way, and whether there is something to send.
+    async fn look(&mut self, myself: &ActorRef<SettlerMessage>) -> Result<(), SettleError> {
+        self.resolve().await?;
+        self.complete().await?;
+        if !self.window_open && self.has_queued().await? {
+            self.open_window(myself);
+        }
+        Ok(())
+    }
+
+    async fn has_queued(&self) -> Result<bool, SettleError> {
+        let now = self.args.clock.real_now();
+        for role in Role::ALL {
+            let found = ledger::queued(&self.args.database, self.args.spec.chain, role, now, 1).await?;
+            if !found.is_empty() && !self.args.handle.is_paused(role) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Asks the checkpoint.
+    pub(super) fn reached(&self, step: super::checkpoint::Step) -> Result<(), SettleError> {
+        Ok(self.args.checkpoint.reached(step)?)
+    }
+
+    /// Ends a pass: a kill is passed on, any other error is waited out and said once per change.
+    fn conclude(&mut self, outcome: Result<(), SettleError>) -> Result<(), ActorProcessingErr> {
+        let chain = self.args.spec.chain;
+        let trouble = match outcome {
+            Ok(()) => {
+                self.report.failures = 0;
+                None
+            }
+            Err(SettleError::Killed(killed)) => return Err(killed.into()),
+            // Another writer was faster; the next look sees what is there.
+            Err(SettleError::Journal(JournalError::Conflict)) => return Ok(()),
+            Err(error) => {
+                self.not_before = Instant::now() + backoff(self.report.failures);
+                self.report.failures = self.report.failures.saturating_add(1);
+                Some(error.to_string())
+            }
+        };
+        if self.report.trouble != trouble {
+            match &trouble {
+                Some(reason) => tracing::warn!(%chain, %reason, "settling on {chain} is held up"),
+                None => tracing::info!(%chain, "settling on {chain} goes on"),
+            }
+            self.report.trouble = trouble;
+        }
+        Ok(())
+    }
+}

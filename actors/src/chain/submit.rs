@@ -1,0 +1,238 @@
+//! How a batch goes out: chosen, signed, stored, then sent; and signed again with higher fees when it is stuck.
+
+use std::time::Duration;
+
+use alloy::consensus::TxEip1559;
+use alloy::primitives::{Bytes, TxKind, U256};
+use alloy::sol_types::SolCall;
+use payferry_contracts::{Token as TokenContract, batch_gas_limit, salt_of, vault_address};
+use payferry_domain::Address;
+use payferry_entities::{chain_tx_attempts, chain_txs, operations};
+use tokio::time::Instant;
+
+use super::checkpoint::Step;
+use super::client::ClientError;
+use super::config::L1Gas;
+use super::fees::Fees;
+use super::ledger;
+use super::operations::{Role, batch_input, vault_id};
+use super::settler::{SettleError, SettlerArgs, SettlerState};
+use crate::journal::{SignedOperation, Submission, Unit};
+use crate::wallet::{OperatorSigner, alloy_address};
+
+/// Looks at a vault that does not hold enough, before the contract is asked to say so itself.
+const SHORT_LOOKS_MAX: u32 = 3;
+/// Between two such looks.
+const SHORT_WAIT: Duration = Duration::from_secs(2);
+/// Between two looks at a row that makes no sense.
+const UNREADABLE_WAIT: Duration = Duration::from_mins(5);
+/// Where Arbitrum answers what the L1 part of a transaction costs.
+const NODE_INTERFACE: Address = Address([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xc8]);
+/// The L1 part is given this much room, in percent: it moves with the price of L1 blobs.
+const L1_GAS_ROOM_PERCENT: u64 = 150;
+
+alloy::sol! {
+    /// Arbitrum's `NodeInterface`, as far as it is asked.
+    interface NodeInterface {
+        function gasEstimateL1Component(address to, bool contractCreation, bytes calldata data) external payable returns (uint64 gasEstimateForL1, uint256 baseFee, uint256 l1BaseFeeEstimate);
+    }
+}
+
+impl SettlerState {
+    /// Sends everything that is queued and due, in batches, as far as there is room under way.
+    pub(super) async fn submit(&mut self) -> Result<(), SettleError> {
+        for role in Role::ALL {
+            while !self.args.handle.is_paused(role) && self.submit_batch(role).await? {}
+        }
+        Ok(())
+    }
+
+    /// Sends one batch; answers whether there may be another.
+    async fn submit_batch(&mut self, role: Role) -> Result<bool, SettleError> {
+        let SettlerArgs { spec, database, clock, .. } = &self.args;
+        let signer = self.args.signer(role);
+        let open = ledger::open_txs(database, spec.chain, 0).await?;
+        if ledger::unmined(&open, signer.address()) >= spec.in_flight_max {
+            return Ok(false);
+        }
+        let now = Instant::now();
+        let limit = spec.batch_items_max + self.short.len();
+        let mut rows = ledger::queued(database, spec.chain, role, clock.real_now(), limit).await?;
+        rows.retain(|row| self.short.get(&row.id).is_none_or(|(_, until)| *until <= now));
+        rows.retain(|row| match batch_input(role, std::slice::from_ref(row)) {
+            Ok(_) => true,
+            Err(error) => {
+                tracing::error!(chain = %spec.chain, %error, "an operation is left out");
+                self.short.insert(row.id.clone(), (0, now + UNREADABLE_WAIT));
+                false
+            }
+        });
+        rows.truncate(spec.batch_items_max);
+        let full = rows.len() == spec.batch_items_max;
+        let rows = self.with_money(rows).await?;
+        if rows.is_empty() {
+            return Ok(false);
+        }
+        self.send_batch(role, &rows).await?;
+        Ok(full)
+    }
+
+    /// Leaves out, for a while, operations whose vault does not hold what they move: the node may lag, or the money may
+    /// have been taken back. After some looks the contract decides.
+    async fn with_money(&mut self, rows: Vec<operations::Model>) -> Result<Vec<operations::Model>, SettleError> {
+        let calls = rows.iter().map(|row| self.vault_balance_call(row)).collect::<Result<Vec<_>, _>>()?;
+        let balances = self.args.client.calls(calls).await?;
+        let mut kept = Vec::with_capacity(rows.len());
+        for (row, answer) in rows.into_iter().zip(balances) {
+            let held = TokenContract::balanceOfCall::abi_decode_returns(&answer?)
+                .map_err(|error| ClientError::Malformed(error.to_string()))?;
+            let looks = self.short.get(&row.id).map_or(0, |(looks, _)| *looks);
+            if held >= U256::from(row.amount.unsigned_abs()) || looks >= SHORT_LOOKS_MAX {
+                self.short.remove(&row.id);
+                kept.push(row);
+            } else {
+                tracing::warn!(chain = %self.args.spec.chain, operation.id = row.id, held = %held, needed = row.amount,
+                    "the vault of {} does not hold enough yet", row.id);
+                self.short.insert(row.id, (looks + 1, Instant::now() + SHORT_WAIT));
+            }
+        }
+        Ok(kept)
+    }
+
+    pub(super) fn vault_balance_call(&self, row: &operations::Model) -> Result<(Address, Vec<u8>), SettleError> {
+        let token: Address = row.token_address.parse().map_err(|_| SettleError::Row("a token address is malformed"))?;
+        let vault = vault_address(alloy_address(self.args.spec.contract), salt_of(vault_id(row)));
+        Ok((token, TokenContract::balanceOfCall { account: vault }.abi_encode()))
+    }
+
+    async fn send_batch(&mut self, role: Role, rows: &[operations::Model]) -> Result<(), SettleError> {
+        let SettlerArgs { spec, client, database, journal, clock, .. } = &self.args;
+        let signer = self.args.signer(role).clone();
+        let input = Bytes::from(batch_input(role, rows)?);
+        let fees = Fees::first(client.fee_market().await?, spec.fees)?;
+        let gas_limit = batch_gas_limit(rows.len()) + self.l1_gas(&input).await?;
+        let ours = ledger::next_nonce(database, spec.chain, signer.address()).await?.unwrap_or(0);
+        let theirs = client.nonce(signer.address(), "latest").await?;
+        let nonce = ours.max(i64::try_from(theirs).map_err(|_| SettleError::Row("a nonce is out of range"))?);
+        self.reached(Step::Batched)?;
+
+        let chain_tx = chain_txs::Model {
+            id: 0,
+            chain: spec.chain.as_str().to_owned(),
+            sender: signer.address().to_string(),
+            nonce,
+            to_address: spec.contract.to_string(),
+            input: input.to_string(),
+            gas_limit: i64::try_from(gas_limit).map_err(|_| SettleError::Row("a gas limit is out of range"))?,
+            status: "submitted".to_owned(),
+            tx_hash: None,
+            block_number: None,
+            block_hash: None,
+            created_at: clock.real_now().as_millis(),
+            updated_at: clock.real_now().as_millis(),
+        };
+        let attempt = self.sign(&signer, &chain_tx, fees).await?;
+        self.reached(Step::Signed)?;
+
+        let raw = attempt.raw.clone();
+        let signed = |row: &operations::Model| SignedOperation { id: row.id.clone(), revision: row.revision };
+        let submission = Submission { chain_tx, attempt, operations: rows.iter().map(signed).collect() };
+        let receipt = journal.submit(Unit::Submission(Box::new(submission))).await?;
+        self.reached(Step::Stored)?;
+
+        tracing::info!(chain = %spec.chain, tx.nonce = nonce, operations = rows.len(), "a batch goes out on {}", spec.chain);
+        self.report.batches += 1;
+        self.report.operations += rows.len() as u64;
+        self.args.handle.count_submitted();
+        if let Some(id) = receipt.chain_tx_id {
+            self.sent.insert(id, Instant::now());
+        }
+        self.broadcast(&raw).await;
+        self.reached(Step::Broadcast)
+    }
+
+    /// Signs `tx` with these fees.
+    async fn sign(
+        &self,
+        signer: &OperatorSigner,
+        tx: &chain_txs::Model,
+        fees: Fees,
+    ) -> Result<chain_tx_attempts::Model, SettleError> {
+        let malformed = |_| SettleError::Row("a stored transaction is malformed");
+        let to: Address = tx.to_address.parse().map_err(|_| SettleError::Row("a stored transaction is malformed"))?;
+        let input: Bytes = tx.input.parse().map_err(|_| SettleError::Row("a stored transaction is malformed"))?;
+        let signed = signer
+            .sign(TxEip1559 {
+                chain_id: self.args.spec.chain_id,
+                nonce: u64::try_from(tx.nonce).map_err(malformed)?,
+                gas_limit: u64::try_from(tx.gas_limit).map_err(malformed)?,
+                max_fee_per_gas: fees.max_fee_wei,
+                max_priority_fee_per_gas: fees.priority_fee_wei,
+                to: TxKind::Call(alloy_address(to)),
+                value: U256::ZERO,
+                access_list: alloy::eips::eip2930::AccessList::default(),
+                input,
+            })
+            .await?;
+        Ok(chain_tx_attempts::Model {
+            tx_hash: signed.hash.to_string(),
+            chain: tx.chain.clone(),
+            sender: tx.sender.clone(),
+            nonce: tx.nonce,
+            raw: signed.raw.to_string(),
+            max_fee_per_gas: fees.max_fee_wei.to_string(),
+            max_priority_fee_per_gas: fees.priority_fee_wei.to_string(),
+            created_at: self.args.clock.real_now().as_millis(),
+        })
+    }
+
+    /// Sends signed bytes. They are stored, so an error here costs time only: what does not arrive is sent again.
+    pub(super) async fn broadcast(&self, raw: &str) {
+        match self.args.client.broadcast(raw).await {
+            // A nonce that is used: one of the stored hashes is mined, or somebody else used it. `resolve` looks.
+            Ok(()) | Err(ClientError::NonceTooLow) => {}
+            Err(error) => tracing::warn!(chain = %self.args.spec.chain, %error, "a transaction was not taken yet"),
+        }
+    }
+
+    /// Signs a stuck transaction again with higher fees, stores that too, and sends it.
+    pub(super) async fn raise(
+        &mut self,
+        tx: &chain_txs::Model,
+        last: &chain_tx_attempts::Model,
+    ) -> Result<(), SettleError> {
+        let SettlerArgs { spec, client, journal, .. } = &self.args;
+        let fee = |text: &str| text.parse::<u128>().map_err(|_| SettleError::Row("a stored fee is malformed"));
+        let before =
+            Fees { max_fee_wei: fee(&last.max_fee_per_gas)?, priority_fee_wei: fee(&last.max_priority_fee_per_gas)? };
+        let Some(signer) = self.args.signer_of(&tx.sender) else {
+            return Err(SettleError::Row("a transaction of an account that is not ours any more is stuck"));
+        };
+        let fees = before.raised(client.fee_market().await?, spec.fees)?;
+        let attempt = self.sign(signer, tx, fees).await?;
+        self.reached(Step::Signed)?;
+        let raw = attempt.raw.clone();
+        journal.submit(Unit::Attempt(Box::new(attempt))).await?;
+        self.reached(Step::Stored)?;
+        tracing::warn!(chain = %spec.chain, tx.nonce = tx.nonce, fee.max_wei = fees.max_fee_wei,
+            "a stuck transaction on {} goes out again with higher fees", spec.chain);
+        self.report.raised += 1;
+        self.sent.insert(tx.id, Instant::now());
+        self.broadcast(&raw).await;
+        self.reached(Step::Broadcast)
+    }
+
+    /// Gas that the chain charges for posting the call data to L1.
+    async fn l1_gas(&self, input: &Bytes) -> Result<u64, SettleError> {
+        if self.args.spec.l1_gas == L1Gas::None {
+            return Ok(0);
+        }
+        let to = alloy_address(self.args.spec.contract);
+        let call =
+            NodeInterface::gasEstimateL1ComponentCall { to, contractCreation: false, data: input.clone() }.abi_encode();
+        let answer = self.args.client.call(NODE_INTERFACE, call).await?;
+        let estimate = NodeInterface::gasEstimateL1ComponentCall::abi_decode_returns(&answer)
+            .map_err(|error| ClientError::Malformed(error.to_string()))?;
+        Ok(estimate.gasEstimateForL1.saturating_mul(L1_GAS_ROOM_PERCENT) / 100)
+    }
+}
