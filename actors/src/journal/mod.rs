@@ -5,7 +5,9 @@
 //! builds those of payments), and every read.
 
 mod failure;
+mod gates;
 mod queue;
+mod rows;
 mod statements;
 mod stats;
 mod table;

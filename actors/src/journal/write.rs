@@ -1,16 +1,19 @@
 //! One attempt at a group: one transaction, the gates of all units first, then what depends on them.
 //!
-//! Deliberately absent: what becomes of a group that fails (`commit`), which units may stand in one (`queue`).
+//! Deliberately absent: the gates themselves (`gates`), what becomes of a group that fails (`task`), which units may
+//! stand in one (`queue`).
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use payferry_entities::{
-    Database, chain_headers, deliveries, delivery_attempts, idempotency_keys, operations, payments, transfers,
-};
+use payferry_entities::{Database, chain_headers, deliveries, operations, transfers};
 use sea_orm::{ConnectionTrait, DatabaseTransaction, DbBackend, DbErr, FromQueryResult, QueryResult, Statement};
 use serde::Serialize;
 
 use super::failure::Failure;
+use super::gates::Gates;
+use super::rows::{
+    AppliedRow, BlockRow, CounterRow, DeliveryRow, EventRow, HeightRow, OperationOutcomeRow, OperationRow,
+};
 use super::statements::Statements;
 use super::{DELIVERY_RETRIES_MAX, JournalError, OperationChange, Receipt, Unit};
 
@@ -63,18 +66,11 @@ async fn roll_back(transaction: DatabaseTransaction) {
     }
 }
 
-/// What the gates said.
-#[derive(Default)]
-struct Gates {
-    lost: BTreeMap<usize, JournalError>,
-    /// Row numbers given to the transactions of submissions, by the unit's place.
-    chain_tx_ids: HashMap<usize, i64>,
-}
-
-struct Writer<'a> {
+/// The statements at work in one transaction.
+pub(super) struct Writer<'a> {
     backend: DbBackend,
     transaction: &'a DatabaseTransaction,
-    statements: &'a Statements,
+    pub(super) statements: &'a Statements,
 }
 
 impl Writer<'_> {
@@ -85,7 +81,7 @@ impl Writer<'_> {
         self.transaction.execute_raw(self.statement(sql, rows)?).await.map(|_| ())
     }
 
-    async fn query<R: Serialize>(&self, sql: &str, rows: &[R]) -> Result<Vec<QueryResult>, DbErr> {
+    pub(super) async fn query<R: Serialize>(&self, sql: &str, rows: &[R]) -> Result<Vec<QueryResult>, DbErr> {
         if rows.is_empty() {
             return Ok(Vec::new());
         }
@@ -93,169 +89,13 @@ impl Writer<'_> {
     }
 
     /// The first column of each row that passed.
-    async fn passed<R: Serialize>(&self, sql: &str, rows: &[R]) -> Result<HashSet<String>, DbErr> {
+    pub(super) async fn passed<R: Serialize>(&self, sql: &str, rows: &[R]) -> Result<HashSet<String>, DbErr> {
         self.query(sql, rows).await?.iter().map(|row| row.try_get_by_index(0)).collect()
     }
 
     fn statement<R: Serialize>(&self, sql: &str, rows: &[R]) -> Result<Statement, DbErr> {
         let json = serde_json::to_string(rows).map_err(|error| DbErr::Json(error.to_string()))?;
         Ok(Statement::from_sql_and_values(self.backend, sql, [json.into()]))
-    }
-
-    async fn pass_gates(&self, units: &[&Unit]) -> Result<Gates, DbErr> {
-        let mut gates = Gates::default();
-        self.take_idempotency_keys(units, &mut gates).await?;
-        self.advance_payments(units, &mut gates).await?;
-        self.advance_cursors(units, &mut gates).await?;
-        self.take_nonces(units, &mut gates).await?;
-        self.record_chain_tx_outcomes(units, &mut gates).await?;
-        self.record_delivery_attempts(units, &mut gates).await?;
-        Ok(gates)
-    }
-
-    async fn take_idempotency_keys(&self, units: &[&Unit], gates: &mut Gates) -> Result<(), DbErr> {
-        let keyed: Vec<(usize, &idempotency_keys::Model)> =
-            units.iter().enumerate().filter_map(|(place, unit)| Some((place, unit.idempotency()?))).collect();
-        let rows: Vec<_> = keyed.iter().map(|(_, row)| row).collect();
-        let taken = self.query(&self.statements.idempotency_take, &rows).await?;
-        let taken: HashSet<(String, String, String)> = taken
-            .iter()
-            .map(|row| Ok((row.try_get_by_index(0)?, row.try_get_by_index(1)?, row.try_get_by_index(2)?)))
-            .collect::<Result<_, DbErr>>()?;
-        for (place, row) in keyed {
-            if !taken.contains(&(row.psp_id.clone(), row.route.clone(), row.key.clone())) {
-                gates.lost.insert(place, JournalError::IdempotencyKeyTaken);
-            }
-        }
-        Ok(())
-    }
-
-    async fn advance_payments(&self, units: &[&Unit], gates: &mut Gates) -> Result<(), DbErr> {
-        let moved: Vec<(usize, Advance<'_>)> = units
-            .iter()
-            .enumerate()
-            .filter_map(|(place, unit)| match unit {
-                Unit::Transition(transition) => Some((place, Advance::from(&transition.payment))),
-                _ => None,
-            })
-            .collect();
-        let rows: Vec<_> = moved.iter().map(|(_, row)| row).collect();
-        let passed = self.passed(&self.statements.payments_advance, &rows).await?;
-        gates.keep(moved.iter().map(|(place, row)| (*place, row.id)), &passed);
-        Ok(())
-    }
-
-    async fn advance_cursors(&self, units: &[&Unit], gates: &mut Gates) -> Result<(), DbErr> {
-        let mut begun = Vec::new();
-        let mut advanced = Vec::new();
-        let mut chains = Vec::new();
-        for (place, unit) in units.iter().enumerate() {
-            let Unit::ChainBatch(batch) = unit else { continue };
-            chains.push((place, batch.cursor.chain.as_str()));
-            match &batch.cursor_before {
-                None => begun.push(&batch.cursor),
-                Some(hash_before) => advanced.push(CursorAdvance {
-                    chain: &batch.cursor.chain,
-                    hash_before,
-                    block_number: batch.cursor.block_number,
-                    block_hash: &batch.cursor.block_hash,
-                    block_time: batch.cursor.block_time,
-                    epoch: batch.cursor.epoch,
-                    updated_at: batch.cursor.updated_at,
-                }),
-            }
-        }
-        let mut passed = self.passed(&self.statements.cursors_begin, &begun).await?;
-        passed.extend(self.passed(&self.statements.cursors_advance, &advanced).await?);
-        gates.keep(chains, &passed);
-        Ok(())
-    }
-
-    async fn take_nonces(&self, units: &[&Unit], gates: &mut Gates) -> Result<(), DbErr> {
-        let submissions: Vec<_> = units
-            .iter()
-            .enumerate()
-            .filter_map(|(place, unit)| match unit {
-                Unit::Submission(submission) => Some((place, submission)),
-                _ => None,
-            })
-            .collect();
-        let rows: Vec<_> = submissions.iter().map(|(_, submission)| &submission.chain_tx).collect();
-        let mut ids: HashMap<(String, String, i64), i64> = HashMap::new();
-        for row in self.query(&self.statements.chain_txs_insert, &rows).await? {
-            let key = (row.try_get_by_index(1)?, row.try_get_by_index(2)?, row.try_get_by_index(3)?);
-            ids.insert(key, row.try_get_by_index(0)?);
-        }
-        let mut signed = Vec::new();
-        for (place, submission) in &submissions {
-            let tx = &submission.chain_tx;
-            let Some(&chain_tx_id) = ids.get(&(tx.chain.clone(), tx.sender.clone(), tx.nonce)) else {
-                gates.lost.insert(*place, JournalError::Conflict);
-                continue;
-            };
-            gates.chain_tx_ids.insert(*place, chain_tx_id);
-            signed.extend(submission.operations.iter().map(|operation| SubmittedOperation {
-                id: &operation.id,
-                revision: operation.revision,
-                chain_tx_id,
-                updated_at: tx.updated_at,
-            }));
-        }
-        let passed = self.passed(&self.statements.operations_submit, &signed).await?;
-        let carried = submissions.iter().flat_map(|(place, submission)| {
-            submission.operations.iter().map(move |operation| (*place, operation.id.as_str()))
-        });
-        gates.keep(carried, &passed);
-        Ok(())
-    }
-
-    async fn record_chain_tx_outcomes(&self, units: &[&Unit], gates: &mut Gates) -> Result<(), DbErr> {
-        let outcomes: Vec<_> = units
-            .iter()
-            .enumerate()
-            .filter_map(|(place, unit)| match unit {
-                Unit::ChainTxOutcome(outcome) => Some((
-                    place,
-                    ChainTxRow {
-                        id: outcome.chain_tx_id,
-                        status: outcome.status,
-                        tx_hash: outcome.tx_hash.as_deref(),
-                        block_number: outcome.block_number,
-                        block_hash: outcome.block_hash.as_deref(),
-                        updated_at: outcome.at,
-                    },
-                )),
-                _ => None,
-            })
-            .collect();
-        let rows: Vec<_> = outcomes.iter().map(|(_, row)| row).collect();
-        let found: HashSet<i64> = self
-            .query(&self.statements.chain_txs_outcome, &rows)
-            .await?
-            .iter()
-            .map(|row| row.try_get_by_index(0))
-            .collect::<Result<_, _>>()?;
-        for (place, row) in &outcomes {
-            if !found.contains(&row.id) {
-                gates.lost.insert(*place, JournalError::Conflict);
-            }
-        }
-        Ok(())
-    }
-
-    async fn record_delivery_attempts(&self, units: &[&Unit], gates: &mut Gates) -> Result<(), DbErr> {
-        let made: Vec<(usize, &delivery_attempts::Model)> = units
-            .iter()
-            .enumerate()
-            .filter_map(|(place, unit)| match unit {
-                Unit::Delivery(outcome) => Some((place, &outcome.attempt)),
-                _ => None,
-            })
-            .collect();
-        let rows: Vec<_> = made.iter().map(|(_, row)| row).collect();
-        let passed = self.passed(&self.statements.delivery_attempts_insert, &rows).await?;
-        gates.keep(made.iter().map(|(place, row)| (*place, row.delivery_id.as_str())), &passed);
-        Ok(())
     }
 
     async fn write(&self, units: &[&Unit], gates: Gates) -> Result<Vec<Receipt>, DbErr> {
@@ -504,148 +344,8 @@ impl Writer<'_> {
     }
 }
 
-impl Gates {
-    /// Units whose key is not among those that passed lose.
-    fn keep<'k>(&mut self, keyed: impl IntoIterator<Item = (usize, &'k str)>, passed: &HashSet<String>) {
-        for (place, key) in keyed {
-            if !passed.contains(key) {
-                self.lost.entry(place).or_insert(JournalError::Conflict);
-            }
-        }
-    }
-}
-
 type TransferId<'a> = (&'a str, &'a str, i64);
 
 fn transfer_id(row: &transfers::Model) -> TransferId<'_> {
     (&row.chain, &row.tx_hash, row.log_index)
-}
-
-// Rows that are not a whole row of a table. Field names are the column names of the statement.
-
-#[derive(Serialize)]
-struct Advance<'a> {
-    id: &'a str,
-    version: i64,
-    status: &'a str,
-    live: bool,
-    amount_received: i64,
-    expires_at: i64,
-    updated_at: i64,
-    state: &'a str,
-}
-
-impl<'a> From<&'a payments::Model> for Advance<'a> {
-    fn from(row: &'a payments::Model) -> Self {
-        Self {
-            id: &row.id,
-            version: row.version,
-            status: &row.status,
-            live: row.live,
-            amount_received: row.amount_received,
-            expires_at: row.expires_at,
-            updated_at: row.updated_at,
-            state: &row.state,
-        }
-    }
-}
-
-#[derive(Serialize)]
-struct CursorAdvance<'a> {
-    chain: &'a str,
-    hash_before: &'a str,
-    block_number: i64,
-    block_hash: &'a str,
-    block_time: i64,
-    epoch: i64,
-    updated_at: i64,
-}
-
-#[derive(Serialize)]
-struct SubmittedOperation<'a> {
-    id: &'a str,
-    revision: i64,
-    chain_tx_id: i64,
-    updated_at: i64,
-}
-
-#[derive(Serialize)]
-struct ChainTxRow<'a> {
-    id: i64,
-    status: &'a str,
-    tx_hash: Option<&'a str>,
-    block_number: Option<i64>,
-    block_hash: Option<&'a str>,
-    updated_at: i64,
-}
-
-#[derive(Serialize)]
-struct EventRow<'a> {
-    id: &'a str,
-    psp_id: &'a str,
-    payment_id: &'a str,
-    sequence: i64,
-    name: &'a str,
-    payload: &'a str,
-    created_at: i64,
-}
-
-#[derive(Serialize)]
-struct OperationRow<'a> {
-    id: &'a str,
-    updated_at: i64,
-}
-
-#[derive(Serialize)]
-struct CounterRow<'a> {
-    name: &'a str,
-    count: usize,
-}
-
-#[derive(Serialize)]
-struct OperationOutcomeRow<'a> {
-    id: &'a str,
-    status: &'a str,
-    chain_tx_id: Option<i64>,
-    tx_hash: Option<&'a str>,
-    block_number: Option<i64>,
-    failure: Option<&'a str>,
-    not_before: i64,
-    updated_at: i64,
-}
-
-#[derive(Serialize)]
-struct DeliveryRow<'a> {
-    id: &'a str,
-    status: &'a str,
-    url: &'a str,
-    attempt_count: i64,
-    retries_left: i64,
-    next_attempt_at: Option<i64>,
-    response_code: Option<i64>,
-    response_body: Option<&'a str>,
-    duration_ms: i64,
-    error: Option<&'a str>,
-    updated_at: i64,
-}
-
-#[derive(Serialize)]
-struct BlockRow<'a> {
-    chain: &'a str,
-    hash: &'a str,
-}
-
-#[derive(Serialize)]
-struct HeightRow<'a> {
-    chain: &'a str,
-    number: i64,
-}
-
-#[derive(Serialize)]
-struct AppliedRow<'a> {
-    chain: &'a str,
-    tx_hash: &'a str,
-    log_index: i64,
-    applied_revision: i64,
-    applied_version: i64,
 }

@@ -1,4 +1,4 @@
-//! The journal against a real SQLite file.
+//! The journal against a real SQLite file, or a PostgreSQL server if one is named.
 #![allow(clippy::unwrap_used)]
 
 mod chain;
@@ -18,7 +18,9 @@ use payferry_entities::{
     merchants, operations, payment_transitions, payments, psps, transfers,
 };
 use payferry_migration::{Migrator, MigratorTrait};
-use sea_orm::{ActiveModelTrait, DbErr, EntityTrait, IntoActiveModel, PaginatorTrait, RuntimeErr};
+use sea_orm::{
+    ActiveModelTrait, ConnectionTrait, DbBackend, DbErr, EntityTrait, IntoActiveModel, PaginatorTrait, RuntimeErr,
+};
 use tempfile::TempDir;
 use tokio::sync::OnceCell;
 use tokio::task::JoinHandle;
@@ -79,7 +81,8 @@ struct World {
     database: Database,
     journal: Journal,
     task: JournalTask,
-    dir: Arc<TempDir>,
+    url: String,
+    _dir: Arc<TempDir>,
 }
 
 type Submitting = JoinHandle<Result<Receipt, JournalError>>;
@@ -87,10 +90,19 @@ type Submitting = JoinHandle<Result<Receipt, JournalError>>;
 impl World {
     async fn new() -> Self {
         let dir = Arc::new(TempDir::new().unwrap());
-        std::fs::write(dir.path().join("journal.db"), template().await).unwrap();
-        let database = Database::open(&url(&dir)).await.unwrap();
+        let url = if let Ok(server) = std::env::var(POSTGRES) {
+            postgres(&server).await
+        } else {
+            std::fs::write(dir.path().join("journal.db"), template().await).unwrap();
+            url(&dir)
+        };
+        let database = Database::open(&url).await.unwrap();
         let (journal, task) = Journal::start(database.clone());
-        Self { database, journal, task, dir }
+        Self { database, journal, task, url, _dir: dir }
+    }
+
+    fn is_sqlite(&self) -> bool {
+        self.database.backend() == DbBackend::Sqlite
     }
 
     /// With the task running under its supervisor.
@@ -165,14 +177,32 @@ async fn template() -> &'static [u8] {
     TEMPLATE
         .get_or_init(|| async {
             let dir = TempDir::new().unwrap();
-            let database = Database::open(&url(&dir)).await.unwrap();
-            Migrator::up(database.writer(), None).await.unwrap();
-            psp().into_active_model().insert(database.writer()).await.unwrap();
-            merchant().into_active_model().insert(database.writer()).await.unwrap();
-            database.close().await.unwrap();
+            prepare(&url(&dir)).await;
             std::fs::read(dir.path().join("journal.db")).unwrap()
         })
         .await
+}
+
+/// The variable that names a PostgreSQL server (`postgres://user@host:port`) to run the tests on instead of SQLite; each
+/// makes a database of its own there.
+const POSTGRES: &str = "PAYFERRY_TEST_POSTGRES";
+
+async fn postgres(server: &str) -> String {
+    let name = format!("journal_{}", payferry_domain::PaymentId::generate()).to_lowercase();
+    let admin = sea_orm::Database::connect(format!("{server}/postgres")).await.unwrap();
+    admin.execute_unprepared(&format!("CREATE DATABASE {name}")).await.unwrap();
+    admin.close().await.unwrap();
+    let url = format!("{server}/{name}");
+    prepare(&url).await;
+    url
+}
+
+async fn prepare(url: &str) {
+    let database = Database::open(url).await.unwrap();
+    Migrator::up(database.writer(), None).await.unwrap();
+    psp().into_active_model().insert(database.writer()).await.unwrap();
+    merchant().into_active_model().insert(database.writer()).await.unwrap();
+    database.close().await.unwrap();
 }
 
 fn url(dir: &TempDir) -> String {

@@ -43,13 +43,18 @@ enum Change {
     Cancel,
 }
 
+/// Any text but those with U+0000, which PostgreSQL's texts cannot hold.
+fn text() -> impl Strategy<Value = String> {
+    any::<String>().prop_map(|text| text.replace('\u{0}', ""))
+}
+
 fn step() -> impl Strategy<Value = Step> {
     let key = || proptest::option::weighted(0.4, 0..3_u8);
     let bad = || proptest::bool::weighted(0.1);
     let change = proptest::option::of(prop_oneof![Just(Change::Queue), Just(Change::Cancel)]);
     prop_oneof![
         2 => (0..6_u8, key(), bad()).prop_map(|(payment, key, bad)| Step::Initiate { payment, key, bad }),
-        4 => (0..6_u8, prop_oneof![4 => Just(0_i64), 1 => -1..3_i64], 0..3_i64, key(), change, bad(), any::<String>())
+        4 => (0..6_u8, prop_oneof![4 => Just(0_i64), 1 => -1..3_i64], 0..3_i64, key(), change, bad(), text())
             .prop_map(|(payment, ahead, announced, key, change, bad, state)| {
                 Step::Advance { payment, ahead, announced, key, change, bad, state }
             }),
@@ -274,7 +279,8 @@ impl Model {
         let mut feed = world.all::<events::Entity>().await;
         feed.sort_by_key(|event| event.position);
         assert_eq!(feed.iter().map(|row| (row.id.clone(), row.sequence)).collect::<BTreeMap<_, _>>(), self.events);
-        assert!(feed.iter().zip(1..).all(|(event, position)| event.position == position));
+        // A sequence of PostgreSQL's keeps what a rolled-back group took.
+        assert!(!world.is_sqlite() || feed.iter().zip(1..).all(|(event, position)| event.position == position));
         let mut last: BTreeMap<&str, i64> = BTreeMap::new();
         for event in &feed {
             assert!(last.insert(&event.payment_id, event.sequence).is_none_or(|before| before < event.sequence));
