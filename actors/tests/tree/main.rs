@@ -1,0 +1,5 @@
+//! The whole tree over a real database and an in-process chain, with actors that die in between.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod payments;
+mod world;

@@ -1,0 +1,245 @@
+//! A tree over a fresh database and one chain, with a payer who has tokens.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use alloy::consensus::TxEip1559;
+use alloy::primitives::{B256, TxKind, U256};
+use alloy::sol_types::SolCall;
+use payferry_actors::chain::{ChainClient, ChainSpec, wake_on_change};
+use payferry_actors::clock::Clock;
+use payferry_actors::compliance::{ListScreener, ScreeningConfig};
+use payferry_actors::payment::store;
+use payferry_actors::seal::Sealer;
+use payferry_actors::wallet::{OperatorSigner, alloy_address, domain_address};
+use payferry_actors::webhook::WebhookConfig;
+use payferry_actors::{ChainAsked, ChainSetup, InitiatePayment, System, SystemConfig};
+use payferry_contracts as contracts;
+use payferry_devchain::{ChainConfig, Devchain, GenesisAccount, Mining, Wallet};
+use payferry_domain::payment::{Payment, Status};
+use payferry_domain::{Address, Amount, Chain, MerchantId, PaymentId, PspId, Token};
+use payferry_entities::{Database, merchants, psps};
+use payferry_migration::{Migrator, MigratorTrait};
+use sea_orm::{ActiveModelTrait, IntoActiveModel};
+
+/// How long a test waits for what it expects.
+const PATIENCE: Duration = Duration::from_secs(30);
+const CHAIN: Chain = Chain::Base;
+const GWEI: u128 = 1_000_000_000;
+/// Factory, treasury and tokens.
+type Deployed = (Address, Address, Vec<(Token, Address)>);
+
+pub struct World {
+    pub system: System,
+    pub chain: Devchain,
+    pub folder: Arc<tempfile::TempDir>,
+    pub psp: PspId,
+    pub merchant: MerchantId,
+    deployed: Deployed,
+    payer: Arc<Wallet>,
+    outlaw: Arc<Wallet>,
+    operator: [u8; 32],
+}
+
+impl World {
+    pub async fn new() -> Self {
+        let folder = Arc::new(tempfile::tempdir().unwrap());
+        let (payer, outlaw) = (Arc::new(Wallet::from_seed("payer")), Arc::new(Wallet::from_seed("outlaw")));
+        let operator = [7_u8; 32];
+        let gas = alloy_address(OperatorSigner::from_bytes(&operator).unwrap().address());
+        let rich =
+            |address| GenesisAccount { address, balance: U256::from(10).pow(U256::from(21)), ..Default::default() };
+        let config = ChainConfig {
+            chain_id: CHAIN.default_id(),
+            mining: Mining::Interval(Duration::from_millis(50)),
+            genesis: vec![rich(payer.address()), rich(outlaw.address()), rich(gas)],
+            ..ChainConfig::default()
+        };
+        let chain = Devchain::open(config).await.unwrap();
+        let deployed = deploy(&chain, &payer, &outlaw, gas).await;
+        let database = open(&folder).await;
+        Migrator::up(database.writer(), None).await.unwrap();
+        let (psp, merchant) = tenants(&database).await;
+        let system = start(&chain, &deployed, &operator, database, &outlaw).await;
+        Self { system, chain, folder, psp, merchant, deployed, payer, outlaw, operator }
+    }
+
+    /// Ends the tree without any goodbye and starts another over the same database and chain.
+    pub async fn restart(self, gently: bool) -> Self {
+        if gently {
+            self.system.clone().stop().await;
+        }
+        drop(self.system);
+        let database = open(&self.folder).await;
+        let system = start(&self.chain, &self.deployed, &self.operator, database, &self.outlaw).await;
+        Self { system, ..self }
+    }
+
+    pub async fn initiate(&self, tokens: &str) -> Payment {
+        let request = InitiatePayment {
+            psp_id: self.psp,
+            merchant_id: self.merchant,
+            customer_id: None,
+            reference: None,
+            metadata: None,
+            amount: tokens.parse().unwrap(),
+            token: Token::Usdc,
+            chain: ChainAsked::Named(CHAIN),
+            expires_in_secs: 1_200,
+            answer: None,
+        };
+        self.system.initiate(request).await.unwrap()
+    }
+
+    pub async fn pay(&self, payment: &Payment, tokens: &str) -> B256 {
+        self.transfer(&self.payer, payment.terms.wallet, tokens).await
+    }
+
+    pub async fn pay_tainted(&self, payment: &Payment, tokens: &str) -> B256 {
+        self.transfer(&self.outlaw, payment.terms.wallet, tokens).await
+    }
+
+    async fn transfer(&self, from: &Wallet, to: Address, tokens: &str) -> B256 {
+        let amount: Amount = tokens.parse().unwrap();
+        let input = contracts::Token::transferCall { to: alloy_address(to), value: U256::from(amount.units()) };
+        call(&self.chain, from, Some(self.deployed.2[0].1), input.abi_encode()).await
+    }
+
+    pub async fn load(&self, id: PaymentId) -> Payment {
+        store::load(self.system.database(), id).await.unwrap().unwrap()
+    }
+
+    pub async fn until(&self, id: PaymentId, what: &str, wanted: impl Fn(&Payment) -> bool) -> Payment {
+        let since = Instant::now();
+        loop {
+            let payment = self.load(id).await;
+            if wanted(&payment) {
+                return payment;
+            }
+            assert!(since.elapsed() < PATIENCE, "never {what}: {payment:#?} {:#?}", self.system.observe());
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    pub async fn until_status(&self, id: PaymentId, status: Status) -> Payment {
+        self.until(id, status.as_str(), |payment| payment.status == status).await
+    }
+
+    /// What the PSP's vault and the treasury hold, base units.
+    pub async fn holdings(&self) -> (i64, i64) {
+        let vault = payferry_actors::wallet::Vaults::new(self.deployed.0).of_psp(self.psp);
+        (self.balance(vault).await, self.balance(self.deployed.1).await)
+    }
+
+    async fn balance(&self, of: Address) -> i64 {
+        let input = contracts::Token::balanceOfCall { account: alloy_address(of) }.abi_encode();
+        let params =
+            serde_json::json!([{"to": self.deployed.2[0].1, "data": format!("0x{}", hex::encode(input))}, "latest"]);
+        let word = self.chain.call("eth_call", params).await.unwrap();
+        let word = word.as_str().unwrap();
+        i64::from_str_radix(&word[word.len() - 15..], 16).unwrap()
+    }
+}
+
+async fn open(folder: &tempfile::TempDir) -> Database {
+    let path = folder.path().join("payferry.db");
+    Database::open(&format!("sqlite://{}?mode=rwc", path.display())).await.unwrap()
+}
+
+async fn start(
+    chain: &Devchain,
+    deployed: &Deployed,
+    operator: &[u8; 32],
+    database: Database,
+    outlaw: &Wallet,
+) -> System {
+    let clock = Clock::default();
+    let spec = ChainSpec::new(CHAIN, deployed.0, deployed.1, deployed.2.clone()).sandbox();
+    let config = SystemConfig {
+        database,
+        sealer: Sealer::new(&[9; 32]),
+        clock: clock.clone(),
+        chains: vec![ChainSetup {
+            spec,
+            client: ChainClient::new(chain.transport()),
+            signer: OperatorSigner::from_bytes(operator).unwrap(),
+            wake_ups: Some(wake_on_change(chain.heads())),
+        }],
+        screener: Arc::new(ListScreener::new("test", "1", [domain_address(outlaw.address())], clock)),
+        screening: ScreeningConfig::default(),
+        webhooks: WebhookConfig::default(),
+        shards: 16,
+    };
+    let system = System::start(config).await.unwrap();
+    let since = Instant::now();
+    while system.chain_view(CHAIN).is_none_or(|view| view.is_stale(system.clock().now())) {
+        assert!(since.elapsed() < PATIENCE, "the chain was never read");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    system
+}
+
+async fn tenants(database: &Database) -> (PspId, MerchantId) {
+    let (psp, merchant) = (PspId::generate(), MerchantId::generate());
+    let row = psps::Model {
+        id: psp.to_string(),
+        name: "Ferry".to_owned(),
+        settings: "{}".to_owned(),
+        created_at: 0,
+        updated_at: 0,
+    };
+    row.into_active_model().insert(database.writer()).await.unwrap();
+    let row = merchants::Model {
+        id: merchant.to_string(),
+        psp_id: psp.to_string(),
+        external_id: "m".to_owned(),
+        name: "Shop".to_owned(),
+        email: "shop@example.com".to_owned(),
+        business_id: "b".to_owned(),
+        created_at: 0,
+        updated_at: 0,
+    };
+    row.into_active_model().insert(database.writer()).await.unwrap();
+    (psp, merchant)
+}
+
+async fn deploy(chain: &Devchain, payer: &Wallet, outlaw: &Wallet, operator: alloy::primitives::Address) -> Deployed {
+    let treasury = alloy::primitives::Address::repeat_byte(0x77);
+    let init_code = contracts::payferry_init_code(payer.address(), operator, operator, treasury);
+    let deployment = contracts::create2_deploy_input(B256::ZERO, &init_code);
+    call(chain, payer, Some(domain_address(contracts::CREATE2_DEPLOYER)), deployment.to_vec()).await;
+    let token = payer.address().create(1);
+    call(chain, payer, None, contracts::test_usdc_init_code(payer.address()).to_vec()).await;
+    for to in [payer, outlaw] {
+        let mint = contracts::Token::mintCall { to: to.address(), value: U256::from(1_000_000_000_000_u64) };
+        call(chain, payer, Some(domain_address(token)), mint.abi_encode()).await;
+    }
+    let factory = domain_address(contracts::payferry_address(&init_code, B256::ZERO));
+    let since = Instant::now();
+    loop {
+        let code = chain.call("eth_getCode", serde_json::json!([factory, "latest"])).await.unwrap();
+        let minted =
+            chain.call("eth_getTransactionCount", serde_json::json!([payer.address(), "latest"])).await.unwrap();
+        if code != "0x" && minted == "0x4" {
+            return (factory, domain_address(treasury), vec![(Token::Usdc, domain_address(token))]);
+        }
+        assert!(since.elapsed() < PATIENCE, "never deployed");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// Sends a transaction of `from`: a call, or a deployment.
+async fn call(chain: &Devchain, from: &Wallet, to: Option<Address>, input: Vec<u8>) -> B256 {
+    let (raw, hash) = from.sign(TxEip1559 {
+        chain_id: chain.chain_id(),
+        nonce: from.next_nonce(),
+        gas_limit: 4_000_000,
+        max_fee_per_gas: 10 * GWEI,
+        max_priority_fee_per_gas: 1_000_000,
+        to: to.map_or(TxKind::Create, |to| TxKind::Call(alloy_address(to))),
+        input: input.into(),
+        ..Default::default()
+    });
+    assert_eq!(chain.send_raw(raw).await.unwrap(), hash);
+    hash
+}
