@@ -2,29 +2,27 @@
 
 use std::collections::BTreeMap;
 
-use parking_lot::RwLock;
 use payferry_domain::payment::{ObservedTransfer, TransferKey};
 use payferry_domain::{Address, Chain, Finality, PaymentId};
 use payferry_entities::{Database, transfers};
 
 use crate::chain::{self, ChainSpec, ChainView, LoadError, Selector, Watchlist};
 
-/// Wakes a settler.
-pub(crate) type Nudge = Box<dyn Fn() + Send + Sync>;
-
 /// The running chains, shared by payments, HTTP and the supervisors.
+#[derive(Debug)]
 pub struct Chains {
     watchlist: Watchlist,
     selector: Selector,
-    settlers: RwLock<BTreeMap<Chain, Nudge>>,
+    settlers: BTreeMap<Chain, SettlerHandle>,
 }
 
 impl Chains {
     /// Over the chains that passed their checks.
     pub(crate) fn new(specs: Vec<ChainSpec>) -> Self {
         let watchlist = Watchlist::new();
+        let settlers = specs.iter().map(|spec| (spec.chain, SettlerHandle::new())).collect();
         let selector = Selector::new(specs, watchlist.clone());
-        Self { watchlist, selector, settlers: RwLock::default() }
+        Self { watchlist, selector, settlers }
     }
 
     /// What is configured of a chain; `None` if it does not run here.
@@ -46,13 +44,14 @@ impl Chains {
         &self.watchlist
     }
 
-    pub(crate) fn set_settler(&self, chain: Chain, settler: Nudge) {
-        self.settlers.write().insert(chain, settler);
+    /// The settler of a chain: its pauses and counts. It is the same handle when the settler is restarted.
+    pub fn settler(&self, chain: Chain) -> Option<&SettlerHandle> {
+        self.settlers.get(&chain)
     }
 
     pub(crate) fn nudge_settler(&self, chain: Chain) {
-        if let Some(nudge) = self.settlers.read().get(&chain) {
-            nudge();
+        if let Some(settler) = self.settlers.get(&chain) {
+            settler.nudge();
         }
     }
 
@@ -86,11 +85,5 @@ impl Chains {
 
     pub(crate) fn unwatch(&self, wallet: Address) {
         self.watchlist.unwatch(wallet);
-    }
-}
-
-impl std::fmt::Debug for Chains {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Chains").field("selector", &self.selector).finish_non_exhaustive()
     }
 }

@@ -16,7 +16,9 @@ use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef};
 use serde::Serialize;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::chain::{ChainClient, ChainSpec, ChainView, WakeUps, Watcher, WatcherArgs};
+use crate::chain::{
+    ChainClient, ChainSpec, ChainView, Checkpoint, Settler, SettlerArgs, WakeUps, Watcher, WatcherArgs,
+};
 use crate::chains::Chains;
 use crate::clock::Clock;
 use crate::compliance::{KytScreener, Screening, ScreeningConfig};
@@ -71,6 +73,8 @@ pub struct ChainSetup {
     pub signer: OperatorSigner,
     /// Says when there may be a new head, where the endpoint can do that; polling goes on all the same.
     pub wake_ups: Option<WakeUps>,
+    /// Between any two steps of a settlement; [`NoCheckpoint`](crate::chain::NoCheckpoint) save in tests.
+    pub checkpoint: Arc<dyn Checkpoint>,
 }
 
 /// A payment as it is asked for. Everything in it was validated; the merchant is the PSP's.
@@ -226,6 +230,9 @@ impl System {
         let system = Self { inner: Arc::new(Inner { services, sealer, root, _writing: writing }) };
         system.start_webhooks(webhooks).await?;
         system.start_screening(screening, screener).await?;
+        for setup in &setups {
+            system.start_settler(setup).await?;
+        }
         for index in 0..shards {
             system.start_shard(index).await?;
         }
@@ -477,6 +484,34 @@ impl System {
                     services.router.resume_all();
                 }
                 Ok(cell)
+            }
+            .boxed()
+        })
+        .await
+    }
+
+    async fn start_settler(&self, setup: &ChainSetup) -> Result<(), StartError> {
+        let services = &self.inner.services;
+        let chain = setup.spec.chain;
+        let handle = services.chains.settler(chain).cloned().unwrap_or_default();
+        let args = SettlerArgs {
+            spec: Arc::new(setup.spec.clone()),
+            client: setup.client.clone(),
+            database: services.database.clone(),
+            journal: services.journal.clone(),
+            watchlist: services.chains.watchlist().clone(),
+            inbox: services.router.clone(),
+            clock: services.clock.clone(),
+            settle_signer: setup.signer.clone(),
+            send_signer: setup.signer.clone(),
+            handle,
+            checkpoint: setup.checkpoint.clone(),
+        };
+        self.adopt(ActorKind::Settler, chain.as_str(), move |root| {
+            let args = args.clone();
+            async move {
+                let (settler, _) = Actor::spawn_linked(None, Settler, args, root).await?;
+                Ok(settler.get_cell())
             }
             .boxed()
         })

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use alloy::consensus::TxEip1559;
 use alloy::primitives::{B256, TxKind, U256};
 use alloy::sol_types::SolCall;
-use payferry_actors::chain::{ChainClient, ChainSpec, wake_on_change};
+use payferry_actors::chain::{ChainClient, ChainSpec, NoCheckpoint, wake_on_change};
 use payferry_actors::clock::Clock;
 use payferry_actors::compliance::{ListScreener, ScreeningConfig};
 use payferry_actors::payment::store;
@@ -164,6 +164,7 @@ async fn start(
             client: ChainClient::new(chain.transport()),
             signer: OperatorSigner::from_bytes(operator).unwrap(),
             wake_ups: Some(wake_on_change(chain.heads())),
+            checkpoint: Arc::new(NoCheckpoint),
         }],
         screener: Arc::new(ListScreener::new("test", "1", [domain_address(outlaw.address())], clock)),
         screening: ScreeningConfig::default(),
