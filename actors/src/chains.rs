@@ -6,7 +6,7 @@ use payferry_domain::payment::{ObservedTransfer, TransferKey};
 use payferry_domain::{Address, Chain, Finality, PaymentId};
 use payferry_entities::{Database, transfers};
 
-use crate::chain::{self, ChainSpec, ChainView, LoadError, Selector, Watchlist};
+use crate::chain::{self, ChainSpec, ChainView, LoadError, Selector, SettlerHandle, Watchlist};
 
 /// The running chains, shared by payments, HTTP and the supervisors.
 #[derive(Debug)]
