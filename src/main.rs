@@ -1,2 +1,7 @@
 //! The `payferry` command.
-fn main() {}
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    payferry::cli::main()
+}

@@ -5,7 +5,7 @@
 
 use sea_orm_migration::prelude::*;
 
-pub use sea_orm_migration::MigratorTrait;
+pub use sea_orm_migration::{MigrationStatus, MigratorTrait};
 
 mod m0001_tenants;
 mod m0002_payments;

@@ -1,0 +1,77 @@
+//! Which database a command works on, and the keys that belong to it.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, bail};
+use payferry_actors::seal::{MASTER_KEY_BYTES, Sealer};
+use payferry_entities::Database;
+use payferry_migration::{MigrationStatus, Migrator, MigratorTrait};
+
+use crate::config::{Config, database_url};
+use crate::keys::KeyMode;
+use crate::sandbox::{Keys, database_file, keys_file};
+
+/// Options of every command that works on a database.
+#[derive(Debug, clap::Args)]
+pub(super) struct DatabaseArgs {
+    /// A path, sqlite://path?mode=rwc or postgres://user:password@host/name [default: the configuration's].
+    #[arg(long, env = "PAYFERRY_DATABASE_URL", hide_env_values = true, value_name = "URL")]
+    database_url: Option<String>,
+    /// A sandbox's data folder: its database and its keys.
+    #[arg(long, value_name = "FOLDER", conflicts_with = "database_url")]
+    data_dir: Option<PathBuf>,
+}
+
+impl DatabaseArgs {
+    /// Opens the database; its tables may be missing.
+    pub(super) async fn open_any(&self, config: &Config) -> anyhow::Result<Database> {
+        let url = match (&self.database_url, &self.data_dir) {
+            (Some(given), _) => match database_url(given) {
+                Some(url) => url,
+                None => bail!(
+                    "--database-url: expected a path, sqlite://path?mode=rwc or postgres://user:password@host/name"
+                ),
+            },
+            (None, Some(folder)) => {
+                let file = database_file(folder);
+                if !file.exists() {
+                    bail!("--data-dir: there is no sandbox in {}", folder.display());
+                }
+                format!("sqlite://{}?mode=rw", file.display())
+            }
+            (None, None) => config.database.url.clone(),
+        };
+        Database::open(&url).await.context("the database cannot be opened")
+    }
+
+    /// Opens the database and makes sure that its tables are up to date.
+    pub(super) async fn open(&self, config: &Config) -> anyhow::Result<Database> {
+        let database = self.open_any(config).await?;
+        let migrations = Migrator::get_migration_with_status_read_only(database.reader()).await?;
+        let pending = migrations.iter().filter(|migration| migration.status() == MigrationStatus::Pending);
+        match pending.count() {
+            0 => Ok(database),
+            n => bail!("the database lacks {n} migrations; run `payferry migrate` on it first"),
+        }
+    }
+
+    /// What hashes API keys here, and which sort they are.
+    pub(super) fn sealer(&self, config: &Config) -> anyhow::Result<(Sealer, KeyMode)> {
+        if let Some(folder) = &self.data_dir {
+            let keys = Keys::read(&keys_file(folder))?.context("--data-dir: the sandbox has no keys")?;
+            return Ok((keys.sealer(), KeyMode::Test));
+        }
+        let Some(file) = &config.secrets.master_key_file else {
+            bail!(
+                "API keys are hashed with the master key: set `secrets.master_key_file` in the configuration, or \
+                 PAYFERRY_SECRETS__MASTER_KEY_FILE, or --data-dir for a sandbox's"
+            );
+        };
+        let text = std::fs::read_to_string(file).with_context(|| format!("the master key {}", file.display()))?;
+        let mut master = [0; MASTER_KEY_BYTES];
+        if hex::decode_to_slice(text.trim(), &mut master).is_err() {
+            bail!("the master key {}: expected 64 hexadecimal digits", file.display());
+        }
+        Ok((Sealer::new(&master), KeyMode::Live))
+    }
+}

@@ -1,0 +1,43 @@
+//! `payferry migrate`.
+
+use std::process::ExitCode;
+
+use payferry_migration::{MigrationStatus, Migrator, MigratorTrait};
+
+use super::database::DatabaseArgs;
+use crate::config::Config;
+
+/// Options of `migrate`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  payferry migrate --database-url payferry.db
+  payferry migrate --database-url postgres://payferry:secret@localhost/payferry
+  payferry migrate --database-url payferry.db --check    # exit code 1 if something is missing")]
+pub(super) struct Args {
+    #[command(flatten)]
+    database: DatabaseArgs,
+    /// Change nothing; list what would be done, and fail if there is anything.
+    #[arg(long)]
+    check: bool,
+}
+
+pub(super) async fn run(args: Args, config: Config) -> anyhow::Result<ExitCode> {
+    let database = args.database.open_any(&config).await?;
+    let pending: Vec<String> = Migrator::get_migration_with_status_read_only(database.reader())
+        .await?
+        .into_iter()
+        .filter(|migration| migration.status() == MigrationStatus::Pending)
+        .map(|migration| migration.name().to_owned())
+        .collect();
+    if !args.check {
+        Migrator::up(database.writer(), None).await?;
+    }
+    for name in &pending {
+        println!("{} {name}", if args.check { "missing" } else { "applied" });
+    }
+    if pending.is_empty() {
+        println!("the tables are up to date");
+    }
+    database.close().await?;
+    Ok(if args.check && !pending.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}

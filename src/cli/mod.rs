@@ -1,0 +1,69 @@
+//! The command line: one file a subcommand.
+
+mod database;
+mod key;
+mod migrate;
+mod psp;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::config::Config;
+
+/// A failed command.
+const FAILED: u8 = 1;
+
+/// Stablecoin payments for payment service providers.
+#[derive(Debug, Parser)]
+#[command(name = "payferry", version, propagate_version = true, max_term_width = 100)]
+struct Cli {
+    /// Configuration file (TOML). Keys it does not set keep their defaults.
+    #[arg(long, global = true, env = "PAYFERRY_CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Bring the database's tables up to date.
+    Migrate(migrate::Args),
+    /// Make, list and change payment service providers.
+    Psp(psp::Args),
+    /// Make, list and revoke API keys.
+    Key(key::Args),
+}
+
+/// Reads the command line and does what it says.
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match run(cli) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::from(FAILED)
+        }
+    }
+}
+
+fn run(cli: Cli) -> anyhow::Result<ExitCode> {
+    let env =
+        std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    let config = Config::load(cli.config.as_deref(), env)?;
+    crate::telemetry::init(&config.log);
+    // Of the two that rustls knows, the one that builds without cmake; a second install changes nothing.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let done = runtime.block_on(async {
+        match cli.command {
+            Command::Migrate(args) => migrate::run(args, config).await,
+            Command::Psp(args) => psp::run(args, config).await,
+            Command::Key(args) => key::run(args, config).await,
+        }
+    });
+    // What still runs (idle connections, say) must not keep the process.
+    runtime.shutdown_background();
+    done
+}

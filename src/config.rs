@@ -1,0 +1,224 @@
+//! The configuration: one struct a concern, each key with what may stand there.
+//!
+//! Layers: the embedded `default.toml` < a file < the environment. Every key is in the defaults; a key that is not
+//! there does not exist. Deliberately absent: secrets themselves (the file names where they are).
+
+mod load;
+
+use std::net::SocketAddr;
+use std::num::{NonZeroU64, NonZeroUsize};
+use std::path::PathBuf;
+
+use serde::{Deserialize, Deserializer};
+
+pub use load::{ConfigError, DEFAULTS, ENV_PREFIX, Location};
+
+/// Everything that can be configured.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Config {
+    /// Listeners and links.
+    pub server: Server,
+    /// Where rows are kept.
+    pub database: Database,
+    /// Where secrets are kept.
+    pub secrets: Secrets,
+    /// What is logged.
+    pub log: Log,
+    /// The actors of payments.
+    pub payments: Payments,
+    /// The KYT provider's limits.
+    pub screening: Screening,
+}
+
+/// Listeners and links.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Server {
+    /// Where PSPs and payers reach the service.
+    pub listen: SocketAddr,
+    /// Where the operator does.
+    pub operator_listen: SocketAddr,
+    /// What links begin with; `None` takes the bound address.
+    #[serde(deserialize_with = "optional_url")]
+    pub public_url: Option<url::Url>,
+    /// Time for running requests to be answered at the end, seconds.
+    pub shutdown_secs: NonZeroU64,
+}
+
+/// Where rows are kept.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Database {
+    /// As [`database_url`] makes it.
+    #[serde(deserialize_with = "any_database_url")]
+    pub url: String,
+}
+
+/// Where secrets are kept.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Secrets {
+    /// A file with 32 bytes in hexadecimal.
+    #[serde(deserialize_with = "optional_path")]
+    pub master_key_file: Option<PathBuf>,
+}
+
+/// What is logged.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Log {
+    /// As `RUST_LOG`.
+    #[serde(deserialize_with = "log_filter")]
+    pub filter: String,
+    /// How a line looks.
+    pub format: LogFormat,
+}
+
+/// How a log line looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// For machines.
+    Json,
+}
+
+/// The actors of payments.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Payments {
+    /// Shard supervisors.
+    #[serde(deserialize_with = "divides_256")]
+    pub shards: usize,
+}
+
+/// The KYT provider's limits.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Screening {
+    /// Requests at once.
+    pub concurrency_max: NonZeroUsize,
+    /// How long one may take.
+    pub timeout_ms: NonZeroU64,
+}
+
+/// What may stand at a key, for the error that says so.
+fn expected(key: &str) -> &'static str {
+    match key {
+        "server.listen" | "server.operator_listen" => "an address and a port, such as \"127.0.0.1:8080\"",
+        "server.public_url" => "an http or https URL, or nothing",
+        "database.url" => "a path, \"sqlite://path?mode=rwc\" or \"postgres://user:password@host/name\"",
+        "secrets.master_key_file" => "the path of a file",
+        "log.filter" => "a level or target=level with commas, such as \"warn,payferry=info\"",
+        "log.format" => "\"text\" or \"json\"",
+        "payments.shards" => "a number that divides 256, such as 16",
+        _ => "a whole number above zero",
+    }
+}
+
+/// A database's URL as the driver takes it: a path becomes `sqlite://path?mode=rwc`. `None` for another scheme.
+pub fn database_url(text: &str) -> Option<String> {
+    match text.split_once(':').map(|(scheme, _)| scheme) {
+        Some("sqlite" | "postgres" | "postgresql") => Some(text.to_owned()),
+        Some(scheme) if text[scheme.len()..].starts_with("://") => None,
+        _ if text.is_empty() => None,
+        _ => Some(format!("sqlite://{text}?mode=rwc")),
+    }
+}
+
+fn optional_url<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<url::Url>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    if text.is_empty() {
+        return Ok(None);
+    }
+    match url::Url::parse(&text) {
+        Ok(url) if ["http", "https"].contains(&url.scheme()) => Ok(Some(url)),
+        _ => Err(serde::de::Error::custom("not an http URL")),
+    }
+}
+
+fn any_database_url<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    database_url(&text).ok_or_else(|| serde::de::Error::custom("not a database URL"))
+}
+
+fn optional_path<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<PathBuf>, D::Error> {
+    let path = PathBuf::deserialize(deserializer)?;
+    Ok((!path.as_os_str().is_empty()).then_some(path))
+}
+
+fn log_filter<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    match tracing_subscriber::EnvFilter::builder().parse(&text) {
+        Ok(_) => Ok(text),
+        Err(error) => Err(serde::de::Error::custom(error)),
+    }
+}
+
+fn divides_256<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
+    let shards = usize::deserialize(deserializer)?;
+    if shards > 0 && 256_usize.is_multiple_of(shards) {
+        return Ok(shards);
+    }
+    Err(serde::de::Error::custom("does not divide 256"))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn refused(file: &str, env: &[(&str, &str)]) -> String {
+        let path = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
+        std::fs::write(&path, file).unwrap();
+        let env = env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        let error = Config::load(Some(path.path()), env).unwrap_err().to_string();
+        error.replace(&path.path().display().to_string(), "payferry.toml")
+    }
+
+    #[test]
+    fn later_layers_win() {
+        let path = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(&path, "[server]\nlisten = \"127.0.0.1:1\"\noperator_listen = \"127.0.0.1:2\"\n").unwrap();
+        let env = [("PAYFERRY_SERVER__LISTEN", "127.0.0.1:3"), ("PAYFERRY_PAYMENTS__SHARDS", "4"), ("OTHER__X", "1")];
+        let env = env.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let config = Config::load(Some(path.path()), env).unwrap();
+        assert_eq!(config.server.listen.port(), 3);
+        assert_eq!(config.server.operator_listen.port(), 2);
+        assert_eq!(config.payments.shards, 4);
+        assert_eq!(config.server.public_url, None);
+        assert_eq!(config.database.url, "sqlite://payferry.db?mode=rwc");
+    }
+
+    #[test]
+    fn errors_name_place_key_and_what_was_expected() {
+        assert_eq!(
+            refused("[server]\n\nlisen = 1\n", &[]),
+            "payferry.toml:3: there is no key `server.lisen`; expected one of listen, operator_listen, public_url, shutdown_secs"
+        );
+        assert_eq!(
+            refused("[server]\nlisten = \"localhost\"\n", &[]),
+            "payferry.toml:2: `server.listen` is \"localhost\", expected an address and a port, such as \"127.0.0.1:8080\""
+        );
+        assert_eq!(
+            refused("", &[("PAYFERRY_PAYMENTS__SHARDS", "7")]),
+            "PAYFERRY_PAYMENTS__SHARDS: `payments.shards` is 7, expected a number that divides 256, such as 16"
+        );
+        assert_eq!(
+            refused("[screening]\ntimeout_ms = \"soon\"", &[]),
+            "payferry.toml:2: `screening.timeout_ms` is \"soon\", expected a whole number above zero"
+        );
+        assert!(refused("[server\n", &[]).starts_with("payferry.toml:1: not valid TOML: "));
+        assert!(refused("", &[("PAYFERRY_NOWHERE__X", "7")]).contains("there is no key `nowhere.x`"));
+        let secret = refused("[database]\nurl = \"mysql://user:hunter2@host/x\"", &[]);
+        assert!(secret.contains("expected a path") && !secret.contains("hunter2"), "{secret}");
+    }
+
+    #[test]
+    fn a_file_that_is_missing_is_named() {
+        let error = Config::load(Some("/nowhere/payferry.toml".as_ref()), []).unwrap_err().to_string();
+        assert!(error.starts_with("/nowhere/payferry.toml: cannot be read"), "{error}");
+    }
+
+    #[test]
+    fn databases_are_named_by_path_or_url() {
+        assert_eq!(database_url("a/b.db").unwrap(), "sqlite://a/b.db?mode=rwc");
+        assert_eq!(database_url("postgres://x/y").unwrap(), "postgres://x/y");
+        assert_eq!(database_url("mysql://x/y"), None);
+    }
+}

@@ -1,0 +1,205 @@
+//! Puts the configuration together from its layers, and blames the right one.
+//!
+//! Every key that a layer sets is tried on its own over what was good before, so that an error names the file and
+//! line, or the variable, that is wrong, and what was expected.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use toml::de::{DeTable, DeValue};
+use toml::{Spanned, Table, Value};
+
+use super::{Config, expected};
+
+/// The embedded layer.
+pub const DEFAULTS: &str = include_str!("default.toml");
+/// Variables with this prefix and `__` between section and key are configuration.
+pub const ENV_PREFIX: &str = "PAYFERRY_";
+const ENV_SEPARATOR: &str = "__";
+
+/// Why the configuration is refused: where, which key, and what was expected.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("{}: cannot be read: {source}", path.display())]
+    Unreadable {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The file is not TOML.
+    #[error("{}: not valid TOML: {message}", location)]
+    Syntax {
+        /// File and line.
+        location: Location,
+        /// What the parser says.
+        message: String,
+    },
+    /// No such key.
+    #[error("{location}: there is no key `{key}`; expected one of {known}")]
+    UnknownKey {
+        /// Where it stands.
+        location: Location,
+        /// The key as written.
+        key: String,
+        /// Those that exist at this place.
+        known: String,
+    },
+    /// A value that does not fit its key.
+    #[error("{location}: `{key}` is {found}, expected {expected}")]
+    BadValue {
+        /// Where it stands.
+        location: Location,
+        /// The key.
+        key: String,
+        /// The value as written.
+        found: String,
+        /// What would fit.
+        expected: &'static str,
+    },
+}
+
+/// Where a setting was made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Location {
+    /// A file, and the line in it.
+    File(PathBuf, usize),
+    /// A variable of the environment.
+    Env(String),
+}
+
+impl fmt::Display for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path, line) => write!(f, "{}:{line}", path.display()),
+            Self::Env(name) => f.write_str(name),
+        }
+    }
+}
+
+struct Setting {
+    location: Location,
+    key: Vec<String>,
+    value: Value,
+}
+
+impl Config {
+    /// The defaults alone.
+    pub fn defaults() -> Self {
+        defaults().try_into().expect("the embedded defaults are complete; a test reads them")
+    }
+
+    /// Defaults, then `file` if there is one, then the variables of `env` that begin with [`ENV_PREFIX`].
+    pub fn load(file: Option<&Path>, env: impl IntoIterator<Item = (String, String)>) -> Result<Self, ConfigError> {
+        let mut table = defaults();
+        let mut config = Self::defaults();
+        let mut settings = match file {
+            Some(path) => from_file(path)?,
+            None => Vec::new(),
+        };
+        settings.extend(from_env(env));
+        for Setting { location, key, value } in settings {
+            let name = key.join(".");
+            let slot = slot(&mut table, &key).map_err(|known| ConfigError::UnknownKey {
+                location: location.clone(),
+                key: name.clone(),
+                known,
+            })?;
+            let (location, value) = match (location, value) {
+                // The environment has text only: it is read as what the default is.
+                (Location::Env(variable), Value::String(text)) => (Location::Env(variable), typed(&text, slot)),
+                other => other,
+            };
+            let found = shown(&key, &value);
+            let bad = || ConfigError::BadValue { location, key: name.clone(), found, expected: expected(&name) };
+            *slot = value;
+            config = table.clone().try_into().map_err(|_| bad())?;
+        }
+        Ok(config)
+    }
+}
+
+fn defaults() -> Table {
+    DEFAULTS.parse().expect("the embedded defaults are TOML; a test reads them")
+}
+
+/// A value for an error message, unless it may hold a secret.
+fn shown(key: &[String], value: &Value) -> String {
+    if key.last().is_some_and(|last| last == "url") { "not usable".to_owned() } else { value.to_string() }
+}
+
+fn typed(text: &str, like: &Value) -> Value {
+    let parsed = match like {
+        Value::String(_) => None,
+        _ => format!("v = {text}").parse::<Table>().ok().and_then(|mut table| table.remove("v")),
+    };
+    parsed.unwrap_or_else(|| Value::String(text.to_owned()))
+}
+
+/// The place of a key among the defaults; otherwise the names that exist there.
+fn slot<'t>(table: &'t mut Table, key: &[String]) -> Result<&'t mut Value, String> {
+    let names = |table: &Table| table.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+    let [section, rest @ ..] = key else { return Err(names(table)) };
+    if !table.contains_key(section) {
+        return Err(names(table));
+    }
+    let value = &mut table[section];
+    match value {
+        Value::Table(inner) => slot(inner, rest),
+        leaf if rest.is_empty() => Ok(leaf),
+        _ => Err("none below it".to_owned()),
+    }
+}
+
+fn from_env(env: impl IntoIterator<Item = (String, String)>) -> Vec<Setting> {
+    let mut settings: Vec<Setting> = env
+        .into_iter()
+        .filter_map(|(name, text)| {
+            let path = name.strip_prefix(ENV_PREFIX)?;
+            // Without a section it is a command-line option's variable, which is not ours to judge.
+            path.contains(ENV_SEPARATOR).then_some(())?;
+            let key = path.to_ascii_lowercase().split(ENV_SEPARATOR).map(str::to_owned).collect();
+            Some(Setting { location: Location::Env(name), key, value: Value::String(text) })
+        })
+        .collect();
+    settings.sort_by(|a, b| a.key.cmp(&b.key));
+    settings
+}
+
+fn from_file(path: &Path) -> Result<Vec<Setting>, ConfigError> {
+    let text =
+        std::fs::read_to_string(path).map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })?;
+    let at = |offset: usize| Location::File(path.to_owned(), text[..offset.min(text.len())].lines().count().max(1));
+    let syntax = |error: toml::de::Error| ConfigError::Syntax {
+        location: at(error.span().map_or(0, |span| span.start + 1)),
+        message: error.message().to_owned(),
+    };
+    let spans = DeTable::parse(&text).map_err(syntax)?;
+    let values: Table = text.parse().map_err(syntax)?;
+    let mut settings = Vec::new();
+    flatten(spans.get_ref(), &values, &mut Vec::new(), &mut |key, offset, value| {
+        settings.push(Setting { location: at(offset + 1), key, value });
+    });
+    Ok(settings)
+}
+
+fn flatten(
+    spans: &DeTable<'_>,
+    values: &Table,
+    path: &mut Vec<String>,
+    found: &mut impl FnMut(Vec<String>, usize, Value),
+) {
+    for (name, span) in spans {
+        let (offset, key): (usize, &str) = (Spanned::span(name).start, name.get_ref());
+        let Some(value) = values.get(key) else { continue };
+        path.push(key.to_owned());
+        match (span.get_ref(), value) {
+            (DeValue::Table(inner), Value::Table(table)) if !table.is_empty() => flatten(inner, table, path, found),
+            // An empty section sets nothing.
+            (_, Value::Table(_)) => {}
+            _ => found(path.clone(), offset, value.clone()),
+        }
+        path.pop();
+    }
+}

@@ -1,0 +1,11 @@
+//! Payferry, the service: wiring and wire formats around the supervision tree.
+//!
+//! Owns the command line, the configuration and the sandbox. What payments do is in `payferry-domain` and
+//! `payferry-actors`.
+
+pub mod cli;
+pub mod config;
+pub mod keys;
+pub mod sandbox;
+pub mod telemetry;
+pub mod tenants;

@@ -1,0 +1,260 @@
+//! One simulated chain: opened from its file, with contracts and tokens deployed and payers that have money.
+//!
+//! Deliberately absent: the service's view of the chain (it sees it through JSON-RPC, as it would a real one).
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use alloy::primitives::{Address, B256, Bytes, U256, keccak256};
+use alloy::sol_types::SolCall;
+use anyhow::{Context, anyhow, bail, ensure};
+use payferry_actors::chain::ChainSpec;
+use payferry_actors::wallet::{alloy_address, domain_address};
+use payferry_contracts::{
+    CREATE2_DEPLOYER, PAYFERRY_DEPLOY_GAS_MAX, Token as TokenContract, create2_deploy_input, payferry_address,
+    payferry_init_code, test_usdc_init_code, test_usdt_init_code,
+};
+use payferry_devchain::{ChainConfig, Devchain, Mining, Wallet};
+use payferry_domain::{Amount, Chain, Hash32, Token};
+use serde_json::{Value, json};
+use tokio::sync::Mutex;
+
+use super::accounts::Accounts;
+
+/// Blocks that hold the contracts and the payers' money; no reorganisation goes below them.
+pub const FOUNDATION_BLOCKS: u64 = 8;
+/// What each payer gets of each token.
+const PAYER_FUNDS: Amount = Amount::from_tokens(9_000_000_000_000);
+/// Most that one transfer of a payer moves.
+pub const TRANSFER_MAX: Amount = Amount::from_tokens(1_000_000_000);
+/// Gas that a token transfer surely fits in.
+const TRANSFER_GAS: u64 = 120_000;
+/// Gas of minting to all payers.
+const MINT_GAS: u64 = 5_000_000;
+/// Wei per gas offered by the sandbox's own transactions.
+const MAX_FEE_WEI: u128 = 100_000_000_000;
+const PRIORITY_FEE_WEI: u128 = 1_000_000;
+
+/// Whose money is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Payer {
+    /// Nothing is known against it.
+    #[default]
+    Clean,
+    /// It is on the sandbox's sanctions list.
+    Sanctioned,
+}
+
+/// A running chain of the sandbox.
+#[derive(Debug)]
+pub struct SandboxChain {
+    devchain: Devchain,
+    spec: ChainSpec,
+    accounts: Arc<Accounts>,
+    /// One lock a payer: the nonce is read, used and on disk before the next transfer of the same payer.
+    turns: Vec<Mutex<()>>,
+    next_payer: AtomicUsize,
+}
+
+impl SandboxChain {
+    /// Opens the chain of `file` (in memory without one) and deploys what is not there yet.
+    pub async fn open(
+        chain: Chain,
+        file: Option<PathBuf>,
+        block_time: Duration,
+        accounts: Arc<Accounts>,
+    ) -> anyhow::Result<Self> {
+        let config = ChainConfig {
+            chain_id: chain.default_id(),
+            path: file,
+            mining: Mining::Interval(block_time),
+            genesis: accounts.genesis(),
+            ..ChainConfig::default()
+        };
+        let devchain = Devchain::open(config).await?;
+        devchain.pause_mining();
+        let operator = accounts.operator.address();
+        let payferry = payferry_init_code(Accounts::admin(), operator, operator, Accounts::treasury());
+        let owner = accounts.deployer.address();
+        let tokens = [
+            (Token::Usdc, token_salt(chain, Token::Usdc), test_usdc_init_code(owner)),
+            (Token::Usdt, token_salt(chain, Token::Usdt), test_usdt_init_code(owner)),
+        ];
+        let addresses =
+            tokens.each_ref().map(|(token, salt, code)| (*token, CREATE2_DEPLOYER.create2_from_code(*salt, code)));
+        let contract = payferry_address(&payferry, B256::ZERO);
+        let spec = ChainSpec::new(
+            chain,
+            domain_address(contract),
+            domain_address(Accounts::treasury()),
+            addresses.map(|(token, address)| (token, domain_address(address))).to_vec(),
+        );
+        let turns = accounts.all_payers().map(|_| Mutex::default()).collect();
+        let this = Self { devchain, spec: spec.sandbox(), accounts, turns, next_payer: AtomicUsize::new(0) };
+        this.deploy(contract, B256::ZERO, &payferry).await.context("Payferry could not be deployed")?;
+        for ((token, salt, code), (_, address)) in tokens.iter().zip(addresses) {
+            this.deploy(address, *salt, code).await.with_context(|| format!("{token} could not be deployed"))?;
+            this.fund_payers(address).await.with_context(|| format!("payers could not be given {token}"))?;
+        }
+        let missing = FOUNDATION_BLOCKS.saturating_sub(this.devchain.head().number);
+        if missing > 0 {
+            this.devchain.mine(missing).await?;
+        }
+        this.devchain.resume_mining();
+        Ok(this)
+    }
+
+    /// The chain itself.
+    pub fn devchain(&self) -> &Devchain {
+        &self.devchain
+    }
+
+    /// What the service is told of the chain.
+    pub fn spec(&self) -> &ChainSpec {
+        &self.spec
+    }
+
+    /// Sends a real, signed token transfer from a payer to `to`; it is on disk when this answers with its hash.
+    pub async fn transfer(
+        &self,
+        payer: Payer,
+        token: Token,
+        to: payferry_domain::Address,
+        amount: Amount,
+    ) -> anyhow::Result<Hash32> {
+        ensure!(amount <= TRANSFER_MAX, "a transfer moves at most {TRANSFER_MAX}");
+        let contract = self.spec.token_address(token).ok_or_else(|| anyhow!("there is no {token} on this chain"))?;
+        let (turn, wallet) = match payer {
+            Payer::Clean => {
+                let index = self.next_payer.fetch_add(1, Ordering::Relaxed) % self.accounts.payers.len();
+                (&self.turns[index], &self.accounts.payers[index])
+            }
+            Payer::Sanctioned => (&self.turns[self.accounts.payers.len()], &self.accounts.sanctioned),
+        };
+        let call = TokenContract::transferCall { to: alloy_address(to), value: units(amount) };
+        let _turn = turn.lock().await;
+        let hash = self.send(wallet, alloy_address(contract), call.abi_encode().into(), TRANSFER_GAS).await?;
+        Ok(Hash32(hash.0))
+    }
+
+    async fn send(&self, wallet: &Wallet, to: Address, input: Bytes, gas: u64) -> anyhow::Result<B256> {
+        // Asked each time: a reorganisation that drops transactions gives their nonces back.
+        let nonce = self.devchain.call("eth_getTransactionCount", json!([wallet.address(), "pending"])).await?;
+        let nonce = quantity(&nonce)?;
+        let id = self.devchain.chain_id();
+        let (raw, _) = wallet.sign_call(id, nonce, to, input, gas, MAX_FEE_WEI, PRIORITY_FEE_WEI);
+        Ok(self.devchain.send_raw(raw).await?)
+    }
+
+    async fn deploy(&self, address: Address, salt: B256, init_code: &[u8]) -> anyhow::Result<()> {
+        if self.has_code(address).await? {
+            return Ok(());
+        }
+        let input = create2_deploy_input(salt, init_code);
+        self.send(&self.accounts.deployer, CREATE2_DEPLOYER, input, PAYFERRY_DEPLOY_GAS_MAX).await?;
+        self.devchain.mine(1).await?;
+        ensure!(self.has_code(address).await?, "nothing is at {address} after the deployment");
+        Ok(())
+    }
+
+    async fn has_code(&self, address: Address) -> anyhow::Result<bool> {
+        let code = self.devchain.call("eth_getCode", json!([address, "latest"])).await?;
+        Ok(code.as_str().is_some_and(|code| code.len() > 2))
+    }
+
+    async fn fund_payers(&self, token: Address) -> anyhow::Result<()> {
+        let to: Vec<Address> = self.accounts.all_payers().map(Wallet::address).collect();
+        // All are given money in one transaction, so the last one speaks for all.
+        let Some(last) = to.last() else { bail!("there are no payers") };
+        if !self.balance(token, *last).await?.is_zero() {
+            return Ok(());
+        }
+        let values = vec![units(PAYER_FUNDS); to.len()];
+        let call = TokenContract::mintBatchCall { to: to.clone(), values };
+        self.send(&self.accounts.deployer, token, call.abi_encode().into(), MINT_GAS).await?;
+        self.devchain.mine(1).await?;
+        ensure!(!self.balance(token, *last).await?.is_zero(), "the tokens were not minted");
+        Ok(())
+    }
+
+    async fn balance(&self, token: Address, account: Address) -> anyhow::Result<U256> {
+        let data = Bytes::from(TokenContract::balanceOfCall { account }.abi_encode());
+        let answer = self.devchain.call("eth_call", json!([{"to": token, "data": data}, "latest"])).await?;
+        let bytes: Bytes = serde_json::from_value(answer)?;
+        Ok(TokenContract::balanceOfCall::abi_decode_returns(&bytes)?)
+    }
+}
+
+fn token_salt(chain: Chain, token: Token) -> B256 {
+    keccak256(format!("payferry sandbox {token} on {chain}"))
+}
+
+fn units(amount: Amount) -> U256 {
+    U256::from(amount.units().unsigned_abs())
+}
+
+fn quantity(value: &Value) -> anyhow::Result<u64> {
+    let text =
+        value.as_str().and_then(|text| text.strip_prefix("0x")).ok_or_else(|| anyhow!("{value} is no quantity"))?;
+    Ok(u64::from_str_radix(text, 16)?)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    async fn open(file: &std::path::Path) -> SandboxChain {
+        let day = Duration::from_hours(24);
+        SandboxChain::open(Chain::Base, Some(file.to_owned()), day, Arc::new(Accounts::new())).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_chain_is_founded_once_and_pays_concurrently() {
+        let temp = tempfile::tempdir().unwrap();
+        let file = temp.path().join("base.chain");
+        let chain = open(&file).await;
+        let founded = chain.devchain().head();
+        assert_eq!(founded.number, FOUNDATION_BLOCKS);
+        let to = payferry_domain::Address([9; 20]);
+        let pays = (0..100).map(|_| chain.transfer(Payer::Clean, Token::Usdt, to, Amount::from_tokens(2)));
+        let hashes: std::collections::BTreeSet<_> =
+            futures::future::join_all(pays).await.into_iter().map(Result::unwrap).collect();
+        assert_eq!(hashes.len(), 100);
+        chain.devchain().mine(1).await.unwrap();
+        let usdt = alloy_address(chain.spec().token_address(Token::Usdt).unwrap());
+        assert_eq!(chain.balance(usdt, alloy_address(to)).await.unwrap(), U256::from(200_000_000));
+        let specs = (chain.spec().contract, chain.spec().tokens.clone());
+        chain.devchain().close().await;
+        drop(chain);
+        let again = open(&file).await;
+        assert_eq!((again.spec().contract, again.spec().tokens.clone()), specs);
+        assert_eq!(again.devchain().head().number, founded.number + 1, "nothing is deployed twice");
+        let client = payferry_actors::chain::ChainClient::new(again.devchain().transport());
+        again.spec().check(&client).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn payers_go_on_after_a_reorganisation_dropped_their_transfers() {
+        let temp = tempfile::tempdir().unwrap();
+        let chain = open(&temp.path().join("base.chain")).await;
+        let to = payferry_domain::Address([9; 20]);
+        for _ in 0..PAYERS_TRIED {
+            chain.transfer(Payer::Clean, Token::Usdc, to, Amount(1)).await.unwrap();
+        }
+        chain.devchain().mine(1).await.unwrap();
+        chain.devchain().reorg(1, payferry_devchain::Dropped::Discard).await.unwrap();
+        for _ in 0..PAYERS_TRIED {
+            chain.transfer(Payer::Clean, Token::Usdc, to, Amount(1)).await.unwrap();
+        }
+        chain.devchain().mine(1).await.unwrap();
+        let usdc = alloy_address(chain.spec().token_address(Token::Usdc).unwrap());
+        assert_eq!(chain.balance(usdc, alloy_address(to)).await.unwrap(), U256::from(PAYERS_TRIED));
+        assert!(chain.transfer(Payer::Clean, Token::Usdc, to, Amount::MAX).await.is_err());
+    }
+
+    const PAYERS_TRIED: usize = super::super::accounts::PAYERS * 2;
+}

@@ -1,0 +1,177 @@
+//! The data folder: where a sandbox keeps everything, one process at a time.
+//!
+//! Files that are not the sandbox's are left alone.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use payferry_domain::Chain;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// The folder where none is named.
+pub const DEFAULT_FOLDER: &str = "payferry-data";
+
+/// A locked data folder. An ephemeral one is removed when this is dropped.
+#[derive(Debug)]
+pub struct Folder {
+    path: PathBuf,
+    ephemeral: bool,
+    _lock: File,
+}
+
+impl Folder {
+    /// Opens or makes the folder and locks it. Fails while another process has it.
+    pub fn open(path: &Path) -> anyhow::Result<Self> {
+        fs::create_dir_all(path).with_context(|| format!("the data folder {} cannot be made", path.display()))?;
+        // Absolute, so that what is printed can be pasted elsewhere.
+        let path = path.canonicalize().with_context(|| format!("the data folder {}", path.display()))?;
+        let lock = lock(&path)?;
+        Ok(Self { path, ephemeral: false, _lock: lock })
+    }
+
+    /// A folder of its own below the system's temporary one, readable by nobody else.
+    pub fn ephemeral() -> anyhow::Result<Self> {
+        let name = format!("payferry-{}-{:016x}", std::process::id(), rand::random::<u64>());
+        let path = std::env::temp_dir().join(name);
+        let mut builder = fs::DirBuilder::new();
+        #[cfg(unix)]
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+        builder.create(&path).with_context(|| format!("{} cannot be made", path.display()))?;
+        let lock = lock(&path)?;
+        Ok(Self { path, ephemeral: true, _lock: lock })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The embedded database.
+    pub fn database(&self) -> PathBuf {
+        database_file(&self.path)
+    }
+
+    /// Secrets; only its owner may read it.
+    pub fn keys(&self) -> PathBuf {
+        keys_file(&self.path)
+    }
+
+    /// A chain's blocks.
+    pub fn chain(&self, chain: Chain) -> PathBuf {
+        self.path.join(format!("{chain}.chain"))
+    }
+
+    /// How far the clock is ahead.
+    pub fn clock(&self) -> PathBuf {
+        self.path.join("clock.json")
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if self.ephemeral {
+            // What remains after a failure is in the system's temporary folder, which is cleaned in time.
+            let _ = fs::remove_dir_all(&self.path);
+        }
+    }
+}
+
+/// The embedded database in a data folder.
+pub fn database_file(folder: &Path) -> PathBuf {
+    folder.join("payferry.db")
+}
+
+/// The file of secrets in a data folder.
+pub fn keys_file(folder: &Path) -> PathBuf {
+    folder.join("keys.json")
+}
+
+fn lock(path: &Path) -> anyhow::Result<File> {
+    let file = path.join("lock");
+    let lock = OpenOptions::new().create(true).truncate(false).write(true).open(&file);
+    let lock = lock.with_context(|| format!("{} cannot be made", file.display()))?;
+    match lock.try_lock() {
+        Ok(()) => Ok(lock),
+        Err(TryLockError::WouldBlock) => bail!("the data folder {} is in use by another process", path.display()),
+        Err(TryLockError::Error(error)) => Err(error).with_context(|| format!("{} cannot be locked", file.display())),
+    }
+}
+
+/// Reads a JSON file; `None` if there is none.
+pub fn read_json<T: DeserializeOwned>(file: &Path) -> anyhow::Result<Option<T>> {
+    let text = match fs::read(file) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error).with_context(|| format!("{} cannot be read", file.display())),
+    };
+    // The error's own text would quote the file, which may hold secrets.
+    let parsed = serde_json::from_slice(&text).ok();
+    parsed.map(Some).with_context(|| format!("{} is damaged: not the JSON that was written", file.display()))
+}
+
+/// Replaces a file by JSON, whole or not at all, readable by its owner only.
+pub fn write_json<T: Serialize>(file: &Path, value: &T) -> anyhow::Result<()> {
+    let write = || -> io::Result<()> {
+        let beside = file.with_extension("new");
+        let mut options = OpenOptions::new();
+        options.create(true).truncate(true).write(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let mut new = options.open(&beside)?;
+        serde_json::to_writer_pretty(&mut new, value)?;
+        new.write_all(b"\n")?;
+        new.sync_all()?;
+        fs::rename(&beside, file)?;
+        // The rename itself must survive a power cut.
+        if let Some(folder) = file.parent() {
+            File::open(folder)?.sync_all()?;
+        }
+        Ok(())
+    };
+    write().with_context(|| format!("{} cannot be written", file.display()))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_is_one_process_and_foreign_files_stay() {
+        let temp = tempfile::tempdir().unwrap();
+        fs::write(temp.path().join("notes.txt"), "mine").unwrap();
+        let folder = Folder::open(temp.path()).unwrap();
+        let refused = Folder::open(temp.path()).unwrap_err().to_string();
+        assert!(refused.contains("in use by another process"), "{refused}");
+        drop(folder);
+        Folder::open(temp.path()).unwrap();
+        assert_eq!(fs::read_to_string(temp.path().join("notes.txt")).unwrap(), "mine");
+    }
+
+    #[test]
+    fn an_ephemeral_folder_goes_away() {
+        let folder = Folder::ephemeral().unwrap();
+        let path = folder.path().to_owned();
+        write_json(&folder.keys(), &"secret").unwrap();
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            assert_eq!(fs::metadata(folder.keys()).unwrap().permissions().mode() & 0o777, 0o600);
+        }
+        assert_eq!(read_json::<String>(&folder.keys()).unwrap().unwrap(), "secret");
+        drop(folder);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_damaged_file_is_named_and_not_quoted() {
+        let temp = tempfile::tempdir().unwrap();
+        let file = temp.path().join("keys.json");
+        fs::write(&file, "{\"master_key\": \"hunter2").unwrap();
+        let error = format!("{:#}", read_json::<serde_json::Value>(&file).unwrap_err());
+        assert!(error.contains("keys.json is damaged") && !error.contains("hunter2"), "{error}");
+    }
+}
