@@ -1,6 +1,6 @@
 //! Which database a command works on, and the keys that belong to it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use payferry_actors::seal::{MASTER_KEY_BYTES, Sealer};
@@ -25,7 +25,11 @@ pub(super) struct DatabaseArgs {
 impl DatabaseArgs {
     /// Opens the database; its tables may be missing.
     pub(super) async fn open_any(&self, config: &Config) -> anyhow::Result<Database> {
-        let url = match (&self.database_url, &self.data_dir) {
+        Database::open(&self.url(config)?).await.context("the database cannot be opened")
+    }
+
+    fn url(&self, config: &Config) -> anyhow::Result<String> {
+        Ok(match (&self.database_url, &self.data_dir) {
             (Some(given), _) => match database_url(given) {
                 Some(url) => url,
                 None => bail!(
@@ -40,12 +44,14 @@ impl DatabaseArgs {
                 format!("sqlite://{}?mode=rw", file.display())
             }
             (None, None) => config.database.url.clone(),
-        };
-        Database::open(&url).await.context("the database cannot be opened")
+        })
     }
 
     /// Opens the database and makes sure that its tables are up to date.
     pub(super) async fn open(&self, config: &Config) -> anyhow::Result<Database> {
+        if let Some(file) = sqlite_file(&self.url(config)?).filter(|file| !Path::new(file).exists()) {
+            bail!("there is no database at {file}; make it with `payferry migrate`");
+        }
         let database = self.open_any(config).await?;
         let migrations = Migrator::get_migration_with_status_read_only(database.reader()).await?;
         let pending = migrations.iter().filter(|migration| migration.status() == MigrationStatus::Pending);
@@ -74,4 +80,10 @@ impl DatabaseArgs {
         }
         Ok((Sealer::new(&master), KeyMode::Live))
     }
+}
+
+/// The file of a SQLite URL; `None` for other databases.
+fn sqlite_file(url: &str) -> Option<&str> {
+    let file = url.strip_prefix("sqlite:")?;
+    Some(file.trim_start_matches("//").split('?').next().unwrap_or_default())
 }
