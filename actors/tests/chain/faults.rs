@@ -1,0 +1,119 @@
+//! Endpoints that lag, lie, refuse or limit. The cursor never passes what was not read.
+
+use payferry_actors::chain::ChainClient;
+use payferry_devchain::{Devchain, Faults};
+use payferry_domain::payment::Presence;
+
+use crate::world::{World, chain_config, report, stop};
+
+/// Pays while the faults are in force, sees that `during` holds, takes them away, and sees the money.
+async fn survives(faults: Faults, reads_on: bool) {
+    let world = World::new().await;
+    let watcher = world.watch().await;
+    world.chain.mine(6).await.unwrap();
+    world.read_all().await;
+    let payment = world.payment().await;
+    world.chain.set_faults(faults);
+    let before = report(&watcher).await.read_number;
+    world.pay(payment, 5).await;
+    if reads_on {
+        world.read_all().await;
+        assert_eq!(world.inbox.observed(payment).len(), 1);
+        assert_eq!(report(&watcher).await.trouble, None);
+    } else {
+        world.until("it says why", async || report(&watcher).await.trouble.is_some()).await;
+        tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+        let report = report(&watcher).await;
+        assert_eq!((report.read_number, report.blocks_orphaned), (before, 0));
+        assert!(world.inbox.observed(payment).is_empty());
+    }
+    world.chain.set_faults(Faults::default());
+    world.read_all().await;
+    let facts = world.inbox.observed(payment);
+    assert_eq!(facts.iter().map(|fact| (fact.presence, fact.revision)).collect::<Vec<_>>(), [(Presence::Present, 1)]);
+    assert_eq!(world.transfers().await.len(), 1);
+    stop(watcher).await;
+}
+
+#[tokio::test]
+async fn a_lagging_node_takes_nothing_back() {
+    survives(Faults { head_lag_blocks: 5, ..Faults::default() }, false).await;
+}
+
+#[tokio::test]
+async fn a_node_that_leaves_logs_out_is_checked_against_the_receipts() {
+    survives(Faults { empty_logs_rate: 1.0, ..Faults::default() }, true).await;
+}
+
+#[tokio::test]
+async fn logs_of_another_block_are_not_believed() {
+    survives(Faults { stale_log_rate: 1.0, ..Faults::default() }, false).await;
+}
+
+#[tokio::test]
+async fn a_log_that_comes_twice_counts_once() {
+    survives(Faults { duplicate_log_rate: 1.0, ..Faults::default() }, true).await;
+}
+
+#[tokio::test]
+async fn too_many_requests_are_waited_out() {
+    survives(Faults { rate_limited_rate: 1.0, ..Faults::default() }, false).await;
+}
+
+#[tokio::test]
+async fn errors_and_lost_answers_are_waited_out() {
+    survives(Faults { error_rate: 1.0, ..Faults::default() }, false).await;
+    survives(Faults { lost_answer_rate: 1.0, ..Faults::default() }, false).await;
+}
+
+#[tokio::test]
+async fn a_range_limit_halves_the_step_and_nothing_is_skipped() {
+    for code in [-32_005, -32_602, -32_614] {
+        let mut world = World::new().await;
+        // So that almost all is asked for by range.
+        world.spec.recent_blocks = 1;
+        let payments = world.payments(4).await;
+        for payment in &payments {
+            world.chain.mine(30).await.unwrap();
+            world.pay(*payment, 5).await;
+        }
+        world.chain.set_faults(Faults { logs_range_blocks_max: 7, logs_range_error_code: code, ..Faults::default() });
+        let watcher = world.watch().await;
+        world.read_all().await;
+        assert!(payments.iter().all(|payment| world.inbox.observed(*payment).len() == 1));
+        let report = report(&watcher).await;
+        assert_eq!(report.read_number, Some(world.chain.head().number));
+        assert!(report.step_blocks < 20, "{report:?}");
+        stop(watcher).await;
+    }
+}
+
+#[tokio::test]
+async fn another_endpoint_takes_over_and_the_furthest_head_counts() {
+    let world = World::new().await;
+    // Two that are out of order in two ways, and the one that works.
+    let [away, broken] =
+        [Faults { unavailable_rate: 1.0, ..Faults::default() }, Faults { error_rate: 1.0, ..Faults::default() }].map(
+            async |faults| {
+                let chain = Devchain::open(chain_config()).await.unwrap();
+                chain.set_faults(faults);
+                chain
+            },
+        );
+    let (away, broken) = (away.await, broken.await);
+    let client = ChainClient::new(away.transport()).or(ChainClient::new(broken.transport())).or(world.client());
+    let watcher = world.watch_with(client.clone()).await;
+    let payment = world.payment().await;
+    world.pay(payment, 5).await;
+    world.read_all().await;
+    assert_eq!(world.inbox.observed(payment).len(), 1);
+    stop(watcher).await;
+
+    // One that answers and has stood still since its genesis.
+    let behind = Devchain::open(chain_config()).await.unwrap();
+    let client = ChainClient::new(behind.transport()).or(world.client());
+    let head = world.chain.head().number;
+    for floor in [head, head + 1] {
+        assert_eq!(client.heads(true, true, None, floor).await.unwrap().latest.number, head);
+    }
+}

@@ -1,0 +1,9 @@
+//! Watchers and settlers on a real EVM in the process, with a real journal on SQLite.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod crash;
+mod faults;
+mod reorg;
+mod settle;
+mod watch;
+mod world;

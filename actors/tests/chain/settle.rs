@@ -1,0 +1,219 @@
+//! Settlements that go out, come to nothing, get stuck, or are taken back.
+
+use std::time::Duration;
+
+use alloy::sol_types::SolCall;
+use payferry_actors::wallet::alloy_address;
+use payferry_contracts::Payferry;
+use payferry_devchain::Dropped;
+use payferry_domain::payment::Command;
+use payferry_entities::operations;
+use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, sea_query::Expr};
+
+use crate::world::{CHAIN_ID, GWEI, SETTLE, World, settler_report, stop};
+
+const UNITS: u64 = 10_000_050;
+
+async fn paid(world: &World, count: usize) -> Vec<payferry_domain::PaymentId> {
+    let payments = world.payments(count).await;
+    world.pay_all(&payments, UNITS).await;
+    payments
+}
+
+fn is_completed(command: &Command) -> bool {
+    matches!(command, Command::CompleteSettlement { .. })
+}
+
+#[tokio::test]
+async fn a_hundred_and_twenty_settlements_go_out_in_three_batches() {
+    let world = World::new().await;
+    let payments = paid(&world, 120).await;
+    let (watcher, settler) = (world.watch().await, world.settle().await);
+    world.queue_settlements(&payments, 10_000_050).await;
+    world.until("they are signed", async || settler_report(&settler).await.operations == 120).await;
+    assert_eq!(settler_report(&settler).await.batches, 3);
+    world.chain.mine(1).await.unwrap();
+    world.until("they are mined", async || world.operations().await.iter().all(|row| row.status == "mined")).await;
+    assert_eq!(world.inbox.count(is_completed), 0, "one confirmation, and two are asked for");
+    world.chain.mine(1).await.unwrap();
+    world.until("they are told", async || world.inbox.count(is_completed) >= 120).await;
+    world.assert_settled_once(120, UNITS).await;
+    let txs = world.txs().await;
+    assert_eq!(txs.iter().map(|tx| tx.nonce).collect::<Vec<_>>(), [0, 1, 2]);
+    world.chain.mine(12).await.unwrap();
+    world.until("they are final", async || world.txs().await.iter().all(|tx| tx.status == "final")).await;
+    stop(settler).await;
+    stop(watcher).await;
+}
+
+#[tokio::test]
+async fn one_operation_that_the_token_refuses_fails_alone() {
+    let world = World::new().await;
+    let payments = paid(&world, 3).await;
+    world.blacklist(world.vaults.of_payment(payments[1])).await;
+    let (watcher, settler) = (world.watch().await, world.settle().await);
+    world.queue_settlements(&payments, 10_000_050).await;
+    world
+        .until("all are decided", async || {
+            world.chain.mine(1).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            world.operations().await.iter().all(|row| matches!(row.status.as_str(), "mined" | "failed"))
+        })
+        .await;
+    let rows = world.operations().await;
+    let failed: Vec<_> = rows.iter().filter(|row| row.status == "failed").collect();
+    assert_eq!(failed.len(), 1);
+    assert_eq!(failed[0].payment_id, payments[1].to_string());
+    assert!(failed[0].failure.as_deref().unwrap().contains("token refused a transfer"), "{:?}", failed[0].failure);
+    world.assert_settled_once(2, UNITS).await;
+    let told_failed = |command: &Command| matches!(command, Command::FailSettlement { .. });
+    world.until("the failure is told", async || world.inbox.count(told_failed) == 1).await;
+    world.until("the others are told", async || world.inbox.count(is_completed) >= 2).await;
+    stop(settler).await;
+    stop(watcher).await;
+}
+
+#[tokio::test]
+async fn a_stuck_transaction_goes_out_again_with_higher_fees_and_the_same_call() {
+    let mut world = World::new().await;
+    world.spec.stuck_after = Duration::from_millis(300);
+    let payments = paid(&world, 2).await;
+    let (watcher, settler) = (world.watch().await, world.settle().await);
+    world.queue_settlements(&payments, 10_000_050).await;
+    world.until("it was raised twice", async || world.attempts().await.len() >= 3).await;
+    let mut attempts = world.attempts().await;
+    attempts.sort_by_key(|attempt| attempt.created_at);
+    let fees: Vec<u128> = attempts.iter().map(|attempt| attempt.max_fee_per_gas.parse().unwrap()).collect();
+    assert!(fees.windows(2).all(|pair| pair[1] * 8 >= pair[0] * 9), "{fees:?}");
+    assert!(attempts.iter().all(|attempt| attempt.nonce == 0));
+    world.mine_until_all("mined").await;
+    world.assert_settled_once(2, UNITS).await;
+    assert_eq!(world.txs().await.len(), 1);
+    stop(settler).await;
+    stop(watcher).await;
+}
+
+#[tokio::test]
+async fn an_orphaned_settlement_is_sent_again_and_told() {
+    let world = World::new().await;
+    let payments = paid(&world, 2).await;
+    world.chain.mine(3).await.unwrap();
+    let (watcher, settler) = (world.watch().await, world.settle().await);
+    world.queue_settlements(&payments, 10_000_050).await;
+    world.until("it is signed", async || settler_report(&settler).await.operations == 2).await;
+    world.chain.mine(2).await.unwrap();
+    world.until("it is told", async || world.inbox.count(is_completed) >= 2).await;
+    // As the payments do when they take it in.
+    operations::Entity::update_many()
+        .col_expr(operations::Column::Status, Expr::value("succeeded"))
+        .filter(operations::Column::Status.eq("mined"))
+        .exec(world.database.writer())
+        .await
+        .unwrap();
+    world.chain.reorg(2, Dropped::Discard).await.unwrap();
+    world.assert_settled_once(0, UNITS).await;
+    let orphaned = |command: &Command| matches!(command, Command::OrphanSettlement { .. });
+    world.until("the orphans are told", async || world.inbox.count(orphaned) == 2).await;
+    world.mine_until_all("mined").await;
+    world.assert_settled_once(2, UNITS).await;
+    world.chain.mine(1).await.unwrap();
+    world.until("they are told anew", async || world.inbox.count(is_completed) >= 4).await;
+    let revisions = |of: &dyn Fn(&Command) -> Option<u32>| -> Vec<u32> {
+        world.inbox.told.lock().iter().filter_map(|(_, command)| of(command)).collect()
+    };
+    let told = revisions(&|command| match command {
+        Command::CompleteSettlement { revision, .. } | Command::OrphanSettlement { revision, .. } => Some(*revision),
+        _ => None,
+    });
+    assert!(told.iter().max() > told.iter().min(), "{told:?}");
+    assert_eq!(world.txs().await.len(), 1, "the same transaction");
+    stop(settler).await;
+    stop(watcher).await;
+}
+
+#[tokio::test]
+async fn a_reverted_batch_is_queued_again() {
+    let world = World::new().await;
+    let payments = paid(&world, 2).await;
+    let pause = |on| Payferry::setPausedCall { settlePaused_: on, sendPaused_: false }.abi_encode();
+    world.call_as_owner(world.vaults.factory(), pause(true)).await;
+    world.chain.mine(1).await.unwrap();
+    let (watcher, settler) = (world.watch().await, world.settle().await);
+    world.queue_settlements(&payments, 10_000_050).await;
+    world.until("it is signed", async || settler_report(&settler).await.operations == 2).await;
+    world.chain.mine(1).await.unwrap();
+    world.until("it is queued again", async || world.txs().await.iter().any(|tx| tx.status == "reverted")).await;
+    world.call_as_owner(world.vaults.factory(), pause(false)).await;
+    world.mine_until_all("mined").await;
+    world.assert_settled_once(2, UNITS).await;
+    stop(settler).await;
+    stop(watcher).await;
+}
+
+#[tokio::test]
+async fn operations_that_a_payment_withdrew_or_that_are_paused_stay_where_they_are() {
+    let world = World::new().await;
+    let payments = paid(&world, 2).await;
+    world.handle.set_paused(SETTLE, true);
+    let (watcher, settler) = (world.watch().await, world.settle().await);
+    world.queue_settlements(&payments, 10_000_050).await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert!(world.txs().await.is_empty(), "paused");
+    operations::Entity::update_many()
+        .col_expr(operations::Column::Status, Expr::value("cancelled"))
+        .filter(operations::Column::PaymentId.eq(payments[0].to_string()))
+        .exec(world.database.writer())
+        .await
+        .unwrap();
+    world.handle.set_paused(SETTLE, false);
+    world
+        .until("the other one is mined", async || {
+            world.chain.mine(1).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            world.operations().await.iter().any(|row| row.status == "mined")
+        })
+        .await;
+    world.assert_settled_once(1, UNITS).await;
+    stop(settler).await;
+    stop(watcher).await;
+}
+
+#[tokio::test]
+async fn a_nonce_that_somebody_else_used_costs_time_only() {
+    let world = World::new().await;
+    let payments = paid(&world, 2).await;
+    let (watcher, settler) = (world.watch().await, world.settle().await);
+    world.queue_settlements(&payments, 10_000_050).await;
+    world.until("it is signed", async || settler_report(&settler).await.operations == 2).await;
+    // The operator's key, used elsewhere for the same nonce, with far higher fees.
+    let to = alloy_address(world.treasury);
+    let (raw, _) = world.operator.sign_call(CHAIN_ID, 0, to, Vec::new().into(), 100_000, 50 * GWEI, 20 * GWEI);
+    world.chain.send_raw(raw).await.unwrap();
+    world.chain.mine(12).await.unwrap();
+    world.mine_until_all("mined").await;
+    world.assert_settled_once(2, UNITS).await;
+    let mut statuses: Vec<_> = world.txs().await.into_iter().map(|tx| (tx.nonce, tx.status)).collect();
+    statuses.sort();
+    assert_eq!((statuses[0].0, statuses[0].1.as_str()), (0, "cancelled"));
+    stop(settler).await;
+    stop(watcher).await;
+}
+
+#[tokio::test]
+async fn an_operation_whose_money_is_missing_fails_with_the_balance_in_its_reason() {
+    let world = World::new().await;
+    let payments = paid(&world, 1).await;
+    let (watcher, settler) = (world.watch().await, world.settle().await);
+    world.queue_settlements(&payments, 10_000_051).await;
+    world
+        .until("it failed", async || {
+            world.chain.mine(1).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            world.operations().await.iter().any(|row| row.status == "failed")
+        })
+        .await;
+    let failure = world.operations().await[0].failure.clone().unwrap();
+    assert!(failure.starts_with("the vault holds 10000050 of 10000051 base units"), "{failure}");
+    stop(settler).await;
+    stop(watcher).await;
+}

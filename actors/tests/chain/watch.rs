@@ -1,0 +1,156 @@
+//! What a watcher sees on a chain that behaves.
+
+use alloy::primitives::U256;
+use alloy::sol_types::SolCall;
+use payferry_actors::wallet::alloy_address;
+use payferry_contracts::Token as TokenContract;
+use payferry_domain::payment::Presence;
+use payferry_domain::{Amount, Chain, Finality, Token};
+
+use crate::world::{Progress, World, report, stop};
+
+#[tokio::test]
+async fn a_transfer_is_seen_and_final_at_exactly_the_confirmations_asked_for() {
+    let world = World::new().await;
+    let watcher = world.watch().await;
+    let payment = world.payment().await;
+    world.watchlist.watch(world.vaults.of_payment(payment), payment);
+    world.pay(payment, 10_000_000).await;
+    world.read_all().await;
+    let seen = world.inbox.observed(payment);
+    assert_eq!(seen.len(), 1);
+    assert_eq!(
+        (seen[0].amount, seen[0].token, seen[0].presence),
+        (Amount::from_tokens(10), Some(Token::Usdc), Presence::Present)
+    );
+    let (key, number) = (seen[0].key, seen[0].block.number);
+    world.watchlist.await_finality(payment, key, seen[0].revision, number, Finality::Blocks(4));
+    for _ in 0..2 {
+        world.chain.mine(1).await.unwrap();
+        world.read_all().await;
+    }
+    tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    assert_eq!(world.inbox.finalised(payment), 0, "three confirmations");
+    world.chain.mine(1).await.unwrap();
+    world.until("it is final", async || world.inbox.finalised(payment) == 1).await;
+    // Asked for again when it is there already.
+    world.watchlist.await_finality(payment, key, seen[0].revision, number, Finality::Blocks(4));
+    world.until("it is final again", async || world.inbox.finalised(payment) == 2).await;
+
+    world.watchlist.await_finality(payment, key, seen[0].revision, number, Finality::Finalized);
+    world.chain.mine(6).await.unwrap();
+    world.read_all().await;
+    tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    assert_eq!(world.inbox.finalised(payment), 2, "nine blocks above it, and ten are asked for");
+    world.chain.mine(1).await.unwrap();
+    world.until("it is finalized", async || world.inbox.finalised(payment) == 3).await;
+    stop(watcher).await;
+}
+
+#[tokio::test]
+async fn only_what_can_be_money_is_recorded() {
+    let world = World::new().await;
+    let watcher = world.watch().await;
+    // Never given to the watchlist: found in the database.
+    let payment = world.payment().await;
+    let wallet = world.vaults.of_payment(payment);
+    world.send_money(wallet, 0).await;
+    world.send_money(wallet, u128::from(u64::MAX)).await;
+    world.send_money(wallet, 7).await;
+    let mint = TokenContract::mintCall { to: alloy_address(wallet), value: U256::from(9) }.abi_encode();
+    world.call_as_owner(world.lookalike, mint).await;
+    world.send_money(world.treasury, 1_000).await;
+    world.chain.mine(1).await.unwrap();
+    world.read_all().await;
+    let seen: Vec<_> = world.inbox.observed(payment).iter().map(|fact| (fact.amount.units(), fact.token)).collect();
+    assert_eq!(seen, [(7, Some(Token::Usdc)), (9, None)]);
+    assert_eq!(world.transfers().await.len(), 2);
+    stop(watcher).await;
+}
+
+#[tokio::test]
+async fn a_new_watcher_goes_on_at_the_cursor_and_tells_what_was_not_applied() {
+    let world = World::new().await;
+    let watcher = world.watch().await;
+    let payment = world.payment().await;
+    world.pay(payment, 5).await;
+    world.chain.mine(20).await.unwrap();
+    world.read_all().await;
+    stop(watcher).await;
+
+    world.inbox.told.lock().clear();
+    world.pay(payment, 6).await;
+    world.chain.mine(2).await.unwrap();
+    let watcher = world.watch().await;
+    world.read_all().await;
+    let amounts: Vec<i64> = world.inbox.observed(payment).iter().map(|fact| fact.amount.units()).collect();
+    assert_eq!(amounts, [5, 6], "the first one again, since nobody has applied it");
+    let report = report(&watcher).await;
+    assert_eq!((report.blocks_read, report.transfers_recorded), (3, 1));
+    stop(watcher).await;
+}
+
+#[tokio::test]
+async fn an_outage_is_told_before_the_progress_after_it() {
+    let world = World::new().await;
+    let watcher = world.watch().await;
+    world.chain.mine(1).await.unwrap();
+    world.read_all().await;
+    world.inbox.progress.lock().clear();
+    let before = world.chain.head();
+    world.chain.jump_time(100).await.unwrap();
+    world.read_all().await;
+    let after = world.chain.head();
+    let time = |secs: u64| payferry_domain::Timestamp::from_secs(i64::try_from(secs).unwrap());
+    let gap = Progress::StoodStill { outage: after.number, from: time(before.timestamp), to: time(after.timestamp) };
+    world.until("progress is told", async || world.inbox.progress.lock().len() >= 2).await;
+    assert_eq!(*world.inbox.progress.lock(), [gap, Progress::To(time(after.timestamp))]);
+    stop(watcher).await;
+
+    // The next watcher tells it again, in case this one died in between.
+    world.inbox.progress.lock().clear();
+    let watcher = world.watch().await;
+    assert_eq!(world.inbox.progress.lock().first(), Some(&gap));
+    stop(watcher).await;
+}
+
+#[tokio::test]
+async fn a_thousand_transfers_of_one_block_are_recorded_and_told_once() {
+    let world = World::new().await;
+    let payments = world.payments(1_000).await;
+    for payment in &payments {
+        world.watchlist.watch(world.vaults.of_payment(*payment), *payment);
+    }
+    let watcher = world.watch().await;
+    world.read_all().await;
+    let started = std::time::Instant::now();
+    world.pay_all(&payments, 10_000_000).await;
+    let mined = started.elapsed();
+    world.read_all().await;
+    let told = |world: &World| world.inbox.told.lock().len();
+    world.until("all are told", async || told(&world) >= 1_000).await;
+    println!("1,000 transfers: mined in {mined:?}, recorded and told after {:?}", started.elapsed() - mined);
+    assert_eq!((told(&world), world.transfers().await.len()), (1_000, 1_000));
+    assert!(payments.iter().all(|payment| world.inbox.observed(*payment).len() == 1));
+    stop(watcher).await;
+}
+
+#[tokio::test]
+async fn a_chain_that_is_not_the_configured_one_is_not_read() {
+    let mut world = World::new().await;
+    world.spec.tokens = vec![(Token::Usdc, world.treasury)];
+    let error = world.spec.check(&world.client()).await.unwrap_err();
+    assert_eq!(error.to_string(), format!("base: there is no contract at {}, where USDC is expected", world.treasury));
+    let watcher = world.watch().await;
+    world.until("it says so", async || report(&watcher).await.trouble.is_some()).await;
+    assert_eq!(report(&watcher).await.trouble, Some(error.to_string()));
+    assert!(world.watchlist.view(Chain::Base).is_none());
+    stop(watcher).await;
+
+    world.spec.tokens = vec![(Token::Usdc, world.vaults.factory())];
+    let error = world.spec.check(&world.client()).await.unwrap_err();
+    assert!(error.to_string().contains("must have 6 decimals, found none") || error.is_transient(), "{error}");
+    world.spec.chain_id = 1;
+    let error = world.spec.check(&world.client()).await.unwrap_err();
+    assert_eq!(error.to_string(), "base: the endpoint is of chain 8453, expected chain id 1");
+}
