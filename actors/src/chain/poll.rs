@@ -92,7 +92,7 @@ impl<'a> Poll<'a> {
                 let to = to.min(from + self.state.step_blocks - 1);
                 match self.read(from, to, &heads).await {
                     Err(PollError::Client(ClientError::RangeTooLarge(_))) if to > from => {
-                        self.state.step_blocks = ((to - from + 1) / 2).max(1);
+                        self.state.step_blocks = (to - from).div_ceil(2);
                         Ok(true)
                     }
                     // The branch was left between the two looks; the next one sees where.
@@ -223,21 +223,18 @@ impl<'a> Poll<'a> {
         let fork = self.find_fork().await?;
         let mut known = self.state.known.clone();
         let Some(tip) = known.tip() else { return Ok(()) };
-        let (cursor, gone) = match fork {
-            Some(number) => {
-                let gone = known.cut_above(number);
-                (known.tip().unwrap_or(tip), gone)
-            }
-            None => {
-                // Deeper than what was final: nothing of what is remembered stands.
-                tracing::error!(chain = %spec.chain, "a reorganisation is deeper than everything that is remembered");
-                let lowest = known.links().next().map_or(0, |link| link.number);
-                let gone = known.links().map(|link| link.hash).collect();
-                let below = self.state.args.client.headers([lowest.saturating_sub(1)]).await?;
-                let cursor = below.first().map(Link::of).ok_or(ClientError::UnknownBlock)?;
-                known = super::cursor::Known::from_links([cursor]);
-                (cursor, gone)
-            }
+        let (cursor, gone) = if let Some(number) = fork {
+            let gone = known.cut_above(number);
+            (known.tip().unwrap_or(tip), gone)
+        } else {
+            // Deeper than what was final: nothing of what is remembered stands.
+            tracing::error!(chain = %spec.chain, "a reorganisation is deeper than everything that is remembered");
+            let lowest = known.links().next().map_or(0, |link| link.number);
+            let gone = known.links().map(|link| link.hash).collect();
+            let below = self.state.args.client.headers([lowest.saturating_sub(1)]).await?;
+            let cursor = below.first().map(Link::of).ok_or(ClientError::UnknownBlock)?;
+            known = super::cursor::Known::from_links([cursor]);
+            (cursor, gone)
         };
         let depth = gone.len();
         let batch = ChainBatch {

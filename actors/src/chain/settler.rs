@@ -330,12 +330,16 @@ impl SettlerState {
 
     /// Sees what became of everything that is under way, and whether there is something to send.
     async fn look(&mut self, myself: &ActorRef<SettlerMessage>) -> Result<(), SettleError> {
-        self.resolve().await?;
+        // What holds up one of them (a fee above the ceiling, say) does not hold up the others.
+        let resolved = self.resolve().await;
+        if let Err(SettleError::Killed(_)) = resolved {
+            return resolved;
+        }
         self.complete().await?;
         if !self.window_open && self.has_queued().await? {
             self.open_window(myself);
         }
-        Ok(())
+        resolved
     }
 
     async fn has_queued(&self) -> Result<bool, SettleError> {
@@ -372,9 +376,10 @@ impl SettlerState {
             }
         };
         if self.report.trouble != trouble {
-            match &trouble {
-                Some(reason) => tracing::warn!(%chain, %reason, "settling on {chain} is held up"),
-                None => tracing::info!(%chain, "settling on {chain} goes on"),
+            if let Some(reason) = &trouble {
+                tracing::warn!(%chain, %reason, "settling on {chain} is held up");
+            } else {
+                tracing::info!(%chain, "settling on {chain} goes on");
             }
             self.report.trouble = trouble;
         }

@@ -34,7 +34,7 @@ const BACKOFF_MIN: Duration = Duration::from_millis(200);
 /// The longest wait between attempts.
 const BACKOFF_MAX: Duration = Duration::from_secs(15);
 /// The wait after the chain was found to be another one than configured.
-const BACKOFF_MISCONFIGURED: Duration = Duration::from_secs(60);
+const BACKOFF_MISCONFIGURED: Duration = Duration::from_mins(1);
 
 /// Something that says "look now": yields whenever the chain's head may have moved. Losing a signal costs a poll interval.
 pub type WakeUps = Arc<dyn Fn() -> BoxStream<'static, ()> + Send + Sync>;
@@ -304,7 +304,7 @@ impl WatcherState {
             match rows::load_known(&self.args.database, self.args.spec.chain).await {
                 Ok(known) => self.known = known,
                 Err(load) => {
-                    tracing::warn!(chain = %self.args.spec.chain, error = %load, "the cursor could not be read")
+                    tracing::warn!(chain = %self.args.spec.chain, error = %load, "the cursor could not be read");
                 }
             }
         }
@@ -315,9 +315,10 @@ impl WatcherState {
     fn note(&mut self, trouble: Option<String>) {
         let chain = self.args.spec.chain;
         if self.report.trouble != trouble {
-            match &trouble {
-                Some(reason) => tracing::warn!(%chain, %reason, "chain {chain} cannot be read"),
-                None => tracing::info!(%chain, "chain {chain} can be read again"),
+            if let Some(reason) = &trouble {
+                tracing::warn!(%chain, %reason, "chain {chain} cannot be read");
+            } else {
+                tracing::info!(%chain, "chain {chain} can be read again");
             }
             self.report.trouble.clone_from(&trouble);
         }

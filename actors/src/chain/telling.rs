@@ -1,0 +1,104 @@
+//! Tells payments what became of their operations, until they have taken it in.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::time::Duration;
+
+use payferry_domain::Timestamp;
+use payferry_entities::operations;
+use tokio::time::Instant;
+
+use super::checkpoint::Step;
+use super::ledger;
+use super::operations::{Outcome, command};
+use super::settler::{SettleError, SettlerArgs, SettlerState};
+
+/// An outcome that no payment has taken in is told again after this long.
+const TELL_AGAIN_AFTER: Duration = Duration::from_secs(5);
+/// A failure that stands is told again after this long.
+const TELL_FAILED_AGAIN_AFTER: Duration = Duration::from_mins(1);
+
+impl SettlerState {
+    /// Tells payments whose operations are mined and final by their tier, again and again until they have taken it in.
+    pub(super) async fn complete(&mut self) -> Result<(), SettleError> {
+        self.retell_failed().await?;
+        let SettlerArgs { spec, database, watchlist, .. } = &self.args;
+        let Some(view) = watchlist.view(spec.chain) else { return Ok(()) };
+        let reach = view.reach();
+        let mined = ledger::with_status(database, spec.chain, "mined").await?;
+        let now = Instant::now();
+        self.told.retain(|_, (_, at)| now.duration_since(*at) < TELL_AGAIN_AFTER);
+        let untold =
+            |row: &&operations::Model| self.told.get(&row.id).is_none_or(|(revision, _)| *revision != row.revision);
+        let due: Vec<&operations::Model> = mined.iter().filter(untold).collect();
+        if due.is_empty() {
+            return Ok(());
+        }
+        let tiers = ledger::tiers(database, &due).await?;
+        let ids: Vec<i64> = due.iter().filter_map(|row| row.chain_tx_id).collect();
+        let txs = ledger::txs_by_id(database, &ids).await?;
+        let mut times: HashMap<u64, Option<Timestamp>> = HashMap::new();
+        let mut told = Vec::new();
+        for row in due {
+            let Some(number) = row.block_number.and_then(|number| u64::try_from(number).ok()) else { continue };
+            if !tiers.get(&row.id).is_some_and(|tier| reach.reached(number, *tier)) {
+                continue;
+            }
+            let tx = row.chain_tx_id.and_then(|id| txs.get(&id)).filter(|tx| tx.tx_hash == row.tx_hash);
+            let time = match (view.block(number), tx) {
+                // The block that holds it is not the one it was recorded in: `resolve` has to look first.
+                (Some((hash, _)), Some(tx)) if tx.block_hash != Some(hash.to_string()) => None,
+                (Some((_, time)), _) => Some(time),
+                (None, _) => {
+                    if let Entry::Vacant(unknown) = times.entry(number) {
+                        unknown.insert(self.args.client.headers([number]).await?.first().map(|header| header.time));
+                    }
+                    times.get(&number).copied().flatten()
+                }
+            };
+            let hash = row.tx_hash.as_deref().and_then(|hash| hash.parse().ok());
+            let (Some(block_time), Some(tx_hash)) = (time, hash) else { continue };
+            if let Some((payment_id, command)) = command(row, &Outcome::Completed { tx_hash, block_time }) {
+                self.args.inbox.tell(payment_id, command);
+            }
+            told.push((row.id.clone(), (row.revision, now)));
+        }
+        let any = !told.is_empty();
+        self.told.extend(told);
+        if any { self.reached(Step::Told) } else { Ok(()) }
+    }
+
+    /// Tells failures that stand, so that none is lost to a crash: a payment that knows it takes no notice.
+    async fn retell_failed(&mut self) -> Result<(), SettleError> {
+        let failed = ledger::with_status(&self.args.database, self.args.spec.chain, "failed").await?;
+        let now = Instant::now();
+        self.failed_told.retain(|_, (_, at)| now.duration_since(*at) < TELL_FAILED_AGAIN_AFTER);
+        for row in failed {
+            if self.failed_told.get(&row.id).is_none_or(|(revision, _)| *revision != row.revision) {
+                self.tell_failed(&row);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn tell_failed(&mut self, row: &operations::Model) {
+        self.failed_told.insert(row.id.clone(), (row.revision, Instant::now()));
+        let reason = row.failure.as_deref().unwrap_or("no reason was given");
+        if let Some((payment_id, command)) = command(row, &Outcome::Failed { reason }) {
+            self.args.inbox.tell(payment_id, command);
+        }
+    }
+
+    /// Tells payments that may have been told of a success that it is gone: `before` are the rows as they were, `changed`
+    /// as they are now.
+    pub(super) fn tell_orphaned(&self, before: &[&operations::Model], changed: &[operations::Model]) {
+        let had = |row: &&operations::Model| {
+            before.iter().any(|was| was.id == row.id && matches!(was.status.as_str(), "mined" | "succeeded"))
+        };
+        for row in changed.iter().filter(had) {
+            if let Some((payment_id, command)) = command(row, &Outcome::Orphaned) {
+                self.args.inbox.tell(payment_id, command);
+            }
+        }
+    }
+}
