@@ -54,6 +54,11 @@ impl PollError {
         }
     }
 
+    /// Whether the node is merely behind what was read.
+    pub(super) fn is_lag(&self) -> bool {
+        matches!(self, Self::Client(ClientError::UnknownBlock))
+    }
+
     pub(super) fn wants_reload(&self) -> bool {
         matches!(self, Self::Journal(JournalError::Conflict | JournalError::Unknown(_)))
     }

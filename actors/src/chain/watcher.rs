@@ -33,6 +33,8 @@ pub const SWEEP_INTERVAL: Duration = Duration::from_secs(5);
 const BACKOFF_MIN: Duration = Duration::from_millis(200);
 /// The longest wait between attempts.
 const BACKOFF_MAX: Duration = Duration::from_secs(15);
+/// Looks in a row at a node that lags before it is called trouble.
+const LAG_LOOKS_QUIET: u32 = 3;
 /// The wait after the chain was found to be another one than configured.
 const BACKOFF_MISCONFIGURED: Duration = Duration::from_mins(1);
 
@@ -308,7 +310,10 @@ impl WatcherState {
                 }
             }
         }
-        self.note(Some(error.to_string()));
+        // Nodes behind one address are often a block apart: only what lasts is worth a word.
+        if !error.is_lag() || self.report.failures > LAG_LOOKS_QUIET {
+            self.note(Some(error.to_string()));
+        }
     }
 
     /// Says once per change why the chain cannot be read, or that it can again.
