@@ -16,6 +16,7 @@ pub mod psps;
 pub mod seal;
 mod supervise;
 pub mod system;
+pub mod tls;
 pub mod wallet;
 pub mod webhook;
 

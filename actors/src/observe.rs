@@ -31,6 +31,8 @@ pub enum ActorKind {
     Screening,
     /// Delivers webhooks.
     WebhookSender,
+    /// Delivers one PSP's webhooks.
+    Endpoint,
 }
 
 impl ActorKind {
@@ -44,6 +46,7 @@ impl ActorKind {
             Self::Settler => "settler",
             Self::Screening => "screening",
             Self::WebhookSender => "webhook_sender",
+            Self::Endpoint => "endpoint",
         }
     }
 }

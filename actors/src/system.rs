@@ -461,7 +461,8 @@ impl System {
             async move {
                 let (database, journal, clock) =
                     (services.database.clone(), services.journal.clone(), services.clock.clone());
-                let sender = WebhookSender::start(root, database, journal, sealer, clock, config).await?;
+                let log = services.log.clone();
+                let sender = WebhookSender::start(root, database, journal, sealer, clock, log, config).await?;
                 let cell = sender.cell();
                 *services.webhooks.write() = Some(sender);
                 Ok(cell)

@@ -1,41 +1,49 @@
-//! The handle through which payments reach the webhook sender.
+//! Webhooks: the sender, one sub-actor per PSP's endpoint, and what an attempt is made of.
+//!
+//! The queue is the database: rows of `deliveries`, written in the commit of what they announce. A message to an actor
+//! is only a nudge. Deliberately absent: what is announced (the domain decides) and the routes of the configuration.
 
-use payferry_domain::PspId;
-use payferry_entities::Database;
-use ractor::{ActorCell, SpawnErr};
+mod attempt;
+mod breaker;
+mod concurrency;
+mod endpoint;
+pub mod endpoints;
+pub mod log;
+mod schedule;
+mod sender;
+pub mod signature;
+#[cfg(test)]
+mod tests;
+pub mod url_guard;
 
-use crate::clock::Clock;
-use crate::journal::Journal;
-use crate::seal::Sealer;
+pub use breaker::{OPEN_MAX, OPEN_MIN, TRIP_AFTER};
+pub use concurrency::{IN_FLIGHT_MAX, IN_FLIGHT_MIN};
+pub use endpoint::EndpointView;
+pub use schedule::{JITTER_PERCENT, RETRY_AFTER_MAX, Schedule};
+pub use sender::{TestError, TestOutcome, WebhookSender};
+pub use url_guard::{UrlPolicy, UrlRejection};
+
+use std::time::Duration;
+
+/// How long a receiver has to answer.
+pub const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Bytes kept of a receiver's answer.
+pub const RESPONSE_KEPT_BYTES: usize = 1_024;
 
 /// Limits and schedule of webhooks.
-#[derive(Clone, Debug, Default)]
-pub struct WebhookConfig;
-
-/// Handle to the webhook sender.
 #[derive(Clone, Debug)]
-pub struct WebhookSender {
-    cell: ActorCell,
+pub struct WebhookConfig {
+    /// When failed deliveries are tried again.
+    pub schedule: Schedule,
+    /// How long a receiver has to answer.
+    pub timeout: Duration,
+    /// Where webhooks may go.
+    pub url_policy: UrlPolicy,
 }
 
-impl WebhookSender {
-    /// Starts the sender.
-    pub async fn start(
-        root: ActorCell,
-        _: Database,
-        _: Journal,
-        _: Sealer,
-        _: Clock,
-        _: WebhookConfig,
-    ) -> Result<Self, SpawnErr> {
-        Ok(Self { cell: root })
+impl Default for WebhookConfig {
+    /// Production: the interface's schedule, five seconds, public HTTPS only.
+    fn default() -> Self {
+        Self { schedule: Schedule::default(), timeout: ATTEMPT_TIMEOUT, url_policy: UrlPolicy::Production }
     }
-
-    /// The actor's cell, for its supervisor.
-    pub fn cell(&self) -> ActorCell {
-        self.cell.clone()
-    }
-
-    /// Rows of this PSP wait.
-    pub fn nudge(&self, _: PspId) {}
 }

@@ -1,0 +1,106 @@
+//! The rows of `webhook_endpoints`: where a PSP hears of events, which ones, and the sealed secrets that sign them.
+
+use payferry_domain::payment::EventPattern;
+use payferry_domain::{PspId, Timestamp};
+use payferry_entities::webhook_endpoints::{self, Entity, Model};
+use sea_orm::{ActiveModelTrait, ConnectionTrait, DbErr, EntityTrait, IntoActiveModel};
+
+use super::signature::{BadSecret, Secret};
+use crate::seal::{OpenError, Sealer};
+
+/// How long the secret before a rotation signs beside the new one.
+pub const ROTATION_OVERLAP_SECS: i64 = 24 * 3_600;
+
+/// A stored secret that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum SecretError {
+    /// It was sealed with another key, or for another row.
+    #[error(transparent)]
+    Sealed(#[from] OpenError),
+    /// What was sealed is no secret.
+    #[error(transparent)]
+    Bad(#[from] BadSecret),
+}
+
+/// The PSP's endpoint, if a URL was ever set.
+pub async fn load(connection: &impl ConnectionTrait, psp_id: PspId) -> Result<Option<Model>, DbErr> {
+    Entity::find_by_id(psp_id.to_string()).one(connection).await
+}
+
+/// Sets the URL and, where given, the patterns (none means all events). Answers the row and, the first time, the secret.
+pub async fn set(
+    connection: &impl ConnectionTrait,
+    sealer: &Sealer,
+    psp_id: PspId,
+    url: &str,
+    events: Option<&[EventPattern]>,
+    now: Timestamp,
+) -> Result<(Model, Option<Secret>), DbErr> {
+    let spelled =
+        |events: &[EventPattern]| serde_json::to_string(events).map_err(|error| DbErr::Json(error.to_string()));
+    if let Some(mut endpoint) = load(connection, psp_id).await? {
+        url.clone_into(&mut endpoint.url);
+        if let Some(events) = events {
+            endpoint.events = spelled(events)?;
+        }
+        endpoint.updated_at = now.as_millis();
+        return Ok((save(connection, endpoint).await?, None));
+    }
+    let secret = Secret::generate();
+    let endpoint = Model {
+        psp_id: psp_id.to_string(),
+        url: url.to_owned(),
+        events: spelled(events.unwrap_or_default())?,
+        secret: seal(sealer, &psp_id.to_string(), &secret),
+        previous_secret: None,
+        previous_secret_expires_at: None,
+        created_at: now.as_millis(),
+        updated_at: now.as_millis(),
+    };
+    Ok((endpoint.into_active_model().insert(connection).await?, Some(secret)))
+}
+
+/// Replaces the secret; the old one signs beside the new for [`ROTATION_OVERLAP_SECS`]. `None` if no URL was ever set.
+pub async fn rotate(
+    connection: &impl ConnectionTrait,
+    sealer: &Sealer,
+    psp_id: PspId,
+    now: Timestamp,
+) -> Result<Option<(Model, Secret)>, DbErr> {
+    let Some(mut endpoint) = load(connection, psp_id).await? else { return Ok(None) };
+    let secret = Secret::generate();
+    let sealed = seal(sealer, &endpoint.psp_id, &secret);
+    endpoint.previous_secret = Some(std::mem::replace(&mut endpoint.secret, sealed));
+    endpoint.previous_secret_expires_at = Some(now.plus_secs(ROTATION_OVERLAP_SECS).as_millis());
+    endpoint.updated_at = now.as_millis();
+    Ok(Some((save(connection, endpoint).await?, secret)))
+}
+
+/// The patterns of an endpoint; none means all events.
+pub fn patterns(endpoint: &Model) -> Result<Vec<EventPattern>, DbErr> {
+    serde_json::from_str(&endpoint.events).map_err(|error| DbErr::Json(error.to_string()))
+}
+
+/// The secrets that sign now, the newest first.
+pub fn secrets(sealer: &Sealer, endpoint: &Model, now: Timestamp) -> Result<Vec<Secret>, SecretError> {
+    let mut secrets = vec![open(sealer, &endpoint.psp_id, &endpoint.secret)?];
+    let overlaps = endpoint.previous_secret_expires_at.is_some_and(|until| now.as_millis() < until);
+    if let Some(previous) = endpoint.previous_secret.as_deref().filter(|_| overlaps) {
+        secrets.push(open(sealer, &endpoint.psp_id, previous)?);
+    }
+    Ok(secrets)
+}
+
+async fn save(connection: &impl ConnectionTrait, endpoint: Model) -> Result<Model, DbErr> {
+    webhook_endpoints::ActiveModel::from(endpoint).reset_all().update(connection).await
+}
+
+/// Both columns share a place: a rotation moves the sealed text from one to the other.
+fn seal(sealer: &Sealer, psp_id: &str, secret: &Secret) -> String {
+    sealer.seal(&["webhook_endpoints", psp_id, "secret"], secret.reveal().as_bytes())
+}
+
+fn open(sealer: &Sealer, psp_id: &str, sealed: &str) -> Result<Secret, SecretError> {
+    let opened = sealer.open(&["webhook_endpoints", psp_id, "secret"], sealed)?;
+    Ok(Secret::parse(&String::from_utf8(opened).map_err(|_| BadSecret)?)?)
+}
