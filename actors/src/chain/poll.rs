@@ -129,8 +129,9 @@ impl<'a> Poll<'a> {
         let told = self.commit(&links, transfers, heads).await?;
         self.grow_step();
         self.state.report.blocks_read += links.len() as u64;
-        self.publish(heads);
         self.state.tell_observed(&told).await;
+        // Who sees a block as read finds its transfers told.
+        self.publish(heads);
         self.tell_progress(&links);
         self.finalise();
         Ok(())

@@ -125,11 +125,12 @@ async fn a_thousand_transfers_of_one_block_are_recorded_and_told_once() {
     world.read_all().await;
     let started = std::time::Instant::now();
     world.pay_all(&payments, 10_000_000).await;
-    let mined = started.elapsed();
+    println!("1,000 transfers: mined in {:?}", started.elapsed());
+    let started = std::time::Instant::now();
     world.read_all().await;
     let told = |world: &World| world.inbox.told.lock().len();
     world.until("all are told", async || told(&world) >= 1_000).await;
-    println!("1,000 transfers: mined in {mined:?}, recorded and told after {:?}", started.elapsed() - mined);
+    println!("recorded and told after {:?} more", started.elapsed());
     assert_eq!((told(&world), world.transfers().await.len()), (1_000, 1_000));
     assert!(payments.iter().all(|payment| world.inbox.observed(*payment).len() == 1));
     stop(watcher).await;
