@@ -116,7 +116,7 @@ impl Actor for Root {
             _ => return Ok(()),
         };
         let ended = |slot: &&mut Slot| slot.cell.as_ref().is_some_and(|live| live.get_id() == cell.get_id());
-        let Some((index, slot)) = state.slots.iter_mut().enumerate().find(|(_, slot)| ended(&slot)) else {
+        let Some((index, slot)) = state.slots.iter_mut().enumerate().find(|(_, slot)| ended(slot)) else {
             return Ok(());
         };
         slot.cell = None;

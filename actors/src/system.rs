@@ -329,9 +329,10 @@ impl System {
                 Ok(choice) => Ok((choice.chain, ChainChoice::Best { candidates: choice.candidates })),
                 Err(none) => {
                     let taken = |chain: &Chain| chains.spec(*chain).is_some_and(|s| s.token_address(token).is_some());
-                    match Chain::ALL.iter().any(taken) {
-                        true => Err(InitiateError::ChainAway { chain: None, candidates: none.candidates }),
-                        false => Err(InitiateError::TokenUnavailable { token, chain: None }),
+                    if Chain::ALL.iter().any(taken) {
+                        Err(InitiateError::ChainAway { chain: None, candidates: none.candidates })
+                    } else {
+                        Err(InitiateError::TokenUnavailable { token, chain: None })
                     }
                 }
             },

@@ -32,9 +32,10 @@ impl KytScreener for ListScreener {
 
     async fn screen(&self, request: &ScreenRequest) -> Result<Verdict, KytError> {
         let listed = self.addresses.contains(&request.from);
-        let (decision, level, score, flags) = match listed {
-            true => (Decision::Block, "severe", 100, vec!["sanctions".to_owned()]),
-            false => (Decision::Allow, "low", 0, Vec::new()),
+        let (decision, level, score, flags) = if listed {
+            (Decision::Block, "severe", 100, vec!["sanctions".to_owned()])
+        } else {
+            (Decision::Allow, "low", 0, Vec::new())
         };
         Ok(Verdict {
             decision,

@@ -141,7 +141,7 @@ impl Actor for PaymentActor {
             }
             Message::Resume => {
                 if let Err(error) = self.refresh(state).await {
-                    return self.recover(error.into(), state).map(|_| ());
+                    return self.recover(error, state).map(|_| ());
                 }
                 resume(&state.payment)
             }
@@ -224,7 +224,7 @@ impl PaymentActor {
         state: &mut State,
     ) -> Result<Vec<Effect>, Failure> {
         let mut effects = Vec::new();
-        if self.must_know_all(command, state) {
+        if must_know_all(command, &state.payment) {
             effects = Box::pin(self.take_in_unapplied(state)).await?;
         }
         effects.extend(self.commit(command, answer, state).await?);
@@ -268,18 +268,6 @@ impl PaymentActor {
         Err(Failure::Contended)
     }
 
-    /// Whether the command may only be decided when every recorded transfer has been taken in: the message about one
-    /// may have been lost.
-    fn must_know_all(&self, command: &Command, state: &State) -> bool {
-        match command {
-            Command::PassDeadline { chain_time } => {
-                state.payment.awaits_deadline() && *chain_time >= state.payment.deadline()
-            }
-            Command::Cancel => true,
-            _ => false,
-        }
-    }
-
     async fn take_in_unapplied(&self, state: &mut State) -> Result<Vec<Effect>, Failure> {
         let mut effects = Vec::new();
         let rows = store::unapplied_of(&self.services.database, state.payment.id()).await?;
@@ -311,6 +299,16 @@ impl PaymentActor {
             self.services.router.leave(state.payment.id(), myself.get_id());
             let _ = myself.drain();
         }
+    }
+}
+
+/// Whether the command may only be decided when every recorded transfer has been taken in: the message about one may
+/// have been lost.
+fn must_know_all(command: &Command, payment: &Payment) -> bool {
+    match command {
+        Command::PassDeadline { chain_time } => payment.awaits_deadline() && *chain_time >= payment.deadline(),
+        Command::Cancel => true,
+        _ => false,
     }
 }
 

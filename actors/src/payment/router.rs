@@ -87,10 +87,9 @@ impl Router {
         let message = match self.live(id) {
             None => message,
             Some(actor) => match actor.cast(message) {
-                Ok(()) => return,
                 // It has just left: its shard starts another.
                 Err(ractor::MessagingErr::SendErr(message)) => message,
-                Err(_) => return,
+                Ok(()) | Err(_) => return,
             },
         };
         if let Some(shard) = self.shard_of(id) {

@@ -139,7 +139,7 @@ impl Actor for Endpoint {
                 state.read_to = 0;
                 state.retries_at = Some(0);
             }
-            Message::Done(done) => self.done(*done, state),
+            Message::Done(done) => self.done(&done, state),
             Message::Observe(reply) => {
                 let _ = reply.send(self.view(state));
                 return Ok(());
@@ -268,7 +268,7 @@ impl Endpoint {
         }));
     }
 
-    fn done(&self, done: Done, state: &mut State) {
+    fn done(&self, done: &Done, state: &mut State) {
         state.in_flight.remove(&done.delivery_id);
         self.desk.under_way.remove(&done.delivery_id);
         if done.delivered {

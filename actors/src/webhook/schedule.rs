@@ -9,10 +9,14 @@ pub const JITTER_PERCENT: u32 = 10;
 /// A receiver's `Retry-After` is honoured up to this.
 pub const RETRY_AFTER_MAX: Duration = Duration::from_hours(1);
 
+/// Retries in the schedule.
+const RETRIES: usize = 3;
+const _: () = assert!(RETRIES as i64 == DELIVERY_RETRIES_MAX, "the schedule has a delay for every retry");
+
 /// The delays before each retry.
 #[derive(Clone, Debug)]
 pub struct Schedule {
-    delays: [Duration; DELIVERY_RETRIES_MAX as usize],
+    delays: [Duration; RETRIES],
 }
 
 impl Default for Schedule {
@@ -33,7 +37,7 @@ pub(super) enum AfterFailure {
 
 impl Schedule {
     /// Other delays, for tests.
-    pub const fn of(delays: [Duration; DELIVERY_RETRIES_MAX as usize]) -> Self {
+    pub const fn of(delays: [Duration; RETRIES]) -> Self {
         Self { delays }
     }
 

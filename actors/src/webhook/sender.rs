@@ -283,15 +283,14 @@ impl Sender {
         psp_id: PspId,
         message: endpoint::Message,
     ) -> Result<(), ActorProcessingErr> {
-        let actor = match state.endpoints.get(&psp_id) {
-            Some(actor) => actor.clone(),
-            None => {
-                let endpoint = Endpoint { desk: self.desk.clone(), psp_id };
-                let (actor, _) = Actor::spawn_linked(None, endpoint, (), myself.get_cell()).await?;
-                state.owners.insert(actor.get_id(), psp_id);
-                state.endpoints.insert(psp_id, actor.clone());
-                actor
-            }
+        let actor = if let Some(actor) = state.endpoints.get(&psp_id) {
+            actor.clone()
+        } else {
+            let endpoint = Endpoint { desk: self.desk.clone(), psp_id };
+            let (actor, _) = Actor::spawn_linked(None, endpoint, (), myself.get_cell()).await?;
+            state.owners.insert(actor.get_id(), psp_id);
+            state.endpoints.insert(psp_id, actor.clone());
+            actor
         };
         // One that has just died is started again.
         let _ = actor.cast(message);
