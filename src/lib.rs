@@ -5,6 +5,7 @@
 
 pub mod cli;
 pub mod config;
+pub mod http;
 pub mod keys;
 pub mod sandbox;
 pub mod telemetry;

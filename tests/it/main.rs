@@ -1,1 +1,4 @@
-//! Integration tests.
+//! Integration tests: the service in this process, over a database of its own.
+
+mod app;
+mod http;

@@ -1,0 +1,57 @@
+//! A successful answer before it goes out: its bytes are known, so that they can be kept.
+
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+
+use super::error::ApiError;
+
+/// A status and a JSON body.
+#[derive(Clone)]
+pub struct Answer {
+    status: StatusCode,
+    body: Vec<u8>,
+}
+
+impl Answer {
+    /// 200.
+    pub fn ok(body: &impl Serialize) -> Result<Self, ApiError> {
+        Self::new(StatusCode::OK, body)
+    }
+
+    /// 201: something was made.
+    pub fn created(body: &impl Serialize) -> Result<Self, ApiError> {
+        Self::new(StatusCode::CREATED, body)
+    }
+
+    /// 202: something will be done.
+    pub fn accepted(body: &impl Serialize) -> Result<Self, ApiError> {
+        Self::new(StatusCode::ACCEPTED, body)
+    }
+
+    fn new(status: StatusCode, body: &impl Serialize) -> Result<Self, ApiError> {
+        Ok(Self { status, body: serde_json::to_vec(body)? })
+    }
+
+    /// An answer whose JSON is there already.
+    pub(super) fn of_bytes(status: StatusCode, body: Vec<u8>) -> Self {
+        Self { status, body }
+    }
+
+    /// The status.
+    pub fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    /// The JSON.
+    pub fn body(&self) -> &[u8] {
+        &self.body
+    }
+}
+
+impl IntoResponse for Answer {
+    fn into_response(self) -> Response {
+        (self.status, [(CONTENT_TYPE, HeaderValue::from_static("application/json"))], self.body).into_response()
+    }
+}

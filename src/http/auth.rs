@@ -1,0 +1,194 @@
+//! Who calls: the key in the `Authorization` header, its PSP and its scopes.
+//!
+//! Owned here: how a key is found and how long that is remembered. What a key looks like and how it is stored is in
+//! `crate::keys`.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use axum::extract::FromRequestParts;
+use axum::http::header::AUTHORIZATION;
+use axum::http::request::Parts;
+use moka::future::Cache;
+use payferry_actors::System;
+use payferry_actors::clock::Clock;
+use payferry_actors::seal::Sealer;
+use payferry_domain::{KeyId, PspId, Timestamp};
+use payferry_entities::{Database, api_keys};
+use sea_orm::sea_query::Expr;
+use sea_orm::{ColumnTrait, Condition, DbErr, EntityTrait, QueryFilter};
+
+use super::error::{ApiError, KeyProblem};
+use super::state::AppState;
+use crate::keys::{ApiKey, KeyMode, Scope};
+
+/// How long a revoked key may still be taken, on every node: keys are remembered for as long.
+pub const REVOCATION_LAG_MAX: Duration = Duration::from_secs(1);
+/// Keys remembered at once.
+const KEYS_MAX: u64 = 10_000;
+/// `last_used_at` is no finer than this.
+const LAST_USED_GRAIN: Duration = Duration::from_mins(1);
+
+/// A key as it is remembered.
+struct KnownKey {
+    id: KeyId,
+    psp_id: PspId,
+    secret_hash: String,
+    scopes: Vec<Scope>,
+    expires_at: Option<Timestamp>,
+    revoked: bool,
+    last_used_at: Option<Timestamp>,
+    /// Whether somebody has taken on writing down that it was used.
+    noted: AtomicBool,
+}
+
+/// Finds keys.
+pub(super) struct KeyRing {
+    database: Database,
+    sealer: Sealer,
+    clock: Clock,
+    mode: KeyMode,
+    known: Cache<KeyId, Option<Arc<KnownKey>>>,
+}
+
+impl KeyRing {
+    pub(super) fn new(system: &System, mode: KeyMode) -> Self {
+        Self {
+            database: system.database().clone(),
+            sealer: system.sealer().clone(),
+            clock: system.clock().clone(),
+            mode,
+            known: Cache::builder().max_capacity(KEYS_MAX).time_to_live(REVOCATION_LAG_MAX).build(),
+        }
+    }
+
+    async fn find(&self, presented: &str) -> Result<Arc<KnownKey>, ApiError> {
+        let refuse = |problem| Err(ApiError::Unauthorized(problem));
+        let Ok(key) = presented.parse::<ApiKey>() else { return refuse(KeyProblem::Malformed) };
+        if !presented.starts_with(self.mode.prefix()) {
+            return refuse(KeyProblem::WrongEnvironment);
+        }
+        let known = self.known.try_get_with(key.id(), Box::pin(self.read(key.id())));
+        let known = known.await.map_err(|error: Arc<DbErr>| ApiError::from((*error).clone()))?;
+        let Some(known) = known.filter(|known| key.matches(&self.sealer, &known.secret_hash)) else {
+            return refuse(KeyProblem::Unknown);
+        };
+        if known.revoked {
+            return refuse(KeyProblem::Revoked);
+        }
+        // The wall clock: moving the sandbox's time on does not end its key.
+        let now = self.clock.real_now();
+        if known.expires_at.is_some_and(|expires_at| expires_at <= now) {
+            return refuse(KeyProblem::Expired);
+        }
+        self.note_use(&known, now);
+        Ok(known)
+    }
+
+    async fn read(&self, id: KeyId) -> Result<Option<Arc<KnownKey>>, DbErr> {
+        let row = api_keys::Entity::find_by_id(id.to_string()).one(self.database.reader()).await?;
+        let Some(row) = row else { return Ok(None) };
+        let unreadable = |what: &str| DbErr::Custom(format!("{what} of key {id} cannot be read"));
+        Ok(Some(Arc::new(KnownKey {
+            id,
+            psp_id: row.psp_id.parse().map_err(|_| unreadable("the owner"))?,
+            secret_hash: row.secret_hash,
+            scopes: serde_json::from_str(&row.scopes).map_err(|_| unreadable("the scopes"))?,
+            expires_at: row.expires_at.map(Timestamp),
+            revoked: row.revoked_at.is_some(),
+            last_used_at: row.last_used_at.map(Timestamp),
+            noted: AtomicBool::new(false),
+        })))
+    }
+
+    /// Writes `last_used_at`, about once a minute and beside the request: nobody waits for it.
+    fn note_use(&self, key: &KnownKey, now: Timestamp) {
+        let stale_from = now.plus_millis(-i64::try_from(LAST_USED_GRAIN.as_millis()).unwrap_or(i64::MAX));
+        let fresh = key.last_used_at.is_some_and(|used| used > stale_from);
+        if fresh || key.noted.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let (database, id) = (self.database.clone(), key.id);
+        tokio::spawn(async move {
+            let column = api_keys::Column::LastUsedAt;
+            let older = Condition::any().add(column.is_null()).add(column.lt(now.as_millis()));
+            let written = api_keys::Entity::update_many()
+                .col_expr(column, Expr::value(now.as_millis()))
+                .filter(api_keys::Column::Id.eq(id.to_string()))
+                .filter(older)
+                .exec(database.writer())
+                .await;
+            if let Err(error) = written {
+                tracing::debug!(key.id = %id, %error, "the last use of key {id} was not written down");
+            }
+        });
+    }
+}
+
+/// A scope that a route asks for.
+pub trait Requires: Send + Sync + 'static {
+    /// Which.
+    const SCOPE: Scope;
+}
+
+macro_rules! requires {
+    ($($(#[$doc:meta])* $name:ident;)*) => {$(
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy)]
+        pub struct $name;
+
+        impl Requires for $name {
+            const SCOPE: Scope = Scope::$name;
+        }
+    )*};
+}
+
+requires! {
+    /// The route only reads.
+    Read;
+    /// The route makes or changes merchants or payments.
+    Payments;
+    /// The route changes where webhooks go, or sends them again.
+    Webhooks;
+}
+
+const fn name_of(scope: Scope) -> &'static str {
+    match scope {
+        Scope::Read => "read",
+        Scope::Payments => "payments",
+        Scope::Customers => "customers",
+        Scope::Money => "money",
+        Scope::Webhooks => "webhooks",
+        Scope::Full => "full",
+    }
+}
+
+/// The PSP that calls, with a key that holds the scope `S`: a handler that takes it cannot forget to ask.
+pub struct Caller<S: Requires> {
+    /// The tenant; every query is narrowed to it.
+    pub psp_id: PspId,
+    scope: PhantomData<S>,
+}
+
+impl<S: Requires> FromRequestParts<AppState> for Caller<S> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &AppState) -> Result<Self, ApiError> {
+        let header = parts.headers.get(AUTHORIZATION).ok_or(ApiError::Unauthorized(KeyProblem::Missing))?;
+        let text = header.to_str().map_err(|_| ApiError::Unauthorized(KeyProblem::Malformed))?;
+        let (scheme, presented) = text.split_once(' ').unwrap_or((text, ""));
+        if !scheme.eq_ignore_ascii_case("bearer") {
+            return Err(ApiError::Unauthorized(KeyProblem::Missing));
+        }
+        let key = app.keys.find(presented.trim()).await?;
+        app.limiters.key(key.id)?;
+        tracing::Span::current().record("psp.id", tracing::field::display(key.psp_id));
+        tracing::Span::current().record("key.id", tracing::field::display(key.id));
+        if !key.scopes.iter().any(|held| *held == S::SCOPE || *held == Scope::Full) {
+            return Err(ApiError::MissingScope(name_of(S::SCOPE)));
+        }
+        Ok(Self { psp_id: key.psp_id, scope: PhantomData })
+    }
+}

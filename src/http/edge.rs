@@ -1,0 +1,99 @@
+//! What surrounds every request: its id, its span and its line in the log, its time limit, and the document of every
+//! failure.
+
+use std::any::Any;
+use std::time::{Duration, Instant};
+
+use axum::extract::{MatchedPath, Request};
+use axum::http::header::{ALLOW, CACHE_CONTROL, X_CONTENT_TYPE_OPTIONS};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use futures::FutureExt;
+use tracing::Instrument;
+use ulid::Ulid;
+
+use super::error::ApiError;
+
+/// The header with the request's id, in both directions.
+pub const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// How long a request may take, its body included.
+pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+/// Characters of an id that a caller chose.
+const REQUEST_ID_CHARS_MAX: usize = 128;
+
+/// The id of the request, among its extensions.
+#[derive(Debug, Clone)]
+pub struct RequestId(pub String);
+
+/// The outermost layer.
+pub(super) async fn surround(mut request: Request, next: Next) -> Response {
+    let id = request_id(request.headers());
+    let method = request.method().clone();
+    let started = Instant::now();
+    // Paths may hold a magic link's token: only the template is logged.
+    let route = request.extensions().get::<MatchedPath>().map_or("unmatched", MatchedPath::as_str).to_owned();
+    let span = tracing::info_span!(
+        "http.request",
+        request.id = %id,
+        http.method = %method,
+        http.route = %route,
+        psp.id = tracing::field::Empty,
+        key.id = tracing::field::Empty,
+    );
+    request.extensions_mut().insert(RequestId(id.clone()));
+    let answered = async {
+        let answer = std::panic::AssertUnwindSafe(next.run(request)).catch_unwind();
+        let response = match tokio::time::timeout(REQUEST_TIMEOUT, answer).await {
+            Ok(Ok(response)) => response,
+            Ok(Err(panic)) => ApiError::internal(format!("a handler panicked: {}", words_of(&*panic))).into_response(),
+            Err(_) => ApiError::TimedOut.into_response(),
+        };
+        let response = finish(response, &id);
+        note(&response, &method, &route, started.elapsed());
+        response
+    };
+    answered.instrument(span).await
+}
+
+/// The caller's id if it is fit for a header and a log, else one of ours.
+fn request_id(headers: &HeaderMap) -> String {
+    let given = headers.get(&X_REQUEST_ID).and_then(|value| value.to_str().ok());
+    let sane = |id: &&str| {
+        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
+        !id.is_empty() && id.len() <= REQUEST_ID_CHARS_MAX && id.bytes().all(allowed)
+    };
+    given.filter(sane).map_or_else(|| format!("req_{}", Ulid::generate()), str::to_owned)
+}
+
+/// Writes the document of a failure, and the headers of every answer.
+fn finish(mut response: Response, id: &str) -> Response {
+    if response.status() == StatusCode::METHOD_NOT_ALLOWED && response.extensions().get::<ApiError>().is_none() {
+        let allow = response.headers().get(ALLOW).cloned();
+        response = ApiError::MethodNotAllowed(allow).into_response();
+    }
+    if let Some(error) = response.extensions_mut().remove::<ApiError>() {
+        if let Some(reason) = error.for_log() {
+            tracing::error!(error = reason, "a request failed: {reason}");
+        }
+        response = error.response(id);
+    }
+    let headers = response.headers_mut();
+    // The id was checked, so it is a header's value.
+    headers.extend(HeaderValue::from_str(id).map(|id| (X_REQUEST_ID, id)));
+    headers.entry(X_CONTENT_TYPE_OPTIONS).or_insert(HeaderValue::from_static("nosniff"));
+    headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    response
+}
+
+fn note(response: &Response, method: &axum::http::Method, route: &str, took: Duration) {
+    let status = response.status().as_u16();
+    let millis = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+    tracing::info!(http.status = status, took_ms = millis, "{method} {route} answered {status} in {millis} ms");
+    super::metrics::request(method, route, status, took);
+}
+
+fn words_of(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("without words")
+}

@@ -1,0 +1,453 @@
+//! What goes wrong at the interface, and the only home of status codes.
+//!
+//! An [`ApiError`] becomes an RFC 9457 problem document. The request's id is put in by `edge`, which sees every answer
+//! last. Deliberately absent from the documents: stacks, SQL, and whatever a caller sent.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use axum::http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use payferry_actors::payment::store::StoreError;
+use payferry_actors::{CommandError, InitiateError};
+use payferry_domain::payment::Rejection;
+use sea_orm::sqlx::Error as SqlxError;
+use sea_orm::{DbErr, RuntimeErr};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+/// Seconds after which a caller may try again when the database or a chain is away.
+const RETRY_AWAY_SECS: u64 = 2;
+/// Seconds after which a caller may ask again for a request that still runs.
+const RETRY_RUNNING_SECS: u64 = 1;
+/// SQLSTATE classes in which PostgreSQL tells of itself: connection, contention, resources, intervention, system.
+const POSTGRES_AWAY_CLASSES: [&str; 5] = ["08", "40", "53", "57", "58"];
+/// SQLite's primary codes: PERM, BUSY, LOCKED, NOMEM, READONLY, INTERRUPT, IOERR, CORRUPT, FULL, CANTOPEN, PROTOCOL,
+/// NOTADB.
+const SQLITE_AWAY: [u32; 12] = [3, 5, 6, 7, 8, 9, 10, 11, 13, 14, 15, 26];
+
+/// One field that is not as it has to be.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct FieldError {
+    /// Where, such as `merchants[3].business_id`.
+    #[schema(example = "merchants[3].business_id")]
+    pub field: String,
+    /// What is wrong, for programs.
+    #[schema(example = "required", value_type = String)]
+    pub code: Cow<'static, str>,
+    /// What is wrong, for people.
+    #[schema(example = "is required")]
+    pub message: String,
+}
+
+/// A problem document (RFC 9457), the body of every answer that is not a success.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct Problem {
+    /// A URI of this kind of problem.
+    #[serde(rename = "type")]
+    #[schema(example = "urn:payferry:problem:validation_failed")]
+    pub kind: String,
+    /// The kind of problem in words; the same for every one of its kind.
+    pub title: &'static str,
+    /// The HTTP status.
+    pub status: u16,
+    /// What happened this time.
+    pub detail: String,
+    /// The kind of problem, for programs.
+    #[schema(example = "validation_failed", value_type = String)]
+    pub code: Cow<'static, str>,
+    /// The same as `detail`.
+    pub message: String,
+    /// The id of the request, as in the header `X-Request-Id`.
+    pub request_id: String,
+    /// The fields that are at fault, all of them; empty for other problems.
+    pub errors: Vec<FieldError>,
+}
+
+/// Why a key was not accepted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyProblem {
+    /// There is no `Authorization` header, or another scheme.
+    Missing,
+    /// What stands there is no key: cut or mistyped.
+    Malformed,
+    /// A sandbox key in production, or the other way round.
+    WrongEnvironment,
+    /// There is no such key.
+    Unknown,
+    /// Its owner revoked it.
+    Revoked,
+    /// Its time is over.
+    Expired,
+}
+
+/// Everything that a request can fail with.
+#[derive(Debug, Clone)]
+pub enum ApiError {
+    /// The body is not JSON, or not a JSON object.
+    MalformedJson(String),
+    /// The query or the path cannot be read.
+    BadParameters(Vec<FieldError>),
+    /// A header cannot be read.
+    BadHeader(&'static str, &'static str),
+    /// No valid key.
+    Unauthorized(KeyProblem),
+    /// The key lacks a scope.
+    MissingScope(&'static str),
+    /// There is no such object, or it is another PSP's: nobody can tell which.
+    NotFound(&'static str),
+    /// A field names an object that is not there.
+    FieldNotFound(&'static str, FieldError),
+    /// There is no such path.
+    NoRoute,
+    /// The path has other methods.
+    MethodNotAllowed(Option<HeaderValue>),
+    /// The request does not fit what is there.
+    Conflict(&'static str, String, Vec<FieldError>),
+    /// The body is larger than the route takes, in bytes.
+    TooLarge(usize),
+    /// The body is not declared as JSON.
+    UnsupportedMediaType,
+    /// Fields that are not as they have to be: all of them.
+    Validation(Vec<FieldError>),
+    /// The token is off on the chain.
+    TokenUnavailable(String),
+    /// The idempotency key came with another request before.
+    IdempotencyKeyReused,
+    /// The first request with this idempotency key still runs.
+    IdempotencyRunning,
+    /// Too many requests; seconds to wait.
+    RateLimited(u64),
+    /// It took too long.
+    TimedOut,
+    /// What the service stands on is away; what, and for the log why.
+    Unavailable(Away, Arc<str>),
+    /// A fault of the service; for the log only.
+    Internal(Arc<str>),
+}
+
+/// What is away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Away {
+    /// The database.
+    Database,
+    /// A chain, or all of them.
+    Chain,
+    /// The payment: it is given up until an operator looks at it.
+    Payment,
+    /// There is too much to do.
+    Capacity,
+}
+
+/// What is the same for every problem of a kind.
+struct Kind {
+    status: StatusCode,
+    code: Cow<'static, str>,
+    title: &'static str,
+}
+
+impl ApiError {
+    /// One field is at fault.
+    pub fn field(field: &str, code: &'static str, message: impl Into<String>) -> Self {
+        Self::Validation(vec![FieldError { field: field.to_owned(), code: code.into(), message: message.into() }])
+    }
+
+    /// A fault of the service.
+    pub fn internal(reason: impl std::fmt::Display) -> Self {
+        Self::Internal(reason.to_string().into())
+    }
+
+    fn kind(&self) -> Kind {
+        let (status, code, title) = match self {
+            Self::MalformedJson(_) => (StatusCode::BAD_REQUEST, "malformed_json", "The body is not JSON"),
+            Self::BadParameters(_) => (StatusCode::BAD_REQUEST, "invalid_parameters", "The parameters are not valid"),
+            Self::BadHeader(..) => (StatusCode::BAD_REQUEST, "invalid_header", "A header is not valid"),
+            Self::Unauthorized(problem) => (StatusCode::UNAUTHORIZED, problem.code(), "The API key was not accepted"),
+            Self::MissingScope(_) => (StatusCode::FORBIDDEN, "missing_scope", "The API key may not do this"),
+            Self::NotFound(what) => {
+                let code = Cow::Owned(format!("{what}_not_found"));
+                return Kind { status: StatusCode::NOT_FOUND, code, title: "There is no such object" };
+            }
+            Self::FieldNotFound(code, _) => (StatusCode::NOT_FOUND, *code, "There is no such object"),
+            Self::NoRoute => (StatusCode::NOT_FOUND, "route_not_found", "There is no such path"),
+            Self::MethodNotAllowed(_) => {
+                (StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", "The path has other methods")
+            }
+            Self::Conflict(code, ..) => (StatusCode::CONFLICT, *code, "The request does not fit what is there"),
+            Self::TooLarge(_) => (StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", "The body is too large"),
+            Self::UnsupportedMediaType => {
+                (StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", "The body is not declared as JSON")
+            }
+            Self::Validation(_) => (StatusCode::UNPROCESSABLE_ENTITY, "validation_failed", "Fields are not valid"),
+            Self::TokenUnavailable(_) => {
+                (StatusCode::UNPROCESSABLE_ENTITY, "token_unavailable", "The token is not available")
+            }
+            Self::IdempotencyKeyReused => {
+                (StatusCode::UNPROCESSABLE_ENTITY, "idempotency_key_reused", "The idempotency key was used before")
+            }
+            Self::IdempotencyRunning => {
+                (StatusCode::CONFLICT, "idempotency_request_running", "The first request still runs")
+            }
+            Self::RateLimited(_) => (StatusCode::TOO_MANY_REQUESTS, "rate_limited", "Too many requests"),
+            Self::TimedOut => (StatusCode::SERVICE_UNAVAILABLE, "timed_out", "The request took too long"),
+            Self::Unavailable(away, _) => (StatusCode::SERVICE_UNAVAILABLE, away.code(), "Not available at the moment"),
+            Self::Internal(_) => (StatusCode::INTERNAL_SERVER_ERROR, "internal_error", "The service failed"),
+        };
+        Kind { status, code: code.into(), title }
+    }
+
+    /// What happened this time, for the caller.
+    fn detail(&self) -> String {
+        match self {
+            Self::MalformedJson(what) => format!("The body cannot be read as JSON: {what}."),
+            Self::BadHeader(name, expected) => format!("The header {name} must be {expected}."),
+            Self::BadParameters(errors) | Self::Validation(errors) => listed(errors),
+            Self::Unauthorized(problem) => problem.detail().to_owned(),
+            Self::MissingScope(scope) => format!("The API key lacks the scope `{scope}`."),
+            Self::NotFound(what) => format!("There is no {what} with this id."),
+            Self::FieldNotFound(_, error) => format!("`{}` {}.", error.field, error.message),
+            Self::NoRoute => "There is nothing at this path; /docs lists what there is.".to_owned(),
+            Self::MethodNotAllowed(_) => "This path exists, but not with this method.".to_owned(),
+            Self::Conflict(_, detail, _) | Self::TokenUnavailable(detail) => detail.clone(),
+            Self::TooLarge(bytes) => format!("The body may have at most {bytes} bytes."),
+            Self::UnsupportedMediaType => "Send the body with `Content-Type: application/json`.".to_owned(),
+            Self::IdempotencyKeyReused => {
+                "This Idempotency-Key came with another request in the last 24 hours.".to_owned()
+            }
+            Self::IdempotencyRunning => "The first request with this Idempotency-Key has not ended.".to_owned(),
+            Self::RateLimited(secs) => format!("Try again in {secs} s."),
+            Self::TimedOut => {
+                "The request was not answered in time; it may have been carried out. Look, or try again with its \
+                 Idempotency-Key."
+                    .to_owned()
+            }
+            Self::Unavailable(away, _) => away.detail().to_owned(),
+            Self::Internal(_) => "Something failed here; the request_id finds it in our logs.".to_owned(),
+        }
+    }
+
+    fn retry_after_secs(&self) -> Option<u64> {
+        match self {
+            Self::RateLimited(secs) => Some((*secs).max(1)),
+            Self::IdempotencyRunning => Some(RETRY_RUNNING_SECS),
+            Self::TimedOut | Self::Unavailable(..) => Some(RETRY_AWAY_SECS),
+            _ => None,
+        }
+    }
+
+    /// Field errors, for the document.
+    fn errors(&self) -> Vec<FieldError> {
+        match self {
+            Self::BadParameters(errors) | Self::Validation(errors) | Self::Conflict(_, _, errors) => errors.clone(),
+            Self::FieldNotFound(_, error) => vec![error.clone()],
+            _ => Vec::new(),
+        }
+    }
+
+    /// What the log is told, if anything: faults of ours, never what the caller sent.
+    pub(super) fn for_log(&self) -> Option<&str> {
+        match self {
+            Self::Unavailable(_, reason) | Self::Internal(reason) => Some(reason),
+            Self::TimedOut => Some("the request took too long"),
+            _ => None,
+        }
+    }
+
+    /// The document.
+    pub(super) fn problem(&self, request_id: &str) -> Problem {
+        let Kind { status, code, title } = self.kind();
+        let detail = self.detail();
+        Problem {
+            kind: format!("urn:payferry:problem:{code}"),
+            title,
+            status: status.as_u16(),
+            message: detail.clone(),
+            detail,
+            code,
+            request_id: request_id.to_owned(),
+            errors: self.errors(),
+        }
+    }
+
+    /// The whole answer.
+    pub(super) fn response(&self, request_id: &str) -> Response {
+        let problem = self.problem(request_id);
+        let body = serde_json::to_vec(&problem).unwrap_or_default();
+        let mut response = (self.kind().status, body).into_response();
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        if let Some(secs) = self.retry_after_secs() {
+            headers.insert(RETRY_AFTER, HeaderValue::from(secs));
+        }
+        match self {
+            Self::Unauthorized(_) => {
+                headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"payferry\""));
+            }
+            Self::MethodNotAllowed(Some(allow)) => {
+                headers.insert(ALLOW, allow.clone());
+            }
+            _ => {}
+        }
+        response
+    }
+}
+
+/// The answer carries the error itself; `edge` writes the document, with the request's id.
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let mut response = self.kind().status.into_response();
+        response.extensions_mut().insert(self);
+        response
+    }
+}
+
+fn listed(errors: &[FieldError]) -> String {
+    /// Fields that the sentence names; `errors` names all.
+    const NAMED_MAX: usize = 5;
+    let mut named: Vec<_> =
+        errors.iter().take(NAMED_MAX).map(|error| format!("`{}` {}", error.field, error.message)).collect();
+    if errors.len() > NAMED_MAX {
+        named.push(format!("and {} more", errors.len() - NAMED_MAX));
+    }
+    format!("{}.", named.join("; "))
+}
+
+impl KeyProblem {
+    const fn code(self) -> &'static str {
+        match self {
+            Self::Missing => "api_key_missing",
+            Self::Malformed => "api_key_malformed",
+            Self::WrongEnvironment => "api_key_wrong_environment",
+            Self::Unknown => "api_key_unknown",
+            Self::Revoked => "api_key_revoked",
+            Self::Expired => "api_key_expired",
+        }
+    }
+
+    const fn detail(self) -> &'static str {
+        match self {
+            Self::Missing => "Send the header `Authorization: Bearer <API key>`.",
+            Self::Malformed => "This is not a whole API key: a part is missing or mistyped.",
+            Self::WrongEnvironment => "Keys of the sandbox (sk_test_) and of production (sk_live_) do not mix.",
+            Self::Unknown => "There is no such API key.",
+            Self::Revoked => "This API key was revoked.",
+            Self::Expired => "This API key has expired.",
+        }
+    }
+}
+
+impl Away {
+    const fn code(self) -> &'static str {
+        match self {
+            Self::Database => "database_unavailable",
+            Self::Chain => "chain_unavailable",
+            Self::Payment => "payment_unavailable",
+            Self::Capacity => "overloaded",
+        }
+    }
+
+    const fn detail(self) -> &'static str {
+        match self {
+            Self::Database => "The database does not answer at the moment; try again.",
+            Self::Chain => "The chain does not answer at the moment; try again, or use another chain.",
+            Self::Payment => "The payment cannot be worked on at the moment; an operator has been told.",
+            Self::Capacity => "Too much is going on at the moment; try again.",
+        }
+    }
+}
+
+impl From<DbErr> for ApiError {
+    fn from(error: DbErr) -> Self {
+        if is_away(&error) {
+            return Self::Unavailable(Away::Database, error.to_string().into());
+        }
+        Self::internal(error)
+    }
+}
+
+/// Whether the database is away, full or too busy, rather than asked for something wrong.
+fn is_away(error: &DbErr) -> bool {
+    match error {
+        DbErr::ConnectionAcquire(_) | DbErr::Conn(_) => true,
+        DbErr::Exec(RuntimeErr::SqlxError(error)) | DbErr::Query(RuntimeErr::SqlxError(error)) => match &**error {
+            SqlxError::Database(error) => {
+                let code = error.code().unwrap_or_default();
+                // A SQLSTATE has five characters; SQLite's codes are numbers, the primary one in the low byte.
+                match code.parse::<u32>() {
+                    Ok(number) if code.len() < 5 => SQLITE_AWAY.contains(&(number & 0xff)),
+                    _ => POSTGRES_AWAY_CLASSES.iter().any(|class| code.starts_with(class)),
+                }
+            }
+            SqlxError::Io(_)
+            | SqlxError::Tls(_)
+            | SqlxError::Protocol(_)
+            | SqlxError::PoolTimedOut
+            | SqlxError::PoolClosed
+            | SqlxError::WorkerCrashed
+            | SqlxError::BeginFailed => true,
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
+impl From<StoreError> for ApiError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Database(error) => error.into(),
+            StoreError::Unreadable { .. } => Self::internal(error),
+        }
+    }
+}
+
+impl From<serde_json::Error> for ApiError {
+    /// Of writing an answer; reading a body has its own error.
+    fn from(error: serde_json::Error) -> Self {
+        Self::internal(error)
+    }
+}
+
+impl From<Rejection> for ApiError {
+    fn from(rejection: Rejection) -> Self {
+        Self::Conflict(rejection.code(), sentence(&rejection.to_string()), Vec::new())
+    }
+}
+
+impl From<InitiateError> for ApiError {
+    /// `IdempotencyKeyTaken` is for the idempotency module to answer before this.
+    fn from(error: InitiateError) -> Self {
+        let reason = error.to_string();
+        match error {
+            InitiateError::TokenUnavailable { .. } => Self::TokenUnavailable(sentence(&reason)),
+            InitiateError::ChainAway { .. } => Self::Unavailable(Away::Chain, reason.into()),
+            InitiateError::CustomerRequired => {
+                Self::field("customer_id", "required", "is required by this account's settings")
+            }
+            InitiateError::IdempotencyKeyTaken => Self::IdempotencyRunning,
+            InitiateError::Busy => Self::Unavailable(Away::Capacity, reason.into()),
+            InitiateError::Unavailable(_) => Self::Unavailable(Away::Database, reason.into()),
+            InitiateError::Unknown(_) => Self::TimedOut,
+        }
+    }
+}
+
+impl From<CommandError> for ApiError {
+    fn from(error: CommandError) -> Self {
+        let reason = error.to_string();
+        match error {
+            CommandError::NotFound => Self::NotFound("payment"),
+            CommandError::Rejected(rejection) => rejection.into(),
+            CommandError::Quarantined => Self::Unavailable(Away::Payment, reason.into()),
+            CommandError::IdempotencyKeyTaken => Self::IdempotencyRunning,
+            CommandError::Unavailable(_) => Self::Unavailable(Away::Database, reason.into()),
+        }
+    }
+}
+
+/// `text` with a capital letter and a full stop.
+fn sentence(text: &str) -> String {
+    let mut letters = text.chars();
+    let first = letters.next().map(char::to_uppercase).into_iter().flatten();
+    first.chain(letters).chain(std::iter::once('.')).collect()
+}

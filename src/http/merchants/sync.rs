@@ -1,0 +1,168 @@
+//! `POST /merchants/sync`: makes and updates merchants in one go, all or nothing.
+
+use std::collections::{BTreeMap, HashSet};
+
+use axum::extract::State;
+use axum::response::Response;
+use payferry_domain::{MerchantId, PspId, Timestamp};
+use sea_orm::{DatabaseTransaction, DbBackend, DbErr, FromQueryResult, Statement};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::http::answer::Answer;
+use crate::http::auth::Payments;
+use crate::http::error::{ApiError, FieldError, Problem};
+use crate::http::extract::{Fault, Fields, Submission, read};
+use crate::http::state::AppState;
+
+/// Merchants of one call.
+pub const MERCHANTS_MAX: usize = 1_000;
+/// Bytes of the body.
+pub const BODY_BYTES_MAX: usize = 5 * 1024 * 1024;
+
+/// Merchants to make or update.
+#[derive(ToSchema)]
+pub struct SyncRequest {
+    /// 1 to 1,000.
+    pub merchants: Vec<SyncItem>,
+}
+
+/// One merchant to make or update.
+#[derive(Serialize, ToSchema)]
+pub struct SyncItem {
+    /// The PSP's own reference: a new one makes a merchant, a known one updates it.
+    #[schema(max_length = 255, example = "shop-17")]
+    pub external_id: String,
+    /// Business name.
+    #[schema(max_length = 255, example = "Harbour Books")]
+    pub name: String,
+    /// Contact.
+    #[schema(format = "email", max_length = 254, example = "books@harbour.example")]
+    pub email: String,
+    /// Legal or tax registration; cannot change once submitted.
+    #[schema(max_length = 255, example = "DE123456789")]
+    pub business_id: String,
+}
+
+/// What became of the merchants.
+#[derive(Serialize, ToSchema)]
+pub struct SyncAnswer {
+    /// Made.
+    created: usize,
+    /// Known before, changed or not.
+    updated: usize,
+    /// In the order of the request.
+    merchants: Vec<Synced>,
+}
+
+/// Which merchant is which.
+#[derive(Serialize, ToSchema)]
+struct Synced {
+    external_id: String,
+    #[schema(example = "merch_01J9Z3K4M5N6P7Q8R9S0T1V2W3")]
+    merchant_id: String,
+}
+
+/// Make and update merchants
+///
+/// An upsert by `external_id`, all or nothing; it may be repeated. A `business_id` cannot change once submitted.
+#[utoipa::path(
+    post, path = "/merchants/sync", tag = "Merchants", request_body = SyncRequest,
+    responses(
+        (status = 200, description = "Made and updated.", body = SyncAnswer),
+        (status = 409, description = "`business_id_immutable`: every such item is named.", body = Problem),
+        (status = 422, description = "Every bad field is named, and nothing was written.", body = Problem),
+    ),
+)]
+pub async fn sync(
+    State(app): State<AppState>,
+    request: Submission<Payments, BODY_BYTES_MAX>,
+) -> Result<Response, ApiError> {
+    let items = request.read(read_items)?;
+    let transaction = app.database().begin().await?;
+    let ids = upsert(&transaction, request.psp_id, &items, app.clock().now()).await?;
+    let immutable = items.iter().enumerate().filter(|(_, item)| !ids.contains_key(&item.external_id));
+    let errors: Vec<_> = immutable.map(|(index, _)| business_id_changed(index)).collect();
+    if !errors.is_empty() {
+        transaction.rollback().await?;
+        let detail = "A business_id cannot change once submitted; nothing was written.".to_owned();
+        return Err(ApiError::Conflict("business_id_immutable", detail, errors));
+    }
+    let created = ids.values().filter(|(_, is_new)| *is_new).count();
+    let merchants = items.into_iter().filter_map(|item| {
+        let merchant_id = ids.get(&item.external_id)?.0.clone();
+        Some(Synced { external_id: item.external_id, merchant_id })
+    });
+    let answer = Answer::ok(&SyncAnswer { created, updated: ids.len() - created, merchants: merchants.collect() })?;
+    request.idempotency.commit(&app, transaction, answer).await
+}
+
+fn read_items(body: &Fields<'_>) -> Option<Vec<SyncItem>> {
+    let mut seen = HashSet::new();
+    body.objects("merchants", MERCHANTS_MAX, |item| {
+        let external_id = item.required("external_id", read::text);
+        let name = item.required("name", read::text);
+        let email = item.required("email", read::email);
+        let business_id = item.required("business_id", read::text);
+        if external_id.as_ref().is_some_and(|id| !seen.insert(id.clone())) {
+            item.fault("external_id", Fault::new("duplicate", "stands in this batch twice"));
+        }
+        Some(SyncItem { external_id: external_id?, name: name?, email: email?, business_id: business_id? })
+    })
+}
+
+fn business_id_changed(index: usize) -> FieldError {
+    FieldError {
+        field: format!("merchants[{index}].business_id"),
+        code: "business_id_immutable".into(),
+        message: "cannot change once submitted".to_owned(),
+    }
+}
+
+/// Every merchant's id by its `external_id`, and whether it is new; one that is missing has another `business_id`.
+///
+/// One statement in the order of the keys, so that two batches at once neither collide nor wait for each other in turn.
+async fn upsert(
+    transaction: &DatabaseTransaction,
+    psp_id: PspId,
+    items: &[SyncItem],
+    now: Timestamp,
+) -> Result<BTreeMap<String, (String, bool)>, DbErr> {
+    #[derive(Serialize)]
+    struct Row<'a> {
+        id: String,
+        #[serde(flatten)]
+        item: &'a SyncItem,
+    }
+    #[derive(FromQueryResult)]
+    struct Written {
+        id: String,
+        external_id: String,
+    }
+    let mut rows: Vec<_> = items.iter().map(|item| Row { id: MerchantId::generate().to_string(), item }).collect();
+    rows.sort_by(|a, b| a.item.external_id.cmp(&b.item.external_id));
+    let list = serde_json::to_string(&rows).map_err(|error| DbErr::Json(error.to_string()))?;
+    let backend = sea_orm::ConnectionTrait::get_database_backend(transaction);
+    let source = match backend {
+        DbBackend::Postgres => {
+            "SELECT id, $2, external_id, name, email, business_id, $3::bigint, $3::bigint FROM \
+             jsonb_to_recordset($1::jsonb) AS item(id text, external_id text, name text, email text, business_id text)"
+        }
+        _ => {
+            "SELECT value ->> 'id', $2, value ->> 'external_id', value ->> 'name', value ->> 'email', \
+             value ->> 'business_id', $3, $3 FROM json_each($1)"
+        }
+    };
+    let sql = format!(
+        "INSERT INTO merchants (id, psp_id, external_id, name, email, business_id, created_at, updated_at) {source} \
+         WHERE true ON CONFLICT (psp_id, external_id) DO UPDATE SET name = excluded.name, email = excluded.email, \
+         updated_at = CASE WHEN merchants.name = excluded.name AND merchants.email = excluded.email \
+         THEN merchants.updated_at ELSE excluded.updated_at END \
+         WHERE merchants.business_id = excluded.business_id RETURNING id, external_id"
+    );
+    let values = [list.into(), psp_id.to_string().into(), now.as_millis().into()];
+    let statement = Statement::from_sql_and_values(backend, sql, values);
+    let written = Written::find_by_statement(statement).all(transaction).await?;
+    let ours: HashSet<_> = rows.into_iter().map(|row| row.id).collect();
+    Ok(written.into_iter().map(|row| (row.external_id, (row.id.clone(), ours.contains(&row.id)))).collect())
+}

@@ -1,0 +1,27 @@
+//! The interface for PSPs and payers.
+//!
+//! `router` is the table of routes; each endpoint is one file: its description, then who, what and answer. `edge`
+//! surrounds every request, `error` is the only home of status codes. Deliberately absent: what payments do (one call
+//! to the actors), and the operator's listener.
+
+pub mod answer;
+pub mod auth;
+mod edge;
+pub mod error;
+pub mod extract;
+pub mod idempotency;
+pub mod limits;
+pub mod merchants;
+mod metrics;
+pub mod openapi;
+pub mod pages;
+pub mod router;
+mod serve;
+mod state;
+
+pub use edge::{REQUEST_TIMEOUT, RequestId, X_REQUEST_ID};
+pub use error::ApiError;
+pub use limits::Limits;
+pub use router::{router, router_with};
+pub use serve::{DRAIN_MAX, serve};
+pub use state::{AppState, Environment, HttpConfig, Shared};

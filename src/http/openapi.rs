@@ -1,0 +1,129 @@
+//! The description of the interface: OpenAPI 3.1, collected from the handlers.
+
+use axum::extract::State;
+use axum::http::HeaderValue;
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::response::{IntoResponse, Response};
+use utoipa::openapi::OpenApi as Document;
+use utoipa::openapi::path::{Operation, ParameterBuilder, ParameterIn, PathItem};
+use utoipa::openapi::schema::{ObjectBuilder, Type};
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
+use utoipa::openapi::{Components, ContentBuilder, Ref, RefOr, Required, Response as DocumentResponse, ServerBuilder};
+use utoipa::{IntoParams, OpenApi};
+
+use super::error::Problem;
+use super::extract::JSON_BODY_BYTES_MAX;
+use super::idempotency::KEY_CHARS_MAX;
+
+/// The part of a list.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct PageParams {
+    /// Items at most.
+    #[param(minimum = 1, maximum = 200, default = 50)]
+    pub limit: Option<u64>,
+    /// Items to skip.
+    #[param(minimum = 0, maximum = 1_000_000, default = 0)]
+    pub offset: Option<u64>,
+}
+
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "Payferry",
+        description = "Stablecoin payments for payment service providers.\n\n\
+            Every request carries `Authorization: Bearer <API key>` (`sk_test_...` in the sandbox, `sk_live_...` in \
+            production), every answer an `X-Request-Id`. Merchant and payment paths work both as written here and \
+            under `/api/v1`. Timestamps are ISO 8601 in UTC with milliseconds; amounts are decimal strings; unknown \
+            fields are ignored. Failures are RFC 9457 problem documents that name every offending field.",
+    ),
+    components(schemas(Problem)),
+    security(("api_key" = [])),
+    tags(
+        (name = "Merchants", description = "The PSP's merchants, synced in batches."),
+        (name = "Payments", description = "One payment: an amount, a wallet made for it, and what arrived there."),
+        (name = "Webhooks", description = "Where events go, what went there, and the feed of everything."),
+    ),
+)]
+struct Head;
+
+/// The document before the routes are in it.
+pub(super) fn head() -> Document {
+    Head::openapi()
+}
+
+/// Adds what is true of every route, so that no handler repeats it.
+pub(super) fn complete(mut document: Document, public_url: &str) -> Document {
+    let scheme = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).bearer_format("sk_test_... or sk_live_...").build();
+    document
+        .components
+        .get_or_insert_with(Components::new)
+        .add_security_scheme("api_key", SecurityScheme::Http(scheme));
+    document.servers = Some(vec![ServerBuilder::new().url(public_url.trim_end_matches('/')).build()]);
+    for item in document.paths.paths.values_mut() {
+        for operation in operations(item) {
+            common_responses(operation);
+        }
+        for operation in [&mut item.post, &mut item.patch].into_iter().flatten() {
+            body_responses(operation);
+        }
+    }
+    document
+}
+
+fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
+    [&mut item.get, &mut item.post, &mut item.patch].into_iter().flatten()
+}
+
+fn common_responses(operation: &mut Operation) {
+    for (status, description) in [
+        ("401", "No valid API key."),
+        ("403", "The key lacks the scope."),
+        ("429", "Too many requests; `Retry-After` says when to try again."),
+        ("500", "The service failed; the `request_id` finds it in its logs."),
+        ("503", "The database or a chain is away; `Retry-After` says when to try again."),
+    ] {
+        add_problem(operation, status, description);
+    }
+}
+
+fn body_responses(operation: &mut Operation) {
+    let key = ParameterBuilder::new()
+        .name("Idempotency-Key")
+        .parameter_in(ParameterIn::Header)
+        .required(Required::False)
+        .description(Some(
+            "The same key and body give the first answer again for 24 hours, with `Idempotent-Replayed: true`.",
+        ))
+        .schema(Some(ObjectBuilder::new().schema_type(Type::String).max_length(Some(KEY_CHARS_MAX))))
+        .build();
+    operation.parameters.get_or_insert_with(Vec::new).push(RefOr::T(key));
+    let too_large = format!("The body is larger than {} KiB (merchant sync: 5 MiB).", JSON_BODY_BYTES_MAX / 1024);
+    for (status, description) in [
+        ("400", "The body is not JSON, or a header or parameter cannot be read."),
+        ("409", "It does not fit what is there, or the first request with this Idempotency-Key still runs."),
+        ("413", too_large.as_str()),
+        ("415", "The body is not declared as JSON."),
+        ("422", "Fields are not valid, all named; or the Idempotency-Key came with another body before."),
+    ] {
+        add_problem(operation, status, description);
+    }
+}
+
+/// A failure that the handler itself did not describe.
+fn add_problem(operation: &mut Operation, status: &str, description: &str) {
+    let mut response = DocumentResponse::new(description);
+    let schema = Ref::from_schema_name("Problem");
+    let content = ContentBuilder::new().schema(Some(RefOr::Ref(schema))).build();
+    response.content.insert("application/problem+json".to_owned(), RefOr::T(content));
+    operation.responses.responses.entry(status.to_owned()).or_insert(RefOr::T(response));
+}
+
+/// `GET /openapi.json`
+pub(super) async fn serve(State(document): State<std::sync::Arc<str>>) -> Response {
+    let headers = [
+        (CONTENT_TYPE, HeaderValue::from_static("application/json")),
+        (CACHE_CONTROL, HeaderValue::from_static("public, max-age=300")),
+    ];
+    (headers, document.to_string()).into_response()
+}

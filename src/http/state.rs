@@ -1,0 +1,109 @@
+//! What every handler shares.
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use payferry_actors::System;
+use payferry_actors::clock::Clock;
+use payferry_actors::seal::Sealer;
+use payferry_domain::PaymentId;
+use payferry_entities::Database;
+use url::Url;
+
+use super::auth::KeyRing;
+use super::idempotency::Running;
+use super::limits::{Limiters, Limits};
+use crate::keys::KeyMode;
+
+/// The interface's own settings.
+#[derive(Debug, Clone)]
+pub struct HttpConfig {
+    /// Where payers and PSPs reach the service, without a trailing slash in the path: magic links begin with it.
+    pub public_url: Url,
+    /// Which keys are taken, and whether webhooks may go to plain HTTP and to this machine.
+    pub environment: Environment,
+    /// How much a key and an address may ask for.
+    pub limits: Limits,
+}
+
+/// Which world this is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Environment {
+    /// Simulated chains and play money.
+    Sandbox,
+    /// Real money.
+    Production,
+}
+
+impl Environment {
+    /// The keys that are taken here.
+    pub const fn key_mode(self) -> KeyMode {
+        match self {
+            Self::Sandbox => KeyMode::Test,
+            Self::Production => KeyMode::Live,
+        }
+    }
+}
+
+/// What every handler shares. Clones are the same state.
+#[derive(Clone)]
+pub struct AppState(Arc<Shared>);
+
+/// The one instance behind all clones of an [`AppState`].
+pub struct Shared {
+    /// The supervision tree.
+    pub system: System,
+    /// Settings.
+    pub config: HttpConfig,
+    pub(super) keys: KeyRing,
+    pub(super) limiters: Limiters,
+    pub(super) running: Running,
+}
+
+impl AppState {
+    /// Over a running tree.
+    pub fn new(system: System, config: HttpConfig) -> Self {
+        Self(Arc::new(Shared {
+            keys: KeyRing::new(&system, config.environment.key_mode()),
+            limiters: Limiters::new(&config.limits),
+            running: Running::default(),
+            system,
+            config,
+        }))
+    }
+}
+
+impl Deref for AppState {
+    type Target = Shared;
+
+    fn deref(&self) -> &Shared {
+        &self.0
+    }
+}
+
+impl Shared {
+    /// The database.
+    pub fn database(&self) -> &Database {
+        self.system.database()
+    }
+
+    /// The service's time.
+    pub fn clock(&self) -> &Clock {
+        self.system.clock()
+    }
+
+    /// Seals secrets.
+    pub fn sealer(&self) -> &Sealer {
+        self.system.sealer()
+    }
+
+    /// The page that a payer is sent to.
+    pub fn magic_link(&self, link_token: &str) -> String {
+        format!("{}/pay/{link_token}", self.config.public_url.as_str().trim_end_matches('/'))
+    }
+}
+
+/// The id of a payment in a path; what is no id names no payment.
+pub(super) fn payment_id(text: &str) -> Result<PaymentId, super::error::ApiError> {
+    text.parse().map_err(|_| super::error::ApiError::NotFound("payment"))
+}

@@ -1,0 +1,125 @@
+//! Keys: who gets in, and how quickly somebody stays out.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use axum::http::Method;
+use payferry::http::auth::REVOCATION_LAG_MAX;
+use payferry::http::{Environment, Limits};
+use payferry::keys::{ApiKey, KeyMode, Scope};
+use payferry_entities::api_keys;
+use sea_orm::{ActiveModelTrait, EntityTrait, IntoActiveModel, Set};
+use serde_json::json;
+
+use crate::app::{TestApp, TestConfig, unknown_key};
+
+#[tokio::test]
+async fn every_way_of_having_no_key_is_told_apart() {
+    let app = TestApp::start().await;
+    let own = app.key.clone();
+    let cut = &own[..own.len() - 3];
+    let live = ApiKey::generate(KeyMode::Live).expose().to_owned();
+    let mut other_secret = own.clone().into_bytes();
+    other_secret[60] = if other_secret[60] == b'0' { b'1' } else { b'0' };
+    let other_secret = String::from_utf8(other_secret).unwrap();
+    let (_, expired) = app.add_key_as(app.psp_id, &[Scope::Full], |row| row.expires_at = Some(1)).await;
+    let (_, revoked) = app.add_key_as(app.psp_id, &[Scope::Full], |row| row.revoked_at = Some(1)).await;
+
+    for (authorization, code) in [
+        ("Basic dTpw".to_owned(), "api_key_missing"),
+        ("Bearer".to_owned(), "api_key_malformed"),
+        (format!("Bearer {cut}"), "api_key_malformed"),
+        (format!("Bearer {other_secret}"), "api_key_malformed"),
+        (format!("Bearer {live}"), "api_key_wrong_environment"),
+        (format!("Bearer {}", unknown_key()), "api_key_unknown"),
+        (format!("Bearer {expired}"), "api_key_expired"),
+        (format!("Bearer {revoked}"), "api_key_revoked"),
+    ] {
+        let reply = app.request(Method::GET, "/merchants").header("authorization", &authorization).send().await;
+        reply.assert_problem(401, code);
+        assert_eq!(reply.header("www-authenticate"), Some("Bearer realm=\"payferry\""));
+        assert!(!reply.text().contains("sk_test_0") && !reply.text().contains(&own[20..]));
+    }
+    app.request(Method::GET, "/merchants").without_key().send().await.assert_problem(401, "api_key_missing");
+    assert_eq!(
+        app.request(Method::GET, "/merchants").header("authorization", &format!("bearer {own}")).send().await.status,
+        200
+    );
+}
+
+#[tokio::test]
+async fn a_key_with_the_right_checksum_and_another_secret_does_not_get_in() {
+    let app = TestApp::start().await;
+    let body = &app.key[..app.key.len() - 8];
+    let (head, secret) = body.split_at(body.len() - 64);
+    let flipped: String = secret.chars().map(|c| if c == '0' { '1' } else { '0' }).collect();
+    let forged = format!("{head}{flipped}");
+    let forged = format!("{forged}{:08x}", crc32fast::hash(forged.as_bytes()));
+    app.request(Method::GET, "/merchants").key(&forged).send().await.assert_problem(401, "api_key_unknown");
+}
+
+#[tokio::test]
+async fn a_revoked_key_is_refused_within_the_bound() {
+    let app = TestApp::start().await;
+    let (id, key) = app.add_key_as(app.psp_id, &[Scope::Read], |_| {}).await;
+    assert_eq!(app.request(Method::GET, "/merchants").key(&key).send().await.status, 200);
+    let row = api_keys::Entity::find_by_id(id.to_string()).one(app.writer()).await.unwrap().unwrap();
+    let mut row = row.into_active_model();
+    row.revoked_at = Set(Some(1));
+    row.update(app.writer()).await.unwrap();
+    tokio::time::sleep(REVOCATION_LAG_MAX + Duration::from_millis(100)).await;
+    app.request(Method::GET, "/merchants").key(&key).send().await.assert_problem(401, "api_key_revoked");
+    // Its successor works beside it.
+    assert_eq!(app.get("/merchants").await.status, 200);
+}
+
+#[tokio::test]
+async fn scopes_are_kept_apart() {
+    let app = TestApp::start().await;
+    let read = app.add_key(app.psp_id, &[Scope::Read]).await;
+    let payments = app.add_key(app.psp_id, &[Scope::Payments]).await;
+    let both = app.add_key(app.psp_id, &[Scope::Payments, Scope::Read]).await;
+    let merchants = json!({ "merchants": [] });
+    let sync = || app.request(Method::POST, "/merchants/sync").json(&merchants);
+    sync().key(&read).send().await.assert_problem(403, "missing_scope");
+    sync().key(&payments).send().await.assert_problem(422, "validation_failed");
+    app.request(Method::GET, "/merchants").key(&payments).send().await.assert_problem(403, "missing_scope");
+    assert_eq!(app.request(Method::GET, "/merchants").key(&both).send().await.status, 200);
+    // The scope is asked for before the body is looked at.
+    app.request(Method::POST, "/merchants/sync")
+        .bytes("{")
+        .key(&read)
+        .send()
+        .await
+        .assert_problem(403, "missing_scope");
+}
+
+#[tokio::test]
+async fn the_last_use_is_written_down() {
+    let app = TestApp::start().await;
+    let (id, key) = app.add_key_as(app.psp_id, &[Scope::Full], |_| {}).await;
+    app.request(Method::GET, "/merchants").key(&key).send().await;
+    for _ in 0..100 {
+        let row = api_keys::Entity::find_by_id(id.to_string()).one(app.writer()).await.unwrap().unwrap();
+        if row.last_used_at.is_some() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("the last use was not written down");
+}
+
+#[tokio::test]
+async fn a_key_that_asks_too_often_is_told_when_to_come_back() {
+    let few = NonZeroU32::new(1).unwrap();
+    let limits = Limits { key: Some((few, NonZeroU32::new(3).unwrap())), ..Limits::production() };
+    let app = TestApp::start_with(TestConfig { environment: Environment::Production, limits }).await;
+    for _ in 0..3 {
+        assert_eq!(app.get("/merchants").await.status, 200);
+    }
+    let reply = app.get("/merchants").await;
+    reply.assert_problem(429, "rate_limited");
+    assert_eq!(reply.header("retry-after"), Some("1"));
+    let other = app.add_key(app.psp_id, &[Scope::Full]).await;
+    assert_eq!(app.request(Method::GET, "/merchants").key(&other).send().await.status, 200, "each key has its own");
+}

@@ -1,0 +1,32 @@
+//! Bad input, whatever the route: the clear document each time.
+
+use axum::http::Method;
+use serde_json::json;
+
+use crate::app::TestApp;
+
+#[tokio::test]
+async fn bodies_that_are_not_json() {
+    let app = TestApp::start().await;
+    let sync = || app.request(Method::POST, "/merchants/sync");
+    for bad in ["", "{", "[1", "{} x", "{\"merchants\":[],\"merchants\":[]}", "null", "[]", "\"text\"", "{\"a\":1e999}"]
+    {
+        sync().bytes(bad).send().await.assert_problem(400, "malformed_json");
+    }
+    let reply = sync().bytes("{\"merchants\": tru").send().await;
+    insta::assert_json_snapshot!("malformed_json", reply.redacted());
+    sync().bytes(vec![0xff, 0xfe]).send().await.assert_problem(400, "malformed_json");
+}
+
+#[tokio::test]
+async fn bodies_that_do_not_say_they_are_json() {
+    let app = TestApp::start().await;
+    for kind in ["text/plain", "application/x-www-form-urlencoded", "jsonish"] {
+        let call = app.request(Method::POST, "/merchants/sync").json(&json!({})).header("content-type", kind);
+        call.send().await.assert_problem(415, "unsupported_media_type");
+    }
+    for kind in ["application/json; charset=utf-8", "Application/JSON", "application/vnd.api+json"] {
+        let call = app.request(Method::POST, "/merchants/sync").json(&json!({})).header("content-type", kind);
+        call.send().await.assert_problem(422, "validation_failed");
+    }
+}

@@ -1,0 +1,81 @@
+//! What holds on every route.
+
+use axum::http::Method;
+use serde_json::json;
+
+use crate::app::TestApp;
+
+#[tokio::test]
+async fn requests_have_ids() {
+    let app = TestApp::start().await;
+    let own = app.get("/merchants").await;
+    assert!(own.header("x-request-id").unwrap().starts_with("req_"));
+    let given = app.request(Method::GET, "/merchants").header("x-request-id", "trace-1.2:3_4").send().await;
+    assert_eq!(given.header("x-request-id"), Some("trace-1.2:3_4"));
+    for insane in ["", "a b", "<script>", &"x".repeat(129)] {
+        let reply = app.request(Method::GET, "/nowhere").header("x-request-id", insane).send().await;
+        assert!(reply.header("x-request-id").unwrap().starts_with("req_"), "{insane}");
+        assert_eq!(reply.json["request_id"].as_str(), reply.header("x-request-id"));
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_there_says_so_in_a_document() {
+    let app = TestApp::start().await;
+    let reply = app.request(Method::GET, "/nowhere").without_key().send().await;
+    reply.assert_problem(404, "route_not_found");
+    insta::assert_json_snapshot!("route_not_found", reply.redacted());
+    for path in ["/", "/api/v1", "/api/v1/nowhere", "/merchants/", "/api/v1/docs", "/api/v1x/merchants"] {
+        app.get(path).await.assert_problem(404, "route_not_found");
+    }
+    let reply = app.request(Method::DELETE, "/merchants").send().await;
+    reply.assert_problem(405, "method_not_allowed");
+    assert_eq!(reply.header("allow"), Some("GET,HEAD"));
+    let reply = app.get("/api/v1/merchants/sync").await;
+    // A merchant's path, but "sync" is no merchant.
+    assert_eq!(reply.header("allow"), Some("POST"));
+    reply.assert_problem(405, "method_not_allowed");
+}
+
+#[tokio::test]
+async fn answers_are_not_kept_by_anybody_in_between() {
+    let app = TestApp::start().await;
+    let reply = app.get("/merchants").await;
+    assert_eq!(reply.header("cache-control"), Some("no-store"));
+    assert_eq!(reply.header("x-content-type-options"), Some("nosniff"));
+    assert_eq!(reply.header("content-type"), Some("application/json"));
+}
+
+#[tokio::test]
+async fn the_interface_describes_itself() {
+    let app = TestApp::start().await;
+    let reply = app.request(Method::GET, "/openapi.json").without_key().send().await;
+    assert_eq!(reply.header("content-type"), Some("application/json"));
+    assert_eq!(reply.json["openapi"], "3.1.0");
+    assert_eq!(reply.json["servers"], json!([{ "url": "https://pay.example" }]));
+    for (path, item) in reply.json["paths"].as_object().unwrap() {
+        for (method, operation) in item.as_object().unwrap() {
+            assert!(operation["summary"].is_string() && operation["tags"][0].is_string(), "{method} {path}");
+            assert!(operation["responses"]["401"].is_object(), "{method} {path}");
+        }
+    }
+    // Every reference leads somewhere.
+    let text = reply.text();
+    for name in text.split("\"#/components/schemas/").skip(1).map(|rest| rest.split('"').next().unwrap()) {
+        assert!(reply.json["components"]["schemas"][name].is_object(), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn the_reference_page_needs_nothing_from_elsewhere() {
+    let app = TestApp::start().await;
+    let reply = app.request(Method::GET, "/docs").without_key().send().await;
+    assert_eq!(reply.header("content-type"), Some("text/html; charset=utf-8"));
+    let page = reply.text();
+    assert!(page.contains("/merchants/sync") && page.contains("business_id") && page.contains("Idempotency-Key"));
+    for foreign in ["<script", "<link", "<img", "src=", "url(", "@import"] {
+        assert!(!page.contains(foreign), "{foreign}");
+    }
+    let policy = reply.header("content-security-policy").unwrap();
+    assert!(policy.starts_with("default-src 'none'; style-src 'sha256-") && !policy.contains("unsafe"));
+}

@@ -1,0 +1,99 @@
+//! The same request twice.
+
+use axum::http::Method;
+use payferry::http::idempotency::KEPT_SECS;
+use payferry::keys::Scope;
+use payferry_entities::idempotency_keys;
+use sea_orm::EntityTrait;
+use serde_json::{Value, json};
+
+use crate::app::{Call, TestApp};
+
+fn batch(external_id: &str) -> Value {
+    let merchant = json!({ "external_id": external_id, "name": "S", "email": "a@b.example", "business_id": "biz-7" });
+    json!({ "merchants": [merchant] })
+}
+
+fn sync(app: &TestApp, key: &str, body: &Value) -> Call {
+    app.request(Method::POST, "/merchants/sync").idempotency_key(key).json(body)
+}
+
+#[tokio::test]
+async fn the_first_answer_comes_again() {
+    let app = TestApp::start().await;
+    let first = sync(&app, "k1", &batch("a")).send().await;
+    assert_eq!((&first.json["created"], first.header("idempotent-replayed")), (&json!(1), None));
+    let again = sync(&app, "k1", &batch("a")).send().await;
+    assert_eq!(again.header("idempotent-replayed"), Some("true"));
+    assert_eq!((again.status, &again.bytes), (first.status, &first.bytes), "created stays 1");
+    let other_spelling = app.request(Method::POST, "/api/v1/merchants/sync").idempotency_key("k1").json(&batch("a"));
+    assert_eq!(other_spelling.send().await.bytes, first.bytes, "both paths are one route");
+    sync(&app, "k1", &batch("b")).send().await.assert_problem(422, "idempotency_key_reused");
+    assert_eq!(app.get("/merchants").await.json["total"], 1);
+}
+
+#[tokio::test]
+async fn keys_belong_to_a_psp() {
+    let app = TestApp::start().await;
+    sync(&app, "k1", &batch("a")).send().await;
+    let other = app.add_psp().await;
+    let key = app.add_key(other, &[Scope::Full]).await;
+    let theirs = sync(&app, "k1", &batch("other")).key(&key).send().await;
+    assert_eq!((&theirs.json["created"], theirs.header("idempotent-replayed")), (&json!(1), None));
+}
+
+#[tokio::test]
+async fn only_successes_are_kept() {
+    let app = TestApp::start().await;
+    sync(&app, "k1", &json!({ "merchants": [] })).send().await.assert_problem(422, "validation_failed");
+    let fixed = sync(&app, "k1", &batch("a")).send().await;
+    assert_eq!((&fixed.json["created"], fixed.header("idempotent-replayed")), (&json!(1), None));
+}
+
+#[tokio::test]
+async fn answers_are_kept_encrypted_and_for_a_day() {
+    let app = TestApp::start().await;
+    sync(&app, "k1", &batch("shop-secret")).send().await;
+    let row = idempotency_keys::Entity::find().one(app.writer()).await.unwrap().unwrap();
+    let stored = format!("{row:?}");
+    assert!(!stored.contains("merch_") && !stored.contains("shop-secret") && !stored.contains("biz-7"), "{stored}");
+    app.state.clock().advance_secs(KEPT_SECS - 5);
+    assert!(sync(&app, "k1", &batch("shop-secret")).send().await.header("idempotent-replayed").is_some());
+    app.state.clock().advance_secs(10);
+    let fresh = sync(&app, "k1", &batch("another")).send().await;
+    assert_eq!((&fresh.json["created"], fresh.header("idempotent-replayed")), (&json!(1), None));
+    app.state.clock().advance_secs(KEPT_SECS + 1);
+    let deleted = payferry::http::idempotency::prune(app.state.database(), app.state.clock().now()).await.unwrap();
+    assert_eq!(deleted, 1);
+}
+
+#[tokio::test]
+async fn of_many_at_once_one_is_carried_out() {
+    let app = TestApp::start().await;
+    let calls = (0..20).map(|_| sync(&app, "k1", &batch("a")).send());
+    let replies = futures::future::join_all(calls).await;
+    let (mut first, mut replayed, mut running) = (0, 0, 0);
+    for reply in &replies {
+        match (reply.status.as_u16(), reply.header("idempotent-replayed")) {
+            (200, None) => first += 1,
+            (200, Some(_)) => replayed += 1,
+            _ => {
+                reply.assert_problem(409, "idempotency_request_running");
+                assert_eq!(reply.header("retry-after"), Some("1"));
+                running += 1;
+            }
+        }
+    }
+    assert_eq!((first, first + replayed + running), (1, 20));
+    // None is left behind as running.
+    assert_eq!(sync(&app, "k1", &batch("a")).send().await.header("idempotent-replayed"), Some("true"));
+}
+
+#[tokio::test]
+async fn bad_keys_are_refused() {
+    let app = TestApp::start().await;
+    for bad in ["", "a b", &"k".repeat(256)] {
+        sync(&app, bad, &batch("a")).send().await.assert_problem(400, "invalid_header");
+    }
+    assert_eq!(app.get("/merchants").await.json["total"], 0);
+}

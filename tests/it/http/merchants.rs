@@ -1,0 +1,117 @@
+//! Merchants: sync, list, read.
+
+use axum::http::Method;
+use payferry::keys::Scope;
+use serde_json::{Value, json};
+
+use crate::app::TestApp;
+
+fn merchant(external_id: &str, business_id: &str) -> Value {
+    json!({ "external_id": external_id, "name": "Shop", "email": "a@shop.example", "business_id": business_id })
+}
+
+#[tokio::test]
+async fn sync_makes_then_updates() {
+    let app = TestApp::start().await;
+    let first = app.post("/merchants/sync", &json!({ "merchants": [merchant("b", "1"), merchant("a", "2")] })).await;
+    insta::assert_json_snapshot!("sync", first.redacted());
+    let again =
+        app.post("/api/v1/merchants/sync", &json!({ "merchants": [merchant("a", "2"), merchant("c", "3")] })).await;
+    assert_eq!((&again.json["created"], &again.json["updated"]), (&json!(1), &json!(1)));
+    assert_eq!(again.json["merchants"][0]["merchant_id"], first.json["merchants"][1]["merchant_id"], "permanent");
+
+    let id = first.json["merchants"][1]["merchant_id"].as_str().unwrap();
+    let before = app.get(&format!("/merchants/{id}")).await;
+    insta::assert_json_snapshot!("get_merchant", before.redacted());
+    assert_eq!(
+        before.json["merchant"]["updated_at"], before.json["merchant"]["created_at"],
+        "unchanged is not touched"
+    );
+    let mut renamed = merchant("a", "2");
+    renamed["name"] = json!("Other");
+    renamed["unknown"] = json!("ignored");
+    let reply = app.post("/merchants/sync", &json!({ "merchants": [renamed] })).await;
+    assert_eq!((&reply.json["created"], &reply.json["updated"]), (&json!(0), &json!(1)));
+    let after = app.get(&format!("/api/v1/merchants/{id}")).await;
+    assert_eq!(after.json["merchant"]["name"], "Other");
+    assert_eq!(after.json["merchant"]["created_at"], before.json["merchant"]["created_at"]);
+}
+
+#[tokio::test]
+async fn a_bad_item_keeps_all_from_being_written_and_every_one_is_named() {
+    let app = TestApp::start().await;
+    let batch = json!({ "merchants": [
+        merchant("good", "1"),
+        { "external_id": "x", "name": " ", "email": "nowhere" },
+        7,
+        merchant("good", "2"),
+        { "external_id": 5, "name": null, "email": "a@b.example", "business_id": "1\u{0}" },
+    ] });
+    let reply = app.post("/merchants/sync", &batch).await;
+    insta::assert_json_snapshot!("sync_invalid", reply.redacted());
+    assert_eq!(app.get("/merchants").await.json["total"], 0);
+}
+
+#[tokio::test]
+async fn a_business_id_is_for_ever() {
+    let app = TestApp::start().await;
+    app.post("/merchants/sync", &json!({ "merchants": [merchant("a", "1"), merchant("b", "1")] })).await;
+    let batch = json!({ "merchants": [merchant("new", "1"), merchant("a", "2"), merchant("b", "3")] });
+    let reply = app.post("/merchants/sync", &batch).await;
+    insta::assert_json_snapshot!("sync_immutable", reply.redacted());
+    assert_eq!(app.get("/merchants").await.json["total"], 2, "nothing was written");
+    let mixed = json!({ "merchants": [merchant("a", "2"), merchant("", "1")] });
+    app.post("/merchants/sync", &mixed).await.assert_problem(422, "validation_failed");
+}
+
+#[tokio::test]
+async fn a_batch_has_bounds() {
+    let app = TestApp::start().await;
+    let batch = |n: usize| {
+        let items: Vec<_> = (0..n).map(|i| merchant(&format!("m{i:05}"), "1")).collect();
+        json!({ "merchants": items })
+    };
+    let reply = app.post("/merchants/sync", &batch(1_000)).await;
+    assert_eq!((reply.status.as_u16(), &reply.json["created"]), (200, &json!(1000)));
+    assert_eq!(reply.json["merchants"][999]["external_id"], "m00999");
+    assert_eq!(app.post("/merchants/sync", &batch(1_001)).await.faults(), ["merchants: too_many"]);
+    assert_eq!(app.post("/merchants/sync", &batch(0)).await.faults(), ["merchants: empty"]);
+    assert_eq!(app.post("/merchants/sync", &json!({})).await.faults(), ["merchants: required"]);
+    assert_eq!(app.post("/merchants/sync", &json!({ "merchants": {} })).await.faults(), ["merchants: wrong_type"]);
+    let large = json!({ "merchants": [merchant("a", "1")], "padding": "x".repeat(5 * 1024 * 1024) });
+    app.post("/merchants/sync", &large).await.assert_problem(413, "body_too_large");
+}
+
+#[tokio::test]
+async fn lists_have_pages() {
+    let app = TestApp::start().await;
+    for name in ["a", "b", "c"] {
+        app.post("/merchants/sync", &json!({ "merchants": [merchant(name, "1")] })).await;
+        tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+    }
+    let page = app.get("/merchants?limit=2&offset=1&unknown=1").await;
+    insta::assert_json_snapshot!("list_merchants", page.redacted());
+    let bad = app.get("/merchants?limit=201&offset=x").await;
+    bad.assert_problem(400, "invalid_parameters");
+    assert_eq!(bad.faults(), ["limit: out_of_range", "offset: out_of_range"]);
+}
+
+#[tokio::test]
+async fn another_psps_merchants_are_not_there() {
+    let app = TestApp::start().await;
+    let reply = app.post("/merchants/sync", &json!({ "merchants": [merchant("a", "1")] })).await;
+    let id = reply.json["merchants"][0]["merchant_id"].as_str().unwrap();
+    let other = app.add_psp().await;
+    let key = app.add_key(other, &[Scope::Full]).await;
+    let as_other = |path: &str| app.request(Method::GET, path).key(&key);
+    as_other(&format!("/merchants/{id}")).send().await.assert_problem(404, "merchant_not_found");
+    assert_eq!(as_other("/merchants").send().await.json["total"], 0);
+    for missing in ["merch_01J9Z3K4M5N6P7Q8R9S0T1V2W3", "nonsense", &id.to_lowercase()] {
+        app.get(&format!("/merchants/{missing}")).await.assert_problem(404, "merchant_not_found");
+    }
+    // The same external_id is somebody else's merchant there, with a business_id of its own.
+    let batch = json!({ "merchants": [merchant("a", "other")] });
+    let theirs = app.request(Method::POST, "/merchants/sync").key(&key).json(&batch).send().await;
+    assert_eq!(theirs.json["created"], 1);
+    assert_ne!(theirs.json["merchants"][0]["merchant_id"], id);
+}

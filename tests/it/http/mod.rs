@@ -1,0 +1,7 @@
+//! The interface.
+
+mod auth;
+mod bad_input;
+mod everywhere;
+mod idempotency;
+mod merchants;
