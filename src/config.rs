@@ -8,7 +8,9 @@ mod load;
 use std::net::SocketAddr;
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::path::PathBuf;
+use std::time::Duration;
 
+use payferry_actors::webhook::{Schedule, UrlPolicy, WebhookConfig};
 use serde::{Deserialize, Deserializer};
 
 pub use load::{ConfigError, DEFAULTS, ENV_PREFIX, Location};
@@ -28,6 +30,14 @@ pub struct Config {
     pub payments: Payments,
     /// The KYT provider's limits.
     pub screening: Screening,
+    /// Delivery of webhooks.
+    pub webhooks: Webhooks,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self::defaults()
+    }
 }
 
 /// Listeners and links.
@@ -40,8 +50,6 @@ pub struct Server {
     /// What links begin with; `None` takes the bound address.
     #[serde(deserialize_with = "optional_url")]
     pub public_url: Option<url::Url>,
-    /// Time for running requests to be answered at the end, seconds.
-    pub shutdown_secs: NonZeroU64,
 }
 
 /// Where rows are kept.
@@ -97,6 +105,27 @@ pub struct Screening {
     pub timeout_ms: NonZeroU64,
 }
 
+/// Delivery of webhooks.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Webhooks {
+    /// The delay before each retry.
+    pub retry_delays_ms: [NonZeroU64; 3],
+    /// How long a receiver has to answer.
+    pub timeout_ms: NonZeroU64,
+}
+
+impl Webhooks {
+    /// For the sender, with the URLs that this world allows.
+    pub fn sender(&self, url_policy: UrlPolicy) -> WebhookConfig {
+        let millis = |millis: NonZeroU64| Duration::from_millis(millis.get());
+        WebhookConfig {
+            schedule: Schedule::of(self.retry_delays_ms.map(millis)),
+            timeout: millis(self.timeout_ms),
+            url_policy,
+        }
+    }
+}
+
 /// What may stand at a key, for the error that says so.
 fn expected(key: &str) -> &'static str {
     match key {
@@ -106,6 +135,7 @@ fn expected(key: &str) -> &'static str {
         "secrets.master_key_file" => "the path of a file",
         "log.filter" => "a level or target=level with commas, such as \"warn,payferry=info\"",
         "log.format" => "\"text\" or \"json\"",
+        "webhooks.retry_delays_ms" => "a list of three whole numbers above zero",
         "payments.shards" => "a number that divides 256, such as 16",
         _ => "a whole number above zero",
     }
@@ -189,7 +219,7 @@ mod tests {
     fn errors_name_place_key_and_what_was_expected() {
         assert_eq!(
             refused("[server]\n\nlisen = 1\n", &[]),
-            "payferry.toml:3: there is no key `server.lisen`; expected one of listen, operator_listen, public_url, shutdown_secs"
+            "payferry.toml:3: there is no key `server.lisen`; expected one of listen, operator_listen, public_url"
         );
         assert_eq!(
             refused("[server]\nlisten = \"localhost\"\n", &[]),

@@ -70,10 +70,9 @@ impl ApiKey {
     pub fn generate(mode: KeyMode) -> Self {
         let id = KeyId::generate();
         let secret: [u8; SECRET_BYTES] = rand::random();
-        let mut text = format!("{}{}{}", mode.prefix(), id.ulid(), hex::encode(secret));
+        let text = format!("{}{}{}", mode.prefix(), id.ulid(), hex::encode(secret));
         let checksum = crc32fast::hash(text.as_bytes());
-        text.push_str(&format!("{checksum:08x}"));
-        Self { id, text }
+        Self { id, text: format!("{text}{checksum:08x}") }
     }
 
     /// The public part, by which its row is found.

@@ -3,10 +3,12 @@
 //! Owns the command line, the configuration and the sandbox. What payments do is in `payferry-domain` and
 //! `payferry-actors`.
 
+pub mod app;
 pub mod cli;
 pub mod config;
 pub mod http;
 pub mod keys;
+pub mod operator;
 pub mod sandbox;
 pub mod telemetry;
 pub mod tenants;

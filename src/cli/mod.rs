@@ -4,6 +4,7 @@ mod database;
 mod key;
 mod migrate;
 mod psp;
+mod sandbox;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -28,6 +29,8 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Run everything in one process: the service, three simulated chains, a PSP with a key.
+    Sandbox(sandbox::Args),
     /// Bring the database's tables up to date.
     Migrate(migrate::Args),
     /// Make, list and change payment service providers.
@@ -58,6 +61,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let done = runtime.block_on(async {
         match cli.command {
+            Command::Sandbox(args) => sandbox::run(args, config).await,
             Command::Migrate(args) => migrate::run(args, config).await,
             Command::Psp(args) => psp::run(args, config).await,
             Command::Key(args) => key::run(args, config).await,

@@ -23,7 +23,7 @@ pub struct Accounts {
 
 impl Accounts {
     /// The accounts every sandbox has.
-    pub fn new() -> Self {
+    pub fn known() -> Self {
         let wallet = |name: &str| Wallet::from_seed(&format!("payferry sandbox {name}"));
         Self {
             deployer: wallet("deployer"),

@@ -38,8 +38,7 @@ const MAX_FEE_WEI: u128 = 100_000_000_000;
 const PRIORITY_FEE_WEI: u128 = 1_000_000;
 
 /// Whose money is sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Deserialize, utoipa::ToSchema)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Payer {
     /// Nothing is known against it.
     #[default]
@@ -209,7 +208,7 @@ mod tests {
 
     async fn open(file: &std::path::Path) -> SandboxChain {
         let day = Duration::from_hours(24);
-        SandboxChain::open(Chain::Base, Some(file.to_owned()), day, Arc::new(Accounts::new())).await.unwrap()
+        SandboxChain::open(Chain::Base, Some(file.to_owned()), day, Arc::new(Accounts::known())).await.unwrap()
     }
 
     #[tokio::test]

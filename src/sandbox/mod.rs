@@ -1,11 +1,190 @@
 //! The sandbox: the whole service in one process, with a simulated world around it.
+//!
+//! Everything that is kept is in one folder. Nothing here is in production.
 
 mod accounts;
 mod chain;
 mod folder;
+mod inbox;
 mod keys;
+mod routes;
+mod time;
+mod world;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use payferry_actors::System;
+use payferry_actors::psps::PspPolicies;
+use payferry_actors::webhook::UrlPolicy;
+use payferry_domain::{Chain, PspId};
+use payferry_entities::{Database, api_keys, psps};
+use payferry_migration::{Migrator, MigratorTrait};
+use sea_orm::{EntityTrait, IntoActiveModel};
+use serde::Serialize;
+
+use crate::app::{App, AppParts, Listeners};
+use crate::config::{Config, database_url};
+use crate::keys::Scope;
+use crate::tenants::psp_row;
 
 pub use accounts::Accounts;
 pub use chain::{FOUNDATION_BLOCKS, Payer, SandboxChain, TRANSFER_MAX};
 pub use folder::{DEFAULT_FOLDER, Folder, database_file, keys_file};
+pub use inbox::Inboxes;
 pub use keys::Keys;
+pub use time::ADVANCE_SECS_MAX;
+pub use world::World;
+
+/// Milliseconds between blocks, unless asked otherwise.
+pub const BLOCK_TIME_MS_DEFAULT: u64 = 500;
+/// The name of the PSP that a sandbox makes.
+const PSP_NAME: &str = "Sandbox PSP";
+const KEY_NAME: &str = "sandbox";
+
+/// Where a sandbox keeps things.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Keep {
+    /// In this folder, over restarts.
+    Folder(PathBuf),
+    /// In a folder that is removed at the end.
+    Ephemeral,
+}
+
+/// How a sandbox is started.
+#[derive(Debug, Clone)]
+pub struct SandboxOptions {
+    /// Where things are kept.
+    pub keep: Keep,
+    /// Another database than the folder's own.
+    pub database_url: Option<String>,
+    /// Time between blocks.
+    pub block_time: Duration,
+}
+
+impl SandboxOptions {
+    /// An ephemeral sandbox with the usual block time.
+    pub fn ephemeral() -> Self {
+        Self { keep: Keep::Ephemeral, database_url: None, block_time: Duration::from_millis(BLOCK_TIME_MS_DEFAULT) }
+    }
+}
+
+/// What a user needs to begin: the line that `--json` prints.
+#[derive(Debug, Clone, Serialize)]
+pub struct Ready {
+    /// Where PSPs and payers reach the service.
+    pub api_url: String,
+    /// Where the operator does.
+    pub operator_url: String,
+    /// Opens the operator's listener.
+    pub operator_token: String,
+    /// The PSP that was made.
+    pub psp_id: PspId,
+    /// Its key, with full scope.
+    pub api_key: String,
+    /// JSON-RPC of each chain.
+    pub rpc: BTreeMap<Chain, String>,
+    /// The process.
+    pub pid: u32,
+}
+
+/// A running sandbox.
+#[derive(Debug)]
+pub struct Sandbox {
+    app: App,
+    world: Arc<World>,
+    ready: Ready,
+    folder: Folder,
+}
+
+impl Sandbox {
+    /// Opens or makes everything and answers requests when it returns.
+    pub async fn start(options: SandboxOptions, config: &Config) -> anyhow::Result<Self> {
+        let folder = match &options.keep {
+            Keep::Folder(path) => Folder::open(path)?,
+            Keep::Ephemeral => Folder::ephemeral()?,
+        };
+        // Bound first: a port in use is the likeliest failure, and the cheapest to find.
+        let listeners = Listeners::bind(config).await?;
+        let keys = Keys::read_or_make(&folder)?;
+        let world = Arc::new(World::open(&folder, options.block_time).await?);
+        let url = match &options.database_url {
+            Some(given) => database_url(given).context("--database-url: expected a path, sqlite: or postgres: URL")?,
+            None => format!("sqlite://{}?mode=rwc", folder.database().display()),
+        };
+        let database = Database::open(&url).await.context("the database cannot be opened")?;
+        Migrator::up(database.writer(), None).await.context("the database could not be migrated")?;
+        seed(&database, &keys, &world).await?;
+
+        let (api_url, operator_url) = (listeners.api_url()?, listeners.operator_url()?);
+        let rpc = Chain::ALL.map(|chain| (chain, format!("{api_url}/sandbox/rpc/{chain}"))).into();
+        let ready = Ready {
+            api_url,
+            operator_url,
+            operator_token: keys.operator_token.clone(),
+            psp_id: keys.psp_id,
+            api_key: keys.api_key.clone(),
+            rpc,
+            pid: std::process::id(),
+        };
+        let parts = AppParts {
+            database,
+            sealer: keys.sealer(),
+            clock: world.clock().clock().clone(),
+            chains: world.setups()?,
+            screener: Arc::new(world.screener()),
+            webhooks: config.webhooks.sender(UrlPolicy::Sandbox),
+            operator_token: keys.operator_token.clone(),
+        };
+        let public_url = listeners.public_url().clone();
+        let routes = |system: &System| routes::router(system.clone(), public_url, world.clone());
+        let app = App::start(config, listeners, parts, routes).await?;
+        Ok(Self { app, world, ready, folder })
+    }
+
+    /// Addresses and keys.
+    pub fn ready(&self) -> &Ready {
+        &self.ready
+    }
+
+    /// The simulated world.
+    pub fn world(&self) -> &Arc<World> {
+        &self.world
+    }
+
+    /// The supervision tree.
+    pub fn system(&self) -> &System {
+        self.app.system()
+    }
+
+    /// Where it keeps things.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Stops in order: the service first, then its world. Bounded in time.
+    pub async fn stop(self) {
+        let Self { app, world, folder, .. } = self;
+        app.stop().await;
+        world.close().await;
+        drop(folder);
+    }
+}
+
+/// Makes the PSP and its key, unless they are there: a key that was revoked stays revoked.
+async fn seed(database: &Database, keys: &Keys, world: &World) -> anyhow::Result<()> {
+    let now = world.clock().clock().real_now();
+    if psps::Entity::find_by_id(keys.psp_id.to_string()).one(database.reader()).await?.is_none() {
+        let row = psp_row(keys.psp_id, PSP_NAME, &PspPolicies::default(), now)?;
+        psps::Entity::insert(row.into_active_model()).exec_without_returning(database.writer()).await?;
+    }
+    let key = keys.key().context("the sandbox's API key is damaged")?;
+    if api_keys::Entity::find_by_id(key.id().to_string()).one(database.reader()).await?.is_none() {
+        let row = key.row(&keys.sealer(), keys.psp_id, KEY_NAME, &[Scope::Full], now);
+        api_keys::Entity::insert(row.into_active_model()).exec_without_returning(database.writer()).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,128 @@
+//! `payferry sandbox`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::config::Config;
+use crate::sandbox::{BLOCK_TIME_MS_DEFAULT, DEFAULT_FOLDER, Keep, Ready, Sandbox, SandboxOptions};
+
+/// Longest block time, milliseconds: a chain whose head is 30 s old counts as down.
+const BLOCK_TIME_MS_MAX: u64 = 10_000;
+/// Shortest block time, milliseconds.
+const BLOCK_TIME_MS_MIN: u64 = 10;
+/// Exit code after a second signal, as a shell gives it for SIGINT.
+const INTERRUPTED: i32 = 130;
+
+/// Options of `sandbox`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  payferry sandbox
+  payferry sandbox --ephemeral --listen 127.0.0.1:0 --operator-listen 127.0.0.1:0 --json
+  payferry sandbox --data-dir /var/tmp/ferry --block-time-ms 100
+
+A signal (ctrl-c, SIGTERM) stops it in order within 10 s; a second one at once. Nothing that was acknowledged is lost
+either way: the next start on the same folder goes on where this one ended.")]
+pub(super) struct Args {
+    /// Where PSPs and payers reach the service; port 0 takes a free one [default: 127.0.0.1:8080].
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<SocketAddr>,
+    /// Where the operator does [default: 127.0.0.1:8081].
+    #[arg(long, value_name = "ADDRESS")]
+    operator_listen: Option<SocketAddr>,
+    /// Where everything is kept: database, chains, clock, keys.
+    #[arg(long, value_name = "FOLDER", default_value = DEFAULT_FOLDER)]
+    data_dir: PathBuf,
+    /// Keep nothing: a temporary folder, removed at the end.
+    #[arg(long, conflicts_with = "data_dir")]
+    ephemeral: bool,
+    /// Another database than the folder's own: a path or postgres://user:password@host/name.
+    #[arg(long, value_name = "URL", env = "PAYFERRY_SANDBOX_DATABASE_URL", hide_env_values = true)]
+    database_url: Option<String>,
+    /// Time between blocks, in milliseconds.
+    #[arg(long, value_name = "MS", default_value_t = BLOCK_TIME_MS_DEFAULT,
+          value_parser = clap::value_parser!(u64).range(BLOCK_TIME_MS_MIN..=BLOCK_TIME_MS_MAX))]
+    block_time_ms: u64,
+    /// Print one line of JSON when ready, and nothing else.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) async fn run(args: Args, mut config: Config) -> anyhow::Result<ExitCode> {
+    if let Some(listen) = args.listen {
+        config.server.listen = listen;
+    }
+    if let Some(listen) = args.operator_listen {
+        config.server.operator_listen = listen;
+    }
+    let options = SandboxOptions {
+        keep: if args.ephemeral { Keep::Ephemeral } else { Keep::Folder(args.data_dir) },
+        database_url: args.database_url,
+        block_time: Duration::from_millis(args.block_time_ms),
+    };
+    // Before the start: whoever waits for the ready line may stop it the moment it appears.
+    let mut signals = Signals::new()?;
+    let ephemeral = options.keep == Keep::Ephemeral;
+    let sandbox = tokio::select! {
+        sandbox = Sandbox::start(options, &config) => sandbox?,
+        () = signals.next() => return Ok(ExitCode::SUCCESS),
+    };
+    if args.json {
+        println!("{}", serde_json::to_string(sandbox.ready())?);
+    } else {
+        introduce(sandbox.ready(), &sandbox.folder().display().to_string(), ephemeral);
+    }
+    signals.next().await;
+    tracing::info!("stopping");
+    tokio::spawn(async move {
+        signals.next().await;
+        std::process::exit(INTERRUPTED);
+    });
+    sandbox.stop().await;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What asks a process to end.
+struct Signals {
+    interrupt: tokio::signal::unix::Signal,
+    terminate: tokio::signal::unix::Signal,
+}
+
+impl Signals {
+    fn new() -> std::io::Result<Self> {
+        let [interrupt, terminate] = [SignalKind::interrupt(), SignalKind::terminate()].map(signal);
+        Ok(Self { interrupt: interrupt?, terminate: terminate? })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
+}
+
+fn introduce(ready: &Ready, folder: &str, ephemeral: bool) {
+    let Ready { api_url, operator_url, operator_token, psp_id, api_key, rpc, .. } = ready;
+    println!("Payferry's sandbox is ready.\n");
+    println!("  API        {api_url}   (reference: {api_url}/docs)");
+    println!("  Operator   {operator_url}   (token: {operator_token})");
+    println!("  PSP        {psp_id}");
+    println!("  API key    {api_key}");
+    for (chain, url) in rpc {
+        println!("  {:<10} {url}", chain.as_str());
+    }
+    let kept = if ephemeral { "removed at the end" } else { "kept; remove the folder to start anew" };
+    println!("  Data       {folder}   ({kept})\n");
+    println!("Sync a merchant to begin with:\n");
+    println!(
+        "  curl {api_url}/merchants/sync -H 'Authorization: Bearer {api_key}' -H 'Content-Type: application/json' \\"
+    );
+    println!(
+        "    -d '{{\"merchants\":[{{\"external_id\":\"shop-1\",\"name\":\"Ferry Shop\",\"email\":\"shop@example.com\",\"business_id\":\"B-1\"}}]}}'"
+    );
+    println!("\nStop with ctrl-c.");
+}

@@ -1,0 +1,189 @@
+//! A webhook receiver: verifies what it gets, keeps it, and misbehaves on request.
+//!
+//! It knows the signature by the Standard Webhooks specification alone and shares no code with the sender.
+
+use std::collections::{HashMap, VecDeque};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use hmac::{Hmac, KeyInit, Mac};
+use parking_lot::Mutex;
+use payferry_domain::Timestamp;
+use serde::Serialize;
+use serde_json::Value;
+use sha2::Sha256;
+
+/// Webhooks kept in one inbox; the oldest go first.
+pub const ENTRIES_MAX: usize = 20_000;
+/// Inboxes at once.
+pub const INBOXES_MAX: usize = 64;
+/// Bytes of one webhook.
+pub const BODY_BYTES_MAX: usize = 64 * 1024;
+/// A signature is good for so long, either way: what the specification's verifiers allow.
+const TOLERANCE_SECS: i64 = 300;
+const SECRET_PREFIX: &str = "whsec_";
+
+/// The inboxes by name.
+#[derive(Debug, Default)]
+pub struct Inboxes {
+    inner: Mutex<HashMap<String, Inbox>>,
+}
+
+#[derive(Debug, Default)]
+struct Inbox {
+    received: u64,
+    entries: VecDeque<Entry>,
+}
+
+/// One webhook as it came.
+#[derive(Debug, Clone, Serialize)]
+pub struct Entry {
+    /// Its place among all that this inbox has received, from 1.
+    pub number: u64,
+    /// When, by the wall clock.
+    pub received_at: String,
+    /// Whether a signature is by the endpoint's secret and its timestamp is now.
+    pub verified: bool,
+    /// Why not, if not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<&'static str>,
+    /// The header `webhook-id`.
+    pub webhook_id: Option<String>,
+    /// What was answered.
+    pub answered: u16,
+    /// The body; text if it is not JSON.
+    pub body: Value,
+}
+
+/// There are too many inboxes.
+#[derive(Debug)]
+pub struct Full;
+
+impl Inboxes {
+    /// Keeps a webhook; answers its number, which is also how often the inbox was called.
+    pub fn keep(&self, name: &str, entry: impl FnOnce(u64) -> Entry) -> Result<u64, Full> {
+        let mut inner = self.inner.lock();
+        if inner.len() >= INBOXES_MAX && !inner.contains_key(name) {
+            return Err(Full);
+        }
+        let inbox = inner.entry(name.to_owned()).or_default();
+        inbox.received += 1;
+        if inbox.entries.len() == ENTRIES_MAX {
+            inbox.entries.pop_front();
+        }
+        let entry = entry(inbox.received);
+        inbox.entries.push_back(entry);
+        Ok(inbox.received)
+    }
+
+    /// How many came so far, and up to `limit` entries with a number above `after`, oldest first.
+    pub fn list(&self, name: &str, after: u64, limit: usize) -> (u64, Vec<Entry>) {
+        let inner = self.inner.lock();
+        let Some(inbox) = inner.get(name) else { return (0, Vec::new()) };
+        let entries = inbox.entries.iter().filter(|entry| entry.number > after).take(limit).cloned();
+        (inbox.received, entries.collect())
+    }
+
+    /// Empties an inbox.
+    pub fn clear(&self, name: &str) {
+        self.inner.lock().remove(name);
+    }
+}
+
+/// The three headers of a signed webhook.
+#[derive(Debug, Clone, Copy)]
+pub struct Signed<'a> {
+    /// `webhook-id`.
+    pub id: Option<&'a str>,
+    /// `webhook-timestamp`.
+    pub timestamp: Option<&'a str>,
+    /// `webhook-signature`.
+    pub signature: Option<&'a str>,
+}
+
+/// Checks a webhook against an endpoint's secrets (`whsec_...`, the current one and one that is being rotated out).
+/// Standard Webhooks, version 1: base64 of HMAC-SHA256 over `id.timestamp.body`.
+pub fn verify(signed: Signed<'_>, body: &[u8], secrets: &[String], now: Timestamp) -> Result<(), &'static str> {
+    let (Some(id), Some(timestamp), Some(signature)) = (signed.id, signed.timestamp, signed.signature) else {
+        return Err("a header of the signature is missing");
+    };
+    let sent: i64 = timestamp.parse().map_err(|_| "the timestamp is not a number")?;
+    if (now.as_millis() / 1_000).saturating_sub(sent).saturating_abs() > TOLERANCE_SECS {
+        return Err("the timestamp is not now");
+    }
+    if secrets.is_empty() {
+        return Err("no endpoint points here");
+    }
+    let signatures: Vec<Vec<u8>> = signature
+        .split(' ')
+        .filter_map(|one| one.strip_prefix("v1,"))
+        .filter_map(|one| BASE64.decode(one).ok())
+        .collect();
+    for secret in secrets {
+        let key = secret.strip_prefix(SECRET_PREFIX).and_then(|key| BASE64.decode(key).ok());
+        let mut mac = Hmac::<Sha256>::new_from_slice(&key.ok_or("the secret is not one of ours")?)
+            .map_err(|_| "the secret is not one of ours")?;
+        mac.update(format!("{id}.{timestamp}.").as_bytes());
+        mac.update(body);
+        if signatures.iter().any(|signature| mac.clone().verify_slice(signature).is_ok()) {
+            return Ok(());
+        }
+    }
+    Err("no signature is by the endpoint's secret")
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    /// The example of the specification's own reference implementation.
+    #[test]
+    fn the_reference_example_verifies_and_variations_do_not() {
+        let secrets = ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw".to_owned()];
+        let body = br#"{"test": 2432232314}"#;
+        let now = Timestamp::from_secs(1_614_265_330);
+        let signature = "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=";
+        let signed = Signed {
+            id: Some("msg_p5jXN8AQM9LWM0D4loKWxJek"),
+            timestamp: Some("1614265330"),
+            signature: Some(signature),
+        };
+        assert_eq!(verify(signed, body, &secrets, now), Ok(()));
+        let several = format!("v1,AAAA {signature}");
+        assert_eq!(verify(Signed { signature: Some(&several), ..signed }, body, &secrets, now), Ok(()));
+        assert!(verify(signed, b"{}", &secrets, now).is_err());
+        assert!(verify(Signed { id: Some("other"), ..signed }, body, &secrets, now).is_err());
+        assert!(verify(Signed { id: None, ..signed }, body, &secrets, now).is_err());
+        assert!(verify(signed, body, &secrets, now.plus_secs(TOLERANCE_SECS + 1)).is_err());
+        assert!(verify(signed, body, &[], now).is_err());
+        let other = ["whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA".to_owned()];
+        assert!(verify(signed, body, &other, now).is_err());
+    }
+
+    #[test]
+    fn inboxes_are_bounded() {
+        let inboxes = Inboxes::default();
+        let entry = |number| Entry {
+            number,
+            received_at: String::new(),
+            verified: true,
+            reason: None,
+            webhook_id: None,
+            answered: 200,
+            body: Value::Null,
+        };
+        for _ in 0..ENTRIES_MAX + 5 {
+            inboxes.keep("a", entry).unwrap();
+        }
+        let (received, entries) = inboxes.list("a", 0, usize::MAX);
+        assert_eq!((received, entries.len(), entries[0].number), (20_005, ENTRIES_MAX, 6));
+        assert_eq!(inboxes.list("a", 20_004, 10).1.len(), 1);
+        for n in 1..INBOXES_MAX {
+            inboxes.keep(&n.to_string(), entry).unwrap();
+        }
+        assert!(inboxes.keep("one more", entry).is_err());
+        inboxes.clear("a");
+        inboxes.keep("one more", entry).unwrap();
+    }
+}

@@ -1,0 +1,32 @@
+//! `POST /sandbox/clock/advance`.
+
+use std::sync::Arc;
+
+use axum::Extension;
+use axum::body::Bytes;
+use serde_json::json;
+
+use super::{away, fields};
+use crate::http::ApiError;
+use crate::http::answer::Answer;
+use crate::http::auth::{Caller, Payments};
+use crate::http::extract::read;
+use crate::sandbox::time::ADVANCE_SECS_MAX;
+use crate::sandbox::world::World;
+
+/// Moves the service's and the chains' time on. Webhook timestamps stay real.
+pub(super) async fn advance(
+    Extension(world): Extension<Arc<World>>,
+    _: Caller<Payments>,
+    body: Bytes,
+) -> Result<Answer, ApiError> {
+    let secs_max = i64::try_from(ADVANCE_SECS_MAX).unwrap_or(i64::MAX);
+    let secs = fields(&body, |fields| fields.required("seconds", |value| read::whole(value, 1, secs_max)))?;
+    // Carried through even if the caller goes away in the middle: the chains and the service must agree.
+    let (moving, secs) = (world.clone(), secs.unsigned_abs());
+    let moved = tokio::spawn(async move { moving.advance(secs).await }).await;
+    moved.map_err(away)?.map_err(away)?;
+    let clock = world.clock().clock();
+    let offset_secs = clock.offset_ms() / 1_000;
+    Answer::ok(&json!({"message": "Moved on", "now": clock.now().to_string(), "offset_seconds": offset_secs}))
+}

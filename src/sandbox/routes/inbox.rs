@@ -1,0 +1,154 @@
+//! `ANY /sandbox/inbox/{name}`: receives webhooks; `GET` lists them, `DELETE` forgets them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Extension;
+use axum::body::Bytes;
+use axum::extract::{Path, State};
+use axum::http::header::LOCATION;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use payferry_actors::webhook::endpoints;
+use payferry_entities::webhook_endpoints;
+use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
+use serde_json::{Value, json};
+
+use crate::http::answer::Answer;
+use crate::http::auth::{Caller, Read};
+use crate::http::extract::{Fault, QueryFields};
+use crate::http::{ApiError, AppState};
+use crate::sandbox::inbox::{Entry, Signed, verify};
+use crate::sandbox::world::World;
+
+const NAME_CHARS_MAX: usize = 64;
+/// Longest delay of an answer, below the time limit of every request.
+const DELAY_MS_MAX: u64 = 25_000;
+/// Most entries of one list.
+const LIST_MAX: u64 = 1_000;
+const LIST_DEFAULT: u64 = 100;
+
+/// How an inbox is asked to misbehave, by the query of the webhook's URL.
+struct Manners {
+    status: StatusCode,
+    delay: Duration,
+    redirect: Option<HeaderValue>,
+    /// The first so many requests only; all of them by default.
+    times: u64,
+}
+
+/// Takes a webhook in, and answers as it was asked to.
+pub(super) async fn receive(
+    State(app): State<AppState>,
+    Extension(world): Extension<Arc<World>>,
+    Path(name): Path<String>,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<Response, ApiError> {
+    let name = checked(name)?;
+    let manners = manners(&uri)?;
+    let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    let signed = Signed {
+        id: header("webhook-id"),
+        timestamp: header("webhook-timestamp"),
+        signature: header("webhook-signature"),
+    };
+    let now = app.clock().real_now();
+    let verdict = verify(signed, &body, &secrets(&app, &name).await?, now);
+    let body =
+        serde_json::from_slice(&body).unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&body).into_owned()));
+    let answered = |number| if number <= manners.times { manners.status } else { StatusCode::OK };
+    let kept = world.inboxes().keep(&name, |number| Entry {
+        number,
+        received_at: now.to_string(),
+        verified: verdict.is_ok(),
+        reason: verdict.err(),
+        webhook_id: signed.id.map(str::to_owned),
+        answered: answered(number).as_u16(),
+        body,
+    });
+    let number =
+        kept.map_err(|_| ApiError::Conflict("too_many_inboxes", "There are too many inboxes.".into(), vec![]))?;
+    let status = answered(number);
+    if number <= manners.times {
+        tokio::time::sleep(manners.delay).await;
+        if let Some(location) = manners.redirect {
+            return Ok((status, [(LOCATION, location)]).into_response());
+        }
+    }
+    Ok((status, if status.is_success() { "received" } else { "the inbox was asked to answer so" }).into_response())
+}
+
+/// What the inbox has received, oldest first.
+pub(super) async fn list(
+    Extension(world): Extension<Arc<World>>,
+    _: Caller<Read>,
+    Path(name): Path<String>,
+    uri: Uri,
+) -> Result<Answer, ApiError> {
+    let name = checked(name)?;
+    let mut query = QueryFields::of(&uri);
+    let after = query.optional("after", |text| number(text, u64::MAX)).unwrap_or(0);
+    let limit = query.optional("limit", |text| number(text, LIST_MAX)).unwrap_or(LIST_DEFAULT);
+    query.finish()?;
+    let (received, webhooks) = world.inboxes().list(&name, after, usize::try_from(limit).unwrap_or(usize::MAX));
+    let next = webhooks.last().map_or(after, |entry| entry.number);
+    Answer::ok(&json!({"message": "Inbox", "received": received, "next": next, "webhooks": webhooks}))
+}
+
+/// Forgets what the inbox has received.
+pub(super) async fn clear(
+    Extension(world): Extension<Arc<World>>,
+    _: Caller<Read>,
+    Path(name): Path<String>,
+) -> Result<Answer, ApiError> {
+    world.inboxes().clear(&checked(name)?);
+    Answer::ok(&json!({"message": "Emptied"}))
+}
+
+fn checked(name: String) -> Result<String, ApiError> {
+    let fit = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    let fits = !name.is_empty() && name.len() <= NAME_CHARS_MAX && name.chars().all(fit);
+    if fits { Ok(name) } else { Err(ApiError::NotFound("inbox")) }
+}
+
+fn manners(uri: &Uri) -> Result<Manners, ApiError> {
+    let mut query = QueryFields::of(uri);
+    let redirect = query.optional("redirect", |text| {
+        HeaderValue::from_str(text).map_err(|_| Fault::new("invalid_url", "must be a URL"))
+    });
+    let status = query.optional("status", |text| {
+        let status = text.parse().ok().filter(|code| (200..=599).contains(code));
+        let status = status.and_then(|code| StatusCode::from_u16(code).ok());
+        status.ok_or_else(|| Fault::new("out_of_range", "must be an HTTP status between 200 and 599"))
+    });
+    let delay_ms = query.optional("delay_ms", |text| number(text, DELAY_MS_MAX)).unwrap_or(0);
+    let times = query.optional("times", |text| number(text, u64::MAX)).unwrap_or(u64::MAX);
+    query.finish()?;
+    let polite = if redirect.is_some() { StatusCode::FOUND } else { StatusCode::OK };
+    let status = status.unwrap_or(polite);
+    Ok(Manners { status, delay: Duration::from_millis(delay_ms), redirect, times })
+}
+
+fn number(text: &str, max: u64) -> Result<u64, Fault> {
+    let out = || Fault::new("out_of_range", format!("must be a whole number up to {max}"));
+    text.parse().ok().filter(|number| *number <= max).ok_or_else(out)
+}
+
+/// The secrets of the endpoints that point at this inbox.
+async fn secrets(app: &AppState, name: &str) -> Result<Vec<String>, ApiError> {
+    let path = format!("/sandbox/inbox/{name}");
+    let rows = webhook_endpoints::Entity::find()
+        .filter(webhook_endpoints::Column::Url.contains(&path))
+        .all(app.database().reader())
+        .await?;
+    let now = app.clock().real_now();
+    let points_here = |row: &&webhook_endpoints::Model| url::Url::parse(&row.url).is_ok_and(|url| url.path() == path);
+    let mut secrets = Vec::new();
+    for row in rows.iter().filter(points_here) {
+        let opened = endpoints::secrets(app.sealer(), row, now).map_err(ApiError::internal)?;
+        secrets.extend(opened.iter().map(payferry_actors::webhook::signature::Secret::reveal));
+    }
+    Ok(secrets)
+}

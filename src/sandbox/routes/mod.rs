@@ -1,0 +1,74 @@
+//! The routes that drive the simulated world. They are absent in production.
+//!
+//! All want the PSP's key, save the chains' JSON-RPC and what arrives at an inbox: wallets and webhook senders have
+//! none.
+
+mod chains;
+mod clock;
+mod facts;
+mod inbox;
+mod payments;
+
+use std::sync::Arc;
+
+use axum::extract::DefaultBodyLimit;
+use axum::routing::{get, post};
+use axum::{Extension, Router};
+use payferry_actors::System;
+use serde_json::{Map, Value};
+use url::Url;
+
+use super::inbox::BODY_BYTES_MAX;
+use super::world::World;
+use crate::http::error::Away;
+use crate::http::extract::Fields;
+use crate::http::{ApiError, AppState, Environment, HttpConfig, Limits, router_with};
+
+/// Bytes of a sandbox route's body.
+const CONTROL_BYTES_MAX: usize = 64 * 1024;
+
+/// The whole public router of a sandbox.
+pub(super) fn router(system: System, public_url: Url, world: Arc<World>) -> Router {
+    let config = HttpConfig { public_url, environment: Environment::Sandbox, limits: Limits::sandbox() };
+    router_with(AppState::new(system, config), routes(world))
+}
+
+fn routes(world: Arc<World>) -> Router<AppState> {
+    let inbox = get(inbox::list).delete(inbox::clear).fallback(inbox::receive);
+    let mut router = Router::new()
+        .route("/sandbox/payments/{payment_id}/pay", post(payments::pay))
+        .route("/sandbox/payments/{payment_id}/panic", post(payments::panic))
+        .route("/sandbox/chains/{chain}/mine", post(chains::mine))
+        .route("/sandbox/chains/{chain}/mining", post(chains::mining))
+        .route("/sandbox/chains/{chain}/reorg", post(chains::reorg))
+        .route("/sandbox/chains/{chain}/faults", post(chains::faults))
+        .route("/sandbox", get(facts::read))
+        .route("/sandbox/clock/advance", post(clock::advance))
+        .layer(DefaultBodyLimit::max(CONTROL_BYTES_MAX))
+        .route("/sandbox/inbox/{name}", inbox.layer(DefaultBodyLimit::max(BODY_BYTES_MAX)));
+    for (chain, running) in world.chains() {
+        router = router.nest_service(&format!("/sandbox/rpc/{chain}"), running.devchain().router());
+    }
+    router.layer(Extension(world))
+}
+
+/// The body of a control: a JSON object, or nothing.
+fn object(body: &[u8]) -> Result<Value, ApiError> {
+    if body.trim_ascii().is_empty() {
+        return Ok(Value::Object(Map::new()));
+    }
+    serde_json::from_slice(body).map_err(|error| ApiError::MalformedJson(error.to_string()))
+}
+
+/// Reads the fields of a control's body.
+fn fields<T>(body: &[u8], read: impl FnOnce(&Fields<'_>) -> Option<T>) -> Result<T, ApiError> {
+    let body = object(body)?;
+    let fields = Fields::of_body(&body)?;
+    let read = read(&fields);
+    fields.finish(read)
+}
+
+/// The chain did not do it.
+fn away(error: impl std::fmt::Display) -> ApiError {
+    ApiError::Unavailable(Away::Chain, error.to_string().into())
+}

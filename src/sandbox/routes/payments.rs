@@ -1,0 +1,137 @@
+//! `POST /sandbox/payments/{id}/pay` and `.../panic`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Extension;
+use axum::body::Bytes;
+use axum::extract::{Path, State};
+use payferry_actors::System;
+use payferry_domain::{Address, Amount, Chain, PaymentId, PspId, Token};
+use payferry_entities::payments;
+use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
+use serde_json::{Value, json};
+
+use super::{away, fields};
+use crate::http::answer::Answer;
+use crate::http::auth::{Caller, Payments};
+use crate::http::extract::{Fault, read};
+use crate::http::{ApiError, AppState};
+use crate::sandbox::chain::{Payer, TRANSFER_MAX};
+use crate::sandbox::world::World;
+
+/// Most panics of one request.
+const PANICS_MAX: i64 = 10;
+/// How long a panic may take to show, and how often it is looked for.
+const PANIC_PATIENCE: Duration = Duration::from_secs(5);
+const PANIC_POLL: Duration = Duration::from_millis(10);
+
+/// What of a payment a payer has to know.
+struct Due {
+    id: PaymentId,
+    chain: Chain,
+    token: Token,
+    amount: Amount,
+    wallet: Address,
+}
+
+/// Sends a real transfer from one of the sandbox's payers to the payment's wallet, whatever its state.
+pub(super) async fn pay(
+    State(app): State<AppState>,
+    Extension(world): Extension<Arc<World>>,
+    caller: Caller<Payments>,
+    Path(id): Path<String>,
+    body: Bytes,
+) -> Result<Answer, ApiError> {
+    let due = due(&app, caller.psp_id, &id).await?;
+    let (amount, token, chain, payer) = fields(&body, |fields| {
+        Some((
+            fields.optional("amount", amount),
+            fields.optional("currency", |value| read::name::<Token>(value, "USDC, USDT")),
+            fields.optional("chain", |value| read::name::<Chain>(value, "base, polygon, arbitrum")),
+            fields.optional("from", payer).unwrap_or_default(),
+        ))
+    })?;
+    let (amount, token, chain) = (amount.unwrap_or(due.amount), token.unwrap_or(due.token), chain.unwrap_or(due.chain));
+    let tx_hash = world.chain(chain).transfer(payer, token, due.wallet, amount).await.map_err(away)?;
+    Answer::ok(&json!({
+        "message": "The transfer is on its way",
+        "payment_id": due.id,
+        "tx_hash": tx_hash,
+        "chain": chain,
+        "currency": token,
+        "amount": amount.to_string(),
+        "to": due.wallet,
+    }))
+}
+
+/// Makes the payment's actor panic, so often: to see that it is restarted and nothing is lost.
+pub(super) async fn panic(
+    State(app): State<AppState>,
+    caller: Caller<Payments>,
+    Path(id): Path<String>,
+    body: Bytes,
+) -> Result<Answer, ApiError> {
+    let due = due(&app, caller.psp_id, &id).await?;
+    let times =
+        fields(&body, |fields| Some(fields.optional("times", |value| read::whole(value, 1, PANICS_MAX)).unwrap_or(1)))?;
+    let mut panics = 0;
+    for _ in 0..times {
+        if !panic_once(&app.system, due.id).await {
+            break;
+        }
+        panics += 1;
+    }
+    let quarantined = app.system.observe().quarantined.contains_key(&due.id);
+    let message = if quarantined { "The payment is quarantined" } else { "The actor panicked and was restarted" };
+    Answer::ok(&json!({"message": message, "payment_id": due.id, "panics": panics, "quarantined": quarantined}))
+}
+
+/// One panic, and the supervisor's answer to it. `false`: none showed, since the payment is quarantined already.
+async fn panic_once(system: &System, id: PaymentId) -> bool {
+    let name = id.to_string();
+    let incidents = || system.observe().incidents.iter().filter(|incident| incident.name == name).count();
+    let before = incidents();
+    system.inject_panic(id);
+    let showed = async {
+        while incidents() == before {
+            tokio::time::sleep(PANIC_POLL).await;
+        }
+    };
+    !system.observe().quarantined.contains_key(&id) && tokio::time::timeout(PANIC_PATIENCE, showed).await.is_ok()
+}
+
+async fn due(app: &AppState, psp_id: PspId, id: &str) -> Result<Due, ApiError> {
+    let missing = || ApiError::NotFound("payment");
+    let id: PaymentId = id.parse().map_err(|_| missing())?;
+    let row = payments::Entity::find_by_id(id.to_string())
+        .filter(payments::Column::PspId.eq(psp_id.to_string()))
+        .one(app.database().reader())
+        .await?
+        .ok_or_else(missing)?;
+    let unreadable = |what: &str| ApiError::internal(format!("the {what} of {id} cannot be read"));
+    Ok(Due {
+        id,
+        chain: row.chain.parse().map_err(|_| unreadable("chain"))?,
+        token: row.token.parse().map_err(|_| unreadable("token"))?,
+        amount: Amount(row.amount),
+        wallet: row.wallet.parse().map_err(|_| unreadable("wallet"))?,
+    })
+}
+
+/// Any amount that a transfer can move, nothing included: strangers send that, too.
+fn amount(value: &Value) -> Result<Amount, Fault> {
+    let text = read::string(value)?;
+    let amount: Amount =
+        text.parse().map_err(|error| Fault::new("amount_malformed", format!("is refused: {error}")))?;
+    let too_large = Fault::new("amount_too_large", format!("must be at most {TRANSFER_MAX}"));
+    if amount > TRANSFER_MAX { Err(too_large) } else { Ok(amount) }
+}
+
+fn payer(value: &Value) -> Result<Payer, Fault> {
+    match read::string(value)? {
+        "clean" => Ok(Payer::Clean),
+        "sanctioned" => Ok(Payer::Sanctioned),
+        _ => Err(Fault::new("unknown_value", "must be one of clean, sanctioned")),
+    }
+}
