@@ -13,7 +13,7 @@ use payferry_actors::payment::store::StoreError;
 use payferry_actors::{CommandError, InitiateError};
 use payferry_domain::payment::Rejection;
 use sea_orm::sqlx::Error as SqlxError;
-use sea_orm::{DbErr, RuntimeErr};
+use sea_orm::{DbErr, RuntimeErr, SqlErr};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -227,7 +227,13 @@ impl ApiError {
         }
     }
 
-    fn retry_after_secs(&self) -> Option<u64> {
+    /// The HTTP status.
+    pub(super) fn status(&self) -> StatusCode {
+        self.kind().status
+    }
+
+    /// When to try again, if that may help.
+    pub(super) fn retry_after_secs(&self) -> Option<u64> {
         match self {
             Self::RateLimited(secs) => Some((*secs).max(1)),
             Self::IdempotencyRunning => Some(RETRY_RUNNING_SECS),
@@ -274,7 +280,7 @@ impl ApiError {
     pub(super) fn response(&self, request_id: &str) -> Response {
         let problem = self.problem(request_id);
         let body = serde_json::to_vec(&problem).unwrap_or_default();
-        let mut response = (self.kind().status, body).into_response();
+        let mut response = (self.status(), body).into_response();
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         if let Some(secs) = self.retry_after_secs() {
@@ -296,7 +302,7 @@ impl ApiError {
 /// The answer carries the error itself; `edge` writes the document, with the request's id.
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        let mut response = self.kind().status.into_response();
+        let mut response = self.status().into_response();
         response.extensions_mut().insert(self);
         response
     }
@@ -359,6 +365,10 @@ impl Away {
 
 impl From<DbErr> for ApiError {
     fn from(error: DbErr) -> Self {
+        if matches!(error.sql_err(), Some(SqlErr::UniqueConstraintViolation(_))) {
+            let detail = "Another request changed the same thing at the same moment; try again.".to_owned();
+            return Self::Conflict("concurrent_change", detail, Vec::new());
+        }
         if is_away(&error) {
             return Self::Unavailable(Away::Database, error.to_string().into());
         }

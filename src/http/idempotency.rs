@@ -13,7 +13,9 @@ use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use dashmap::DashMap;
 use payferry_actors::clock::Clock;
+use payferry_actors::payment::AnswerRow;
 use payferry_actors::seal::Sealer;
+use payferry_domain::payment::Payment;
 use payferry_domain::{PspId, Timestamp};
 use payferry_entities::{Database, idempotency_keys};
 use sea_orm::{ColumnTrait, DatabaseTransaction, EntityTrait, IntoActiveModel, QueryFilter, TryInsertResult};
@@ -119,9 +121,18 @@ impl Idempotency {
         })
     }
 
-    /// Whether the request came with a key.
-    pub fn has_key(&self) -> bool {
-        self.0.is_some()
+    /// Makes the row from the payment as the commit will leave it: the answer to a change that an actor commits.
+    pub fn row_of_payment(
+        &self,
+        app: &AppState,
+        answer: impl Fn(&Shared, &Payment) -> Result<Answer, ApiError> + Send + Sync + 'static,
+    ) -> Option<AnswerRow> {
+        self.0.as_ref()?;
+        let (this, app) = (self.clone(), app.clone());
+        Some(Box::new(move |payment| {
+            let answer = answer(&app, payment).expect("a payment can be written as JSON");
+            this.row(&answer).expect("there is a key")
+        }))
     }
 
     /// Commits the change and the answer to it as one. If another process was quicker with the same key, its answer is

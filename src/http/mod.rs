@@ -15,9 +15,11 @@ pub mod merchants;
 mod metrics;
 pub mod openapi;
 pub mod pages;
+pub mod payments;
 pub mod router;
 mod serve;
 mod state;
+pub mod webhooks;
 
 pub use edge::{REQUEST_TIMEOUT, RequestId, X_REQUEST_ID};
 pub use error::ApiError;

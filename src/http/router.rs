@@ -10,7 +10,7 @@ use utoipa_axum::routes;
 
 use super::error::ApiError;
 use super::state::AppState;
-use super::{edge, merchants, metrics, openapi, pages};
+use super::{edge, merchants, metrics, openapi, pages, payments, webhooks};
 
 /// Under this, the paths without a prefix stand again.
 pub const PREFIX: &str = "/api/v1";
@@ -28,15 +28,32 @@ pub fn router_with(app: AppState, more: Router<AppState>) -> Router {
         .routes(routes!(merchants::sync::sync))
         .routes(routes!(merchants::list::list))
         .routes(routes!(merchants::get::get))
+        .routes(routes!(payments::initiate::initiate))
+        .routes(routes!(payments::get::get))
+        .routes(routes!(payments::list::list))
+        .routes(routes!(payments::cancel::cancel))
+        .routes(routes!(payments::deliveries::deliveries))
+        .routes(routes!(payments::redeliver::redeliver))
         .split_for_parts();
-    let document = openapi::complete(bare_document, app.config.public_url.as_str());
+    let (prefixed, prefixed_document) = OpenApiRouter::default()
+        .routes(routes!(webhooks::set::set))
+        .routes(routes!(webhooks::show::show))
+        .routes(routes!(webhooks::rotate::rotate))
+        .routes(routes!(webhooks::test::test))
+        .routes(routes!(webhooks::redeliver::redeliver))
+        .routes(routes!(webhooks::undelivered::undelivered))
+        .routes(routes!(webhooks::events::events))
+        .split_for_parts();
+    let document = openapi::complete(bare_document.merge_from(prefixed_document), app.config.public_url.as_str());
     let reference = pages::reference::render(&document);
     let json: Arc<str> = document.to_json().unwrap_or_default().into();
     Router::new()
         .nest(PREFIX, bare.clone())
         .merge(bare)
+        .merge(prefixed)
         .route("/openapi.json", get(openapi::serve).with_state(json))
         .route("/docs", get(pages::reference::serve).with_state(reference))
+        .route("/pay/{token}", get(pages::pay::serve))
         .merge(more)
         .fallback(async || ApiError::NoRoute)
         .layer(middleware::from_fn(edge::surround))

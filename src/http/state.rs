@@ -3,10 +3,11 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
+use moka::sync::Cache;
 use payferry_actors::System;
 use payferry_actors::clock::Clock;
 use payferry_actors::seal::Sealer;
-use payferry_domain::PaymentId;
+use payferry_domain::{MerchantId, PspId};
 use payferry_entities::Database;
 use url::Url;
 
@@ -14,6 +15,9 @@ use super::auth::KeyRing;
 use super::idempotency::Running;
 use super::limits::{Limiters, Limits};
 use crate::keys::KeyMode;
+
+/// Merchants whose owner is remembered.
+const MERCHANTS_KNOWN_MAX: u64 = 100_000;
 
 /// The interface's own settings.
 #[derive(Debug, Clone)]
@@ -58,6 +62,8 @@ pub struct Shared {
     pub(super) keys: KeyRing,
     pub(super) limiters: Limiters,
     pub(super) running: Running,
+    /// Whose merchants are whose; merchants are never taken away or given to somebody else.
+    pub(super) merchants: Cache<MerchantId, PspId>,
 }
 
 impl AppState {
@@ -67,6 +73,7 @@ impl AppState {
             keys: KeyRing::new(&system, config.environment.key_mode()),
             limiters: Limiters::new(&config.limits),
             running: Running::default(),
+            merchants: Cache::new(MERCHANTS_KNOWN_MAX),
             system,
             config,
         }))
@@ -101,9 +108,4 @@ impl Shared {
     pub fn magic_link(&self, link_token: &str) -> String {
         format!("{}/pay/{link_token}", self.config.public_url.as_str().trim_end_matches('/'))
     }
-}
-
-/// The id of a payment in a path; what is no id names no payment.
-pub(super) fn payment_id(text: &str) -> Result<PaymentId, super::error::ApiError> {
-    text.parse().map_err(|_| super::error::ApiError::NotFound("payment"))
 }

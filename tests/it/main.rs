@@ -1,4 +1,6 @@
 //! Integration tests: the service in this process, over a database of its own.
 
+#![allow(clippy::unwrap_used)]
+
 mod app;
 mod http;

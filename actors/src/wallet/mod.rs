@@ -51,6 +51,11 @@ pub fn domain_address(address: alloy::primitives::Address) -> Address {
     Address(address.into_array())
 }
 
+/// An address as people compare it: EIP-55, with its checksum in the letters' case.
+pub fn checksummed(address: Address) -> String {
+    alloy_address(address).to_checksum(None)
+}
+
 /// The domain's hash as alloy's.
 pub fn alloy_hash(hash: Hash32) -> alloy::primitives::B256 {
     alloy::primitives::B256::from(hash.0)

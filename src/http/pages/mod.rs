@@ -1,5 +1,6 @@
 //! Pages for people: plain HTML, rendered here, without scripts and without anything from elsewhere.
 
+pub mod pay;
 pub mod reference;
 
 use axum::http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY};

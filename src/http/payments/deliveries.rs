@@ -1,0 +1,43 @@
+//! `GET /payments/{payment_id}/webhooks`: what was told about a payment.
+
+use axum::extract::{Path, State};
+use axum::response::{IntoResponse, Response};
+use payferry_actors::webhook::log;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::own;
+use crate::http::answer::Answer;
+use crate::http::auth::{Caller, Read};
+use crate::http::error::{ApiError, Problem};
+use crate::http::state::AppState;
+use crate::http::webhooks::DeliveryRecord;
+
+/// The delivery log of a payment.
+#[derive(Serialize, ToSchema)]
+pub struct DeliveryLog {
+    message: &'static str,
+    payment_id: String,
+    /// In the order of the events.
+    deliveries: Vec<DeliveryRecord>,
+}
+
+/// Read a payment's delivery log
+#[utoipa::path(
+    get, path = "/payments/{payment_id}/webhooks", tag = "Payments",
+    params(("payment_id" = String, Path, description = "As `initiate` answered it.")),
+    responses(
+        (status = 200, description = "Every delivery with each of its attempts.", body = DeliveryLog),
+        (status = 404, description = "There is no payment with this id.", body = Problem),
+    ),
+)]
+pub async fn deliveries(
+    State(app): State<AppState>,
+    caller: Caller<Read>,
+    Path(payment_id): Path<String>,
+) -> Result<Response, ApiError> {
+    let row = own(&app, caller.psp_id, &payment_id).await?;
+    let entries = log::deliveries_of(app.database(), caller.psp_id, &row.id).await?;
+    let deliveries = DeliveryRecord::of_all(&app, entries)?;
+    Ok(Answer::ok(&DeliveryLog { message: "Deliveries", payment_id: row.id, deliveries })?.into_response())
+}

@@ -1,0 +1,32 @@
+//! `GET /payments/{payment_id}`.
+
+use axum::extract::{Path, State};
+use axum::response::{IntoResponse, Response};
+use payferry_actors::payment::store;
+
+use super::{PaymentRecord, own};
+use crate::http::answer::Answer;
+use crate::http::auth::{Caller, Read};
+use crate::http::error::{ApiError, Problem};
+use crate::http::state::AppState;
+
+/// Read a payment
+///
+/// Webhooks are not the only source of truth: this is.
+#[utoipa::path(
+    get, path = "/payments/{payment_id}", tag = "Payments",
+    params(("payment_id" = String, Path, description = "As `initiate` answered it.")),
+    responses(
+        (status = 200, description = "The payment, whole.", body = PaymentRecord),
+        (status = 404, description = "There is none with this id.", body = Problem),
+    ),
+)]
+pub async fn get(
+    State(app): State<AppState>,
+    caller: Caller<Read>,
+    Path(payment_id): Path<String>,
+) -> Result<Response, ApiError> {
+    let row = own(&app, caller.psp_id, &payment_id).await?;
+    let payment = store::payment_of(&row)?;
+    Ok(Answer::ok(&PaymentRecord::of(&app, &payment))?.into_response())
+}

@@ -1,0 +1,218 @@
+//! `POST /payments/initiate`: key to PSP, body to a typed request, one call to the actors.
+
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use payferry_actors::wallet::checksummed;
+use payferry_actors::{ChainAsked, InitiateError, InitiatePayment};
+use payferry_domain::payment::Payment;
+use payferry_domain::{Amount, Chain, CustomerId, MerchantId, PspId, Token};
+use payferry_entities::merchants;
+use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
+use serde::Serialize;
+use serde_json::{Map, Value};
+use tracing::Instrument;
+use utoipa::ToSchema;
+
+use super::payment_uri;
+use super::view::{ChainCandidateRecord, chain_candidates};
+use crate::http::answer::Answer;
+use crate::http::auth::Payments;
+use crate::http::error::{ApiError, FieldError, Problem};
+use crate::http::extract::{Fault, Fields, Submission, read};
+use crate::http::state::{AppState, Shared};
+
+/// Seconds until a payment expires, unless the request says otherwise.
+pub const EXPIRES_IN_DEFAULT_SECS: i64 = 1_200;
+/// The shortest time to pay.
+pub const EXPIRES_IN_MIN_SECS: i64 = 60;
+/// The longest time to pay.
+pub const EXPIRES_IN_MAX_SECS: i64 = 86_400;
+/// Bytes of `metadata` as JSON.
+pub const METADATA_BYTES_MAX: usize = 16 * 1024;
+/// The chain's name that leaves the choice to the service.
+const BEST: &str = "best";
+
+/// A payment to be made.
+#[derive(ToSchema)]
+pub struct InitiateRequest {
+    /// Which merchant is paid.
+    #[schema(example = "merch_01J9Z3K4M5N6P7Q8R9S0T1V2W3")]
+    pub merchant_id: String,
+    /// Who pays.
+    #[schema(example = "cr_01J9Z3K4M5N6P7Q8R9S0T1V2W3")]
+    pub customer_id: Option<String>,
+    /// A decimal string, 0.01 to 1,000,000, at most 6 decimals.
+    #[schema(example = "10.00")]
+    pub amount: String,
+    /// USDC or USDT.
+    #[schema(example = "USDC")]
+    pub currency: String,
+    /// base, polygon, arbitrum, or best: the service chooses.
+    #[schema(example = "best")]
+    pub chain: String,
+    /// The PSP's own object, at most 16 KiB as JSON; comes back in reads and webhooks.
+    #[schema(value_type = Option<Object>)]
+    pub metadata: Option<Map<String, Value>>,
+    /// Seconds until it expires.
+    #[schema(minimum = 60, maximum = 86_400, default = 1_200)]
+    pub expires_in: Option<i64>,
+    /// The PSP's own reference.
+    #[schema(max_length = 255)]
+    pub reference: Option<String>,
+}
+
+/// A payment as it was made.
+#[derive(Serialize, ToSchema)]
+pub struct InitiateAnswer {
+    #[schema(example = "pay_01J9Z3K4M5N6P7Q8R9S0T1V2W3")]
+    payment_id: String,
+    /// pending.
+    status: &'static str,
+    /// Where the payer sends exactly `amount`.
+    intermediary_wallet: String,
+    /// A page for the payer, with live instructions.
+    magic_link: String,
+    amount: String,
+    currency: &'static str,
+    /// The chain on which the money is due; of `best`, the one that was chosen.
+    chain: &'static str,
+    /// The token's contract on that chain.
+    token_address: String,
+    /// EIP-681, for wallets and QR codes.
+    payment_uri: String,
+    #[schema(format = "date-time")]
+    expires_at: String,
+    /// Of `best`: every chain that was looked at, and why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    chain_candidates: Option<Vec<ChainCandidateRecord>>,
+}
+
+struct Asked {
+    merchant_id: MerchantId,
+    customer_id: Option<CustomerId>,
+    amount: Amount,
+    token: Token,
+    chain: ChainAsked,
+    metadata: Option<Map<String, Value>>,
+    expires_in_secs: i64,
+    reference: Option<String>,
+}
+
+/// Make a payment
+///
+/// The payer sends the exact amount to `intermediary_wallet`; everything else happens by itself and is told by webhook.
+#[utoipa::path(
+    post, path = "/payments/initiate", tag = "Payments", request_body = InitiateRequest,
+    responses(
+        (status = 201, description = "The payment; it is watched from now on.", body = InitiateAnswer),
+        (status = 404, description = "`merchant_not_found` or `customer_not_found`.", body = Problem),
+        (status = 422, description = "Every bad field is named; or `token_unavailable`.", body = Problem),
+    ),
+)]
+pub async fn initiate(State(app): State<AppState>, request: Submission<Payments>) -> Result<Response, ApiError> {
+    let asked = request.read(asked)?;
+    check_merchant(&app, request.psp_id, asked.merchant_id).await?;
+    check_customer(asked.customer_id)?;
+    let initiate = InitiatePayment {
+        psp_id: request.psp_id,
+        merchant_id: asked.merchant_id,
+        customer_id: asked.customer_id,
+        reference: asked.reference,
+        metadata: asked.metadata,
+        amount: asked.amount,
+        token: asked.token,
+        chain: asked.chain,
+        expires_in_secs: asked.expires_in_secs,
+        answer: request.idempotency.row_of_payment(&app, |app, payment| Answer::created(&answer(app, payment))),
+    };
+    // A caller who hangs up must not interrupt it between the commit and the first watch of the wallet.
+    let (system, idempotency) = (app.system.clone(), request.idempotency.clone());
+    let made = tokio::spawn(
+        async move {
+            let made = system.initiate(initiate).await;
+            drop(idempotency);
+            made
+        }
+        .in_current_span(),
+    );
+    match made.await.map_err(ApiError::internal)? {
+        Ok(payment) => Ok(Answer::created(&answer(&app, &payment))?.into_response()),
+        Err(InitiateError::IdempotencyKeyTaken) => request.idempotency.first_answer(&app).await,
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn asked(body: &Fields<'_>) -> Option<Asked> {
+    let merchant_id = body.required("merchant_id", read::id);
+    let customer_id = body.optional("customer_id", read::id);
+    let amount = body.required("amount", read::amount);
+    let token = body.required("currency", |value| read::name(value, "USDC, USDT"));
+    let chain = body.required("chain", chain);
+    let metadata = body.optional("metadata", |value| read::object(value, METADATA_BYTES_MAX));
+    let expires_in = |value| read::whole(value, EXPIRES_IN_MIN_SECS, EXPIRES_IN_MAX_SECS);
+    let expires_in_secs = body.optional("expires_in", expires_in).unwrap_or(EXPIRES_IN_DEFAULT_SECS);
+    let reference = body.optional("reference", read::text);
+    Some(Asked {
+        merchant_id: merchant_id?,
+        customer_id,
+        amount: amount?,
+        token: token?,
+        chain: chain?,
+        metadata,
+        expires_in_secs,
+        reference,
+    })
+}
+
+fn chain(value: &Value) -> Result<ChainAsked, Fault> {
+    if value == BEST {
+        return Ok(ChainAsked::Best);
+    }
+    read::name::<Chain>(value, "base, polygon, arbitrum, best").map(ChainAsked::Named)
+}
+
+/// The merchant is the PSP's own. Merchants are for ever, so that it is asked of the database once.
+async fn check_merchant(app: &Shared, psp_id: PspId, merchant_id: MerchantId) -> Result<(), ApiError> {
+    if app.merchants.get(&merchant_id) == Some(psp_id) {
+        return Ok(());
+    }
+    let own = merchants::Entity::find_by_id(merchant_id.to_string())
+        .filter(merchants::Column::PspId.eq(psp_id.to_string()))
+        .one(app.database().reader())
+        .await?;
+    if own.is_none() {
+        return Err(not_found("merchant_not_found", "merchant_id", "names no merchant of this account"));
+    }
+    app.merchants.insert(merchant_id, psp_id);
+    Ok(())
+}
+
+/// No customers are kept yet, so that none can be named.
+fn check_customer(customer_id: Option<CustomerId>) -> Result<(), ApiError> {
+    match customer_id {
+        Some(_) => Err(not_found("customer_not_found", "customer_id", "names no customer of this account")),
+        None => Ok(()),
+    }
+}
+
+fn not_found(code: &'static str, field: &str, message: &str) -> ApiError {
+    let error = FieldError { field: field.to_owned(), code: code.into(), message: message.to_owned() };
+    ApiError::FieldNotFound(code, error)
+}
+
+fn answer(app: &Shared, payment: &Payment) -> InitiateAnswer {
+    let terms = &payment.terms;
+    InitiateAnswer {
+        payment_id: terms.id.to_string(),
+        status: payment.status.as_str(),
+        intermediary_wallet: checksummed(terms.wallet),
+        magic_link: app.magic_link(&terms.link_token),
+        amount: terms.amount.to_string(),
+        currency: terms.token.as_str(),
+        chain: terms.chain.as_str(),
+        token_address: checksummed(terms.token_address),
+        payment_uri: payment_uri(app.system.chains(), payment),
+        expires_at: payment.expires_at.to_string(),
+        chain_candidates: chain_candidates(payment),
+    }
+}

@@ -1,0 +1,147 @@
+//! `GET /payments`.
+
+use axum::extract::State;
+use axum::http::Uri;
+use axum::response::{IntoResponse, Response};
+use payferry_actors::payment::store;
+use payferry_domain::payment::Status;
+use payferry_domain::{CustomerId, MerchantId, PaymentId, PspId, Timestamp};
+use payferry_entities::payments::{Column, Entity, Model};
+use sea_orm::sea_query::{Expr, ExprTrait};
+use sea_orm::{ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect, Select};
+use serde::Serialize;
+use utoipa::{IntoParams, ToSchema};
+
+use super::PaymentRecord;
+use crate::http::answer::Answer;
+use crate::http::auth::{Caller, Read};
+use crate::http::error::{ApiError, Problem};
+use crate::http::extract::{Fault, QueryFields, read};
+use crate::http::openapi::PageParams;
+use crate::http::state::{AppState, Shared};
+
+/// Which payments.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct PaymentFilters {
+    /// pending, confirmed, settled, mismatched or failed.
+    pub status: Option<String>,
+    /// Of this merchant.
+    pub merchant_id: Option<String>,
+    /// Of this customer.
+    pub customer_id: Option<String>,
+    /// With exactly this reference.
+    pub reference: Option<String>,
+    /// Made at or after this ISO 8601 time.
+    pub created_from: Option<String>,
+    /// Made before this ISO 8601 time.
+    pub created_to: Option<String>,
+    /// Only payments older than this one; the `next_after` of the page before. Not together with `offset`.
+    pub after: Option<String>,
+}
+
+/// A page of payments.
+#[derive(Serialize, ToSchema)]
+pub struct PaymentList {
+    message: &'static str,
+    /// Of the whole list; null with `after`.
+    total: Option<u64>,
+    limit: u64,
+    offset: u64,
+    /// Give it as `after` for the next page; null on the last.
+    next_after: Option<String>,
+    /// Newest first.
+    payments: Vec<PaymentRecord>,
+}
+
+/// List payments
+///
+/// Newest first.
+#[utoipa::path(
+    get, path = "/payments", tag = "Payments", params(PaymentFilters, PageParams),
+    responses(
+        (status = 200, description = "A page of payments.", body = PaymentList),
+        (status = 400, description = "Parameters that cannot be read, all named.", body = Problem),
+    ),
+)]
+pub async fn list(State(app): State<AppState>, caller: Caller<Read>, uri: Uri) -> Result<Response, ApiError> {
+    let mut query = QueryFields::of(&uri);
+    let wanted = filters(&mut query, caller.psp_id);
+    let after: Option<PaymentId> = query.optional("after", read_id);
+    let page = query.page();
+    if after.is_some() && page.offset > 0 {
+        query.fault("offset", Fault::new("not_with_after", "cannot be combined with `after`"));
+    }
+    query.finish()?;
+    let reader = app.database().reader();
+    let (total, mut rows) = match after {
+        None => {
+            let total = wanted.clone().count(reader).await?;
+            (Some(total), newest(wanted).limit(page.limit + 1).offset(page.offset).all(reader).await?)
+        }
+        Some(after) => {
+            let older = older_than(&app, caller.psp_id, after).await?;
+            (None, newest(wanted.filter(older)).limit(page.limit + 1).all(reader).await?)
+        }
+    };
+    let has_more = u64::try_from(rows.len()).unwrap_or(u64::MAX) > page.limit;
+    rows.truncate(usize::try_from(page.limit).unwrap_or(usize::MAX));
+    let next_after = rows.last().filter(|_| has_more).map(|row| row.id.clone());
+    let record = |row: &Model| Ok(PaymentRecord::of(&app, &store::payment_of(row)?));
+    let payments = rows.iter().map(record).collect::<Result<_, ApiError>>()?;
+    let (limit, offset) = (page.limit, page.offset);
+    let list = PaymentList { message: "Payments", total, limit, offset, next_after, payments };
+    Ok(Answer::ok(&list)?.into_response())
+}
+
+fn filters(query: &mut QueryFields, psp_id: PspId) -> Select<Entity> {
+    let mut wanted = Entity::find().filter(Column::PspId.eq(psp_id.to_string()));
+    let statuses = "pending, confirmed, settled, mismatched, failed";
+    if let Some(status) = query.optional("status", |text| read::name::<Status>(&text.into(), statuses)) {
+        wanted = wanted.filter(Column::Status.eq(status.as_str()));
+    }
+    if let Some(merchant_id) = query.optional::<MerchantId>("merchant_id", read_id) {
+        wanted = wanted.filter(Column::MerchantId.eq(merchant_id.to_string()));
+    }
+    if let Some(customer_id) = query.optional::<CustomerId>("customer_id", read_id) {
+        wanted = wanted.filter(Column::CustomerId.eq(customer_id.to_string()));
+    }
+    if let Some(reference) = query.optional("reference", |text| read::text(&text.into())) {
+        wanted = wanted.filter(Column::Reference.eq(reference));
+    }
+    if let Some(from) = query.optional("created_from", read_moment) {
+        wanted = wanted.filter(Column::CreatedAt.gte(from.as_millis()));
+    }
+    if let Some(to) = query.optional("created_to", read_moment) {
+        wanted = wanted.filter(Column::CreatedAt.lt(to.as_millis()));
+    }
+    wanted
+}
+
+fn read_id<T: std::str::FromStr<Err = payferry_domain::ids::IdError>>(text: &str) -> Result<T, Fault> {
+    read::id(&text.into())
+}
+
+fn read_moment(text: &str) -> Result<Timestamp, Fault> {
+    read::moment(&text.into())
+}
+
+fn newest(payments: Select<Entity>) -> Select<Entity> {
+    payments.order_by_desc(Column::CreatedAt).order_by_desc(Column::Id)
+}
+
+/// What comes after the payment in the list.
+async fn older_than(app: &Shared, psp_id: PspId, after: PaymentId) -> Result<sea_orm::sea_query::SimpleExpr, ApiError> {
+    let cursor = super::own(app, psp_id, &after.to_string()).await.map_err(|error| match error {
+        ApiError::NotFound(_) => {
+            let message = "names no payment of this account".to_owned();
+            let error =
+                crate::http::error::FieldError { field: "after".to_owned(), code: "unknown_value".into(), message };
+            ApiError::BadParameters(vec![error])
+        }
+        other => other,
+    })?;
+    let place = Expr::tuple([Expr::col(Column::CreatedAt), Expr::col(Column::Id)]);
+    let cursor = Expr::tuple([Expr::value(cursor.created_at), Expr::value(cursor.id)]);
+    Ok(place.lt(cursor))
+}

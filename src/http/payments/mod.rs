@@ -1,0 +1,42 @@
+//! Payments: reads go to the database, changes are one call to the actors.
+
+pub mod cancel;
+pub mod deliveries;
+pub mod get;
+pub mod initiate;
+pub mod list;
+pub mod redeliver;
+mod view;
+
+use payferry_actors::chains::Chains;
+use payferry_actors::wallet::checksummed;
+use payferry_domain::payment::Payment;
+use payferry_domain::{PaymentId, PspId};
+use payferry_entities::payments::{Column, Entity, Model};
+use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
+
+pub use view::PaymentRecord;
+
+use super::error::ApiError;
+use super::state::Shared;
+
+/// The row of one of the PSP's own payments.
+async fn own(app: &Shared, psp_id: PspId, payment_id: &str) -> Result<Model, ApiError> {
+    let missing = || ApiError::NotFound("payment");
+    let payment_id: PaymentId = payment_id.parse().map_err(|_| missing())?;
+    let row = Entity::find_by_id(payment_id.to_string()).filter(Column::PspId.eq(psp_id.to_string()));
+    row.one(app.database().reader()).await?.ok_or_else(missing)
+}
+
+/// What a wallet reads from a QR code (EIP-681): a transfer of what is still due, of the amount if nothing is.
+pub(super) fn payment_uri(chains: &Chains, payment: &Payment) -> String {
+    let terms = &payment.terms;
+    let chain_id = chains.spec(terms.chain).map_or_else(|| terms.chain.default_id(), |spec| spec.chain_id);
+    let due = Some(payment.amount_due()).filter(|due| !due.is_zero()).unwrap_or(terms.amount);
+    format!(
+        "ethereum:{}@{chain_id}/transfer?address={}&uint256={}",
+        checksummed(terms.token_address),
+        checksummed(terms.wallet),
+        due.units()
+    )
+}

@@ -1,0 +1,59 @@
+//! `POST /payments/{payment_id}/webhooks/{delivery_id}/redeliver`.
+
+use axum::extract::{Path, State};
+use axum::response::Response;
+use payferry_actors::webhook::log;
+use payferry_domain::DeliveryId;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::own;
+use crate::http::answer::Answer;
+use crate::http::auth::Webhooks;
+use crate::http::error::{ApiError, Problem};
+use crate::http::extract::Submission;
+use crate::http::state::AppState;
+
+/// What was queued.
+#[derive(Serialize, ToSchema)]
+pub struct RedeliverAnswer {
+    message: &'static str,
+    payment_id: String,
+    delivery_id: String,
+    /// queued.
+    delivery_status: &'static str,
+}
+
+/// Deliver an event again
+///
+/// Whatever became of the delivery, it is queued again with all its retries and keeps its `event_id`.
+#[utoipa::path(
+    post, path = "/payments/{payment_id}/webhooks/{delivery_id}/redeliver", tag = "Payments",
+    params(
+        ("payment_id" = String, Path, description = "As `initiate` answered it."),
+        ("delivery_id" = String, Path, description = "The `id` of an entry of the delivery log."),
+    ),
+    responses(
+        (status = 202, description = "It is queued.", body = RedeliverAnswer),
+        (status = 404, description = "There is no such delivery of this payment.", body = Problem),
+    ),
+)]
+pub async fn redeliver(
+    State(app): State<AppState>,
+    Path((payment_id, delivery_id)): Path<(String, String)>,
+    request: Submission<Webhooks>,
+) -> Result<Response, ApiError> {
+    let row = own(&app, request.psp_id, &payment_id).await?;
+    let missing = || ApiError::NotFound("delivery");
+    let delivery_id = delivery_id.parse::<DeliveryId>().map_err(|_| missing())?.to_string();
+    let entry = log::delivery(app.database(), request.psp_id, &delivery_id).await?;
+    entry.filter(|entry| entry.delivery.payment_id == row.id).ok_or_else(missing)?;
+    let transaction = app.database().begin().await?;
+    let now = app.clock().real_now();
+    log::redeliver(&transaction, request.psp_id, &delivery_id, now).await?;
+    let message = "The delivery is queued again.";
+    let answer = RedeliverAnswer { message, payment_id: row.id, delivery_id, delivery_status: "queued" };
+    let answered = request.idempotency.commit(&app, transaction, Answer::accepted(&answer)?).await?;
+    app.system.webhooks().refresh(request.psp_id);
+    Ok(answered)
+}

@@ -1,0 +1,296 @@
+//! A payment as the interface shows it.
+
+use payferry_actors::wallet::checksummed;
+use payferry_domain::payment::{
+    ChainChoice, HistoryEntry, Label, Payment, Refund, Settlement, Transfer, TransferToken, Verdict,
+};
+use payferry_domain::{Address, Amount, Finality, Timestamp};
+use serde::Serialize;
+use serde_json::{Map, Value};
+use utoipa::ToSchema;
+
+use super::payment_uri;
+use crate::http::state::Shared;
+
+/// A payment, whole. Amounts are decimal strings, times ISO 8601; what does not apply (yet) is null.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct PaymentRecord {
+    #[schema(example = "pay_01J9Z3K4M5N6P7Q8R9S0T1V2W3")]
+    payment_id: String,
+    /// pending, confirmed, settled, mismatched or failed; finer facts are `labels`.
+    status: &'static str,
+    merchant_id: String,
+    customer_id: Option<String>,
+    /// The PSP's own reference.
+    reference: Option<String>,
+    /// Due.
+    #[schema(example = "10.00")]
+    amount: String,
+    /// Counted at or before confirmation; does not change after it.
+    amount_received: String,
+    /// Counted after confirmation.
+    excess_received: String,
+    /// Still to be paid.
+    amount_due: String,
+    /// USDC or USDT.
+    currency: &'static str,
+    /// The chain on which the money is due.
+    chain: &'static str,
+    /// The token's contract: the only one that counts.
+    token_address: String,
+    /// Where the payer sends the money.
+    intermediary_wallet: String,
+    /// The payer's page.
+    magic_link: String,
+    /// EIP-681, for wallets.
+    payment_uri: String,
+    /// UNDERPAID, OVERPAID, LATE, MULTIPLE, EXCESS, REORGED, WRONG_TOKEN, WRONG_CHAIN, IN_REVIEW, FUNDS_BLOCKED or
+    /// SETTLEMENT_FAILED.
+    labels: Vec<&'static str>,
+    /// expired, kyt_blocked, settlement_failed or cancelled; only of a failed payment.
+    failure_reason: Option<&'static str>,
+    /// Blocks from the youngest transfer to the last block that was read, both counted; 0 without a transfer, null
+    /// while the chain is not read.
+    confirmations: Option<u64>,
+    /// Blocks that are needed; null if the chain's own `required_finality` is.
+    required_confirmations: Option<u32>,
+    /// blocks, safe or finalized.
+    required_finality: &'static str,
+    transfers: Vec<TransferRecord>,
+    kyt: KytRecord,
+    /// The same as `kyt.verdict`.
+    kyt_verdict: &'static str,
+    /// Once the payment was confirmed.
+    settlement: Option<SettlementRecord>,
+    refunds: Vec<RefundRecord>,
+    /// Of `best`: what was weighed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    chain_candidates: Option<Vec<ChainCandidateRecord>>,
+    /// As it was given.
+    #[schema(value_type = Option<Object>)]
+    metadata: Option<Map<String, Value>>,
+    status_history: Vec<HistoryRecord>,
+    /// Outages of the chain move it on.
+    #[schema(format = "date-time")]
+    expires_at: String,
+    #[schema(format = "date-time")]
+    created_at: String,
+    #[schema(format = "date-time")]
+    updated_at: String,
+}
+
+/// A token movement to the wallet.
+#[derive(Debug, Serialize, ToSchema)]
+struct TransferRecord {
+    tx_hash: String,
+    log_index: u32,
+    block_number: u64,
+    #[schema(format = "date-time")]
+    block_time: String,
+    from: String,
+    amount: String,
+    /// USDC or USDT; null for a contract that is only mistaken for one.
+    token: Option<&'static str>,
+    token_address: String,
+    chain: &'static str,
+    /// seen, final, orphaned or ignored.
+    status: &'static str,
+    /// pending, allow, review or block.
+    kyt_verdict: &'static str,
+    /// Whether it is part of what was received.
+    counted: bool,
+}
+
+/// What screening says: of the settled money once the payment is confirmed, else the worst of what arrived.
+#[derive(Debug, Serialize, ToSchema)]
+struct KytRecord {
+    /// pending, allow, review or block.
+    verdict: &'static str,
+    risk_level: Option<String>,
+    /// 0 to 100.
+    score: Option<u8>,
+    flags: Vec<String>,
+    provider: Option<String>,
+    #[schema(format = "date-time")]
+    checked_at: Option<String>,
+}
+
+/// How the money is shared out; `psp_amount` and `treasury_fee` add up to `amount`.
+#[derive(Debug, Serialize, ToSchema)]
+struct SettlementRecord {
+    /// queued, settled, failed or withdrawn.
+    status: &'static str,
+    amount: String,
+    psp_amount: String,
+    treasury_fee: String,
+    tx_hash: Option<String>,
+    #[schema(format = "date-time")]
+    settled_at: Option<String>,
+}
+
+/// Money that goes back.
+#[derive(Debug, Serialize, ToSchema)]
+struct RefundRecord {
+    refund_id: String,
+    amount: String,
+    address: String,
+    /// pending, sent or failed.
+    status: &'static str,
+    tx_hash: Option<String>,
+    failure: Option<String>,
+    #[schema(format = "date-time")]
+    requested_at: String,
+    #[schema(format = "date-time")]
+    finished_at: Option<String>,
+}
+
+/// A chain that `best` looked at.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct ChainCandidateRecord {
+    chain: &'static str,
+    /// Whether it could have been chosen.
+    eligible: bool,
+    /// Whether it was.
+    chosen: bool,
+    reason: String,
+}
+
+/// One line of the history.
+#[derive(Debug, Serialize, ToSchema)]
+struct HistoryRecord {
+    status: &'static str,
+    #[schema(format = "date-time")]
+    at: String,
+    reason: &'static str,
+}
+
+impl PaymentRecord {
+    /// The payment, with its chain as this process sees it now.
+    pub fn of(app: &Shared, payment: &Payment) -> Self {
+        let terms = &payment.terms;
+        let kyt = payment.kyt();
+        let (required_confirmations, required_finality) = match payment.required_finality() {
+            Finality::Blocks(blocks) => (Some(blocks), "blocks"),
+            Finality::Safe => (None, "safe"),
+            Finality::Finalized => (None, "finalized"),
+        };
+        Self {
+            payment_id: terms.id.to_string(),
+            status: payment.status.as_str(),
+            merchant_id: terms.merchant_id.to_string(),
+            customer_id: terms.customer_id.map(|id| id.to_string()),
+            reference: terms.reference.clone(),
+            amount: terms.amount.to_string(),
+            amount_received: payment.amount_received().to_string(),
+            excess_received: payment.excess_received().to_string(),
+            amount_due: payment.amount_due().to_string(),
+            currency: terms.token.as_str(),
+            chain: terms.chain.as_str(),
+            token_address: checksummed(terms.token_address),
+            intermediary_wallet: checksummed(terms.wallet),
+            magic_link: app.magic_link(&terms.link_token),
+            payment_uri: payment_uri(app.system.chains(), payment),
+            labels: payment.labels.iter().map(Label::as_str).collect(),
+            failure_reason: payment.failure_reason.map(payferry_domain::payment::FailureReason::as_str),
+            confirmations: confirmations(app, payment),
+            required_confirmations,
+            required_finality,
+            transfers: payment.transfers.iter().map(|transfer| transfer_record(payment, transfer)).collect(),
+            kyt: kyt_record(kyt.as_str(), kyt.verdict),
+            kyt_verdict: kyt.as_str(),
+            settlement: payment.settlement.as_deref().map(settlement_record),
+            refunds: payment.refunds.iter().map(refund_record).collect(),
+            chain_candidates: chain_candidates(payment),
+            metadata: terms.metadata.clone(),
+            status_history: payment.history.iter().map(history_record).collect(),
+            expires_at: payment.expires_at.to_string(),
+            created_at: terms.created_at.to_string(),
+            updated_at: payment.updated_at.to_string(),
+        }
+    }
+}
+
+/// Of the youngest transfer that may count.
+fn confirmations(app: &Shared, payment: &Payment) -> Option<u64> {
+    let present = payment.transfers.iter().filter(|transfer| transfer.is_right() && transfer.is_present());
+    let Some(youngest) = present.map(|transfer| transfer.block.number).max() else { return Some(0) };
+    let read = app.system.chain_view(payment.terms.chain)?.read_number;
+    Some((read + 1).saturating_sub(youngest))
+}
+
+fn transfer_record(payment: &Payment, transfer: &Transfer) -> TransferRecord {
+    let (token, token_address): (_, Address) = match transfer.token {
+        TransferToken::Right => (Some(payment.terms.token), payment.terms.token_address),
+        TransferToken::Other { token, address } => (Some(token), address),
+        TransferToken::LookAlike { address } => (None, address),
+    };
+    TransferRecord {
+        tx_hash: transfer.key.tx_hash.to_string(),
+        log_index: transfer.key.log_index,
+        block_number: transfer.block.number,
+        block_time: transfer.block.time.to_string(),
+        from: checksummed(transfer.from),
+        amount: transfer.amount.to_string(),
+        token: token.map(payferry_domain::Token::as_str),
+        token_address: checksummed(token_address),
+        chain: transfer.key.chain.as_str(),
+        status: transfer.status.as_str(),
+        kyt_verdict: transfer.decision().map_or("pending", payferry_domain::payment::Decision::as_str),
+        counted: transfer.counted,
+    }
+}
+
+fn kyt_record(verdict: &'static str, details: Option<&Verdict>) -> KytRecord {
+    KytRecord {
+        verdict,
+        risk_level: details.and_then(|verdict| verdict.risk_level.clone()),
+        score: details.and_then(|verdict| verdict.score),
+        flags: details.map(|verdict| verdict.flags.clone()).unwrap_or_default(),
+        provider: details.map(|verdict| verdict.provider.clone()),
+        checked_at: details.map(|verdict| verdict.checked_at.to_string()),
+    }
+}
+
+fn settlement_record(settlement: &Settlement) -> SettlementRecord {
+    SettlementRecord {
+        status: settlement.state.as_str(),
+        amount: settlement.amount.to_string(),
+        psp_amount: settlement.psp_amount.to_string(),
+        treasury_fee: settlement.treasury_fee.to_string(),
+        tx_hash: settlement.tx_hash.map(|hash| hash.to_string()),
+        settled_at: text_of(settlement.settled_at),
+    }
+}
+
+fn refund_record(refund: &Refund) -> RefundRecord {
+    RefundRecord {
+        refund_id: refund.id.to_string(),
+        amount: Amount::to_string(&refund.amount),
+        address: checksummed(refund.to),
+        status: refund.state.as_str(),
+        tx_hash: refund.tx_hash.map(|hash| hash.to_string()),
+        failure: refund.failure.clone(),
+        requested_at: refund.requested_at.to_string(),
+        finished_at: text_of(refund.finished_at),
+    }
+}
+
+/// What `best` weighed; nothing if the request named the chain.
+pub(super) fn chain_candidates(payment: &Payment) -> Option<Vec<ChainCandidateRecord>> {
+    let ChainChoice::Best { candidates } = &payment.terms.chain_choice else { return None };
+    let record = |candidate: &payferry_domain::payment::ChainCandidate| ChainCandidateRecord {
+        chain: candidate.chain.as_str(),
+        eligible: candidate.eligible,
+        chosen: candidate.chain == payment.terms.chain,
+        reason: candidate.reason.clone(),
+    };
+    Some(candidates.iter().map(record).collect())
+}
+
+fn history_record(entry: &HistoryEntry) -> HistoryRecord {
+    HistoryRecord { status: entry.status.as_str(), at: entry.at.to_string(), reason: entry.reason.as_str() }
+}
+
+fn text_of(moment: Option<Timestamp>) -> Option<String> {
+    moment.map(|moment| moment.to_string())
+}

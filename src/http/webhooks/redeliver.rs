@@ -1,0 +1,64 @@
+//! `POST /api/v1/webhook/redeliver`: in bulk, after an outage of the endpoint.
+
+use axum::extract::State;
+use axum::response::Response;
+use payferry_actors::webhook::log;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::patterns;
+use crate::http::answer::Answer;
+use crate::http::auth::Webhooks;
+use crate::http::error::{ApiError, Problem};
+use crate::http::extract::{Fault, Submission, read};
+use crate::http::state::AppState;
+
+/// Which deliveries.
+#[derive(ToSchema)]
+pub struct RedeliverRequest {
+    /// Of events made at or after this time.
+    #[schema(format = "date-time")]
+    pub from: String,
+    /// Of events made before this time.
+    #[schema(format = "date-time")]
+    pub to: String,
+    /// Patterns such as `payment.*`; all events if absent.
+    pub events: Option<Vec<String>>,
+}
+
+/// How much was queued.
+#[derive(Serialize, ToSchema)]
+pub struct BulkRedeliverAnswer {
+    message: &'static str,
+    /// Deliveries that are queued again.
+    redelivered: u64,
+}
+
+/// Deliver events again, in bulk
+///
+/// Whatever became of the deliveries, they are queued again with all their retries.
+#[utoipa::path(
+    post, path = "/api/v1/webhook/redeliver", tag = "Webhooks", request_body = RedeliverRequest,
+    responses(
+        (status = 202, description = "They are queued.", body = BulkRedeliverAnswer),
+        (status = 422, description = "Every bad field is named.", body = Problem),
+    ),
+)]
+pub async fn redeliver(State(app): State<AppState>, request: Submission<Webhooks>) -> Result<Response, ApiError> {
+    let (from, to, patterns) = request.read(|body| {
+        let from = body.required("from", read::moment);
+        let to = body.required("to", read::moment);
+        let patterns = body.optional("events", patterns);
+        if from.zip(to).is_some_and(|(from, to)| from >= to) {
+            body.fault("to", Fault::new("not_after_from", "must be after `from`"));
+        }
+        Some((from?, to?, patterns.unwrap_or_default()))
+    })?;
+    let transaction = app.database().begin().await?;
+    let now = app.clock().real_now();
+    let redelivered = log::redeliver_range(&transaction, request.psp_id, from, to, &patterns, now).await?;
+    let answer = BulkRedeliverAnswer { message: "The deliveries are queued again.", redelivered };
+    let answered = request.idempotency.commit(&app, transaction, Answer::accepted(&answer)?).await?;
+    app.system.webhooks().refresh(request.psp_id);
+    Ok(answered)
+}

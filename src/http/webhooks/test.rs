@@ -1,0 +1,65 @@
+//! `POST /api/v1/webhook/test`.
+
+use axum::extract::State;
+use axum::response::Response;
+use payferry_actors::webhook::TestError;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::not_set;
+use crate::http::answer::Answer;
+use crate::http::auth::Webhooks;
+use crate::http::error::{ApiError, Problem};
+use crate::http::extract::Submission;
+use crate::http::state::AppState;
+
+/// What came of the test.
+#[derive(Serialize, ToSchema)]
+pub struct TestAnswer {
+    message: &'static str,
+    webhook_url: String,
+    /// The `webhook-id` of the request.
+    event_id: String,
+    /// Whether the endpoint answered 2xx in time.
+    delivered: bool,
+    response_code: Option<u16>,
+    /// First 1 KiB of the answer.
+    response_body: Option<String>,
+    duration_ms: u64,
+    /// Why it failed, if not by its answer.
+    error: Option<String>,
+}
+
+/// Send a test event
+///
+/// One signed `webhook.test` with `payment_id: "pay_test"`, now and once; the answer says what came of it.
+#[utoipa::path(
+    post, path = "/api/v1/webhook/test", tag = "Webhooks",
+    responses(
+        (status = 200, description = "It was sent, whatever the endpoint answered.", body = TestAnswer),
+        (status = 409, description = "`webhook_not_set`.", body = Problem),
+    ),
+)]
+pub async fn test(State(app): State<AppState>, request: Submission<Webhooks>) -> Result<Response, ApiError> {
+    let outcome = app.system.webhooks().test(request.psp_id).await.map_err(|error| match error {
+        TestError::NoEndpoint => not_set(),
+        TestError::Database(error) => error.into(),
+        TestError::Secret(error) => ApiError::internal(error),
+    })?;
+    let answer = TestAnswer {
+        message: if outcome.delivered {
+            "The endpoint acknowledged it."
+        } else {
+            "The endpoint did not acknowledge it."
+        },
+        webhook_url: outcome.url,
+        event_id: outcome.event_id.to_string(),
+        delivered: outcome.delivered,
+        response_code: outcome.response_code,
+        response_body: outcome.response_body,
+        duration_ms: outcome.duration_ms,
+        error: outcome.error,
+    };
+    let transaction = app.database().begin().await?;
+    request.idempotency.commit(&app, transaction, Answer::ok(&answer)?).await
+}

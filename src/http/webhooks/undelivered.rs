@@ -1,0 +1,49 @@
+//! `GET /api/v1/webhook/undelivered`: what is stuck.
+
+use axum::extract::State;
+use axum::http::Uri;
+use axum::response::{IntoResponse, Response};
+use payferry_actors::webhook::log;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::DeliveryRecord;
+use crate::http::answer::Answer;
+use crate::http::auth::{Caller, Read};
+use crate::http::error::{ApiError, Problem};
+use crate::http::extract::QueryFields;
+use crate::http::openapi::PageParams;
+use crate::http::state::AppState;
+
+/// A page of deliveries.
+#[derive(Serialize, ToSchema)]
+pub struct UndeliveredList {
+    message: &'static str,
+    /// Of the whole list.
+    total: u64,
+    limit: u64,
+    offset: u64,
+    /// Oldest first.
+    deliveries: Vec<DeliveryRecord>,
+}
+
+/// List what is not delivered
+///
+/// Queued, waiting for a retry, or exhausted; oldest first.
+#[utoipa::path(
+    get, path = "/api/v1/webhook/undelivered", tag = "Webhooks", params(PageParams),
+    responses(
+        (status = 200, description = "A page of deliveries.", body = UndeliveredList),
+        (status = 400, description = "Parameters that cannot be read, all named.", body = Problem),
+    ),
+)]
+pub async fn undelivered(State(app): State<AppState>, caller: Caller<Read>, uri: Uri) -> Result<Response, ApiError> {
+    let mut query = QueryFields::of(&uri);
+    let page = query.page();
+    query.finish()?;
+    let (total, entries) = log::undelivered(app.database(), caller.psp_id, page.limit, page.offset).await?;
+    let deliveries = DeliveryRecord::of_all(&app, entries)?;
+    let (limit, offset) = (page.limit, page.offset);
+    let list = UndeliveredList { message: "Undelivered events", total, limit, offset, deliveries };
+    Ok(Answer::ok(&list)?.into_response())
+}
