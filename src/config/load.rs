@@ -101,11 +101,14 @@ impl Config {
         settings.extend(from_env(env));
         for Setting { location, key, value } in settings {
             let name = key.join(".");
-            let slot = slot(&mut table, &key).map_err(|known| ConfigError::UnknownKey {
-                location: location.clone(),
-                key: name.clone(),
-                known,
-            })?;
+            let found = shown(&key, &value);
+            let slot = match slot(&mut table, &key) {
+                Ok(slot) => slot,
+                Err(NoSlot::Section) => {
+                    return Err(ConfigError::BadValue { location, key: name, found, expected: "a section" });
+                }
+                Err(NoSlot::Unknown(known)) => return Err(ConfigError::UnknownKey { location, key: name, known }),
+            };
             let (location, value) = match (location, value) {
                 // The environment has text only: it is read as what the default is.
                 (Location::Env(variable), Value::String(text)) => (Location::Env(variable), typed(&text, slot)),
@@ -137,18 +140,25 @@ fn typed(text: &str, like: &Value) -> Value {
     parsed.unwrap_or_else(|| Value::String(text.to_owned()))
 }
 
-/// The place of a key among the defaults; otherwise the names that exist there.
-fn slot<'t>(table: &'t mut Table, key: &[String]) -> Result<&'t mut Value, String> {
-    let names = |table: &Table| table.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
-    let [section, rest @ ..] = key else { return Err(names(table)) };
+/// Why a key has no place among the defaults.
+enum NoSlot {
+    /// It names a section, not a value.
+    Section,
+    /// There is none; those that exist there.
+    Unknown(String),
+}
+
+/// The place of a key among the defaults.
+fn slot<'t>(table: &'t mut Table, key: &[String]) -> Result<&'t mut Value, NoSlot> {
+    let [section, rest @ ..] = key else { return Err(NoSlot::Section) };
     if !table.contains_key(section) {
-        return Err(names(table));
+        return Err(NoSlot::Unknown(table.keys().map(String::as_str).collect::<Vec<_>>().join(", ")));
     }
     let value = &mut table[section];
     match value {
         Value::Table(inner) => slot(inner, rest),
         leaf if rest.is_empty() => Ok(leaf),
-        _ => Err("none below it".to_owned()),
+        _ => Err(NoSlot::Unknown("none below it".to_owned())),
     }
 }
 

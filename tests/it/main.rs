@@ -3,4 +3,5 @@
 #![allow(clippy::unwrap_used)]
 
 mod app;
+mod cli;
 mod http;

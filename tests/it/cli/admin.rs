@@ -1,0 +1,93 @@
+//! `migrate`, `psp` and `key` on a database file and on a sandbox's folder.
+
+use super::{Running, complaint, payferry, printed, run};
+use reqwest::{Method, StatusCode};
+
+#[test]
+fn a_database_is_migrated_and_gets_psps_and_keys() {
+    let temp = tempfile::tempdir().unwrap();
+    let file = temp.path().join("ferry.db");
+    let url = file.to_str().unwrap();
+    let refused = run(&["psp", "list", "--database-url", url]);
+    assert!(complaint(&refused).contains("there is no database at"), "{}", complaint(&refused));
+    assert!(!file.exists(), "asking makes no database");
+
+    let missing = run(&["migrate", "--check", "--database-url", url]);
+    assert_eq!(missing.status.code(), Some(1), "{}", complaint(&missing));
+    let refused = run(&["psp", "list", "--database-url", url]);
+    assert!(complaint(&refused).contains("run `payferry migrate`"), "{}", complaint(&refused));
+    assert!(printed(&run(&["migrate", "--database-url", url])).starts_with("applied m0001"));
+    assert_eq!(printed(&run(&["migrate", "--database-url", url])), "the tables are up to date");
+    assert_eq!(printed(&run(&["migrate", "--check", "--database-url", url])), "the tables are up to date");
+
+    let psp = printed(&run(&["psp", "create", "--name", "Northern Pay", "--fee-bps", "80", "--database-url", url]));
+    assert!(psp.starts_with("psp_"), "{psp}");
+    run(&["psp", "set", &psp, "--tolerance", "0.05", "--overpayment", "refund-excess", "--database-url", url]);
+    let listed = printed(&run(&["psp", "list", "--database-url", url]));
+    for wanted in [&psp, "Northern Pay", "\"fee_bps\":80", "\"absolute\":50000", "refund_excess"] {
+        assert!(listed.contains(wanted), "{wanted} in {listed}");
+    }
+    for bad in [["--fee-bps", "10001"], ["--tolerance", "1e3"], ["--overpayment", "keep"]] {
+        let output = run(&["psp", "set", &psp, bad[0], bad[1], "--database-url", url]);
+        assert_eq!(output.status.code(), Some(2), "{bad:?}: {}", complaint(&output));
+    }
+    let stranger = "psp_01J9Z3K4M5N6P7Q8R9S0T1V2W3";
+    assert!(
+        complaint(&run(&["psp", "set", stranger, "--fee-bps", "1", "--database-url", url])).contains("there is no PSP")
+    );
+
+    let unsealed = run(&["key", "create", "--psp", &psp, "--database-url", url]);
+    assert!(complaint(&unsealed).contains("secrets.master_key_file"), "{}", complaint(&unsealed));
+    let master = temp.path().join("master");
+    std::fs::write(&master, format!("{}\n", "ab".repeat(32))).unwrap();
+    let created = payferry()
+        .args(["key", "create", "--psp", &psp, "--name", "reports", "--scope", "read,webhooks", "--database-url", url])
+        .env("PAYFERRY_SECRETS__MASTER_KEY_FILE", &master)
+        .output()
+        .unwrap();
+    let key = printed(&created);
+    assert!(key.starts_with("sk_live_"), "{key}");
+    let listed = printed(&run(&["key", "list", "--psp", &psp, "--database-url", url]));
+    assert!(listed.contains("active") && listed.contains("[\"read\",\"webhooks\"]"), "{listed}");
+    assert!(!listed.contains(&key), "a key is shown once");
+    let id = listed.split_whitespace().next().unwrap().to_owned();
+    for _ in 0..2 {
+        printed(&run(&["key", "revoke", &id, "--database-url", url]));
+    }
+    assert!(printed(&run(&["key", "list", "--database-url", url])).contains("revoked"));
+    let database = std::fs::read(&file).unwrap();
+    let wal = std::fs::read(temp.path().join("ferry.db-wal")).unwrap_or_default();
+    let secret = &key.as_bytes()[40..80];
+    assert!(![database, wal].iter().any(|bytes| bytes.windows(secret.len()).any(|window| window == secret)));
+}
+
+#[tokio::test]
+async fn keys_of_a_running_sandbox_are_made_and_revoked_beside_it() {
+    let temp = tempfile::tempdir().unwrap();
+    let mut sandbox = Running::start(temp.path());
+    let folder = temp.path().to_str().unwrap();
+    let psp = sandbox.text("psp_id").to_owned();
+    let key = printed(&run(&["key", "create", "--psp", &psp, "--scope", "read", "--data-dir", folder]));
+    assert!(key.starts_with("sk_test_"), "{key}");
+    sandbox.ready["api_key"] = key.into();
+    sandbox.ok(Method::GET, "/merchants", None).await;
+    let (status, problem) = sandbox.call(Method::POST, "/sandbox/clock/advance", None).await;
+    assert_eq!((status, problem["code"].as_str()), (StatusCode::FORBIDDEN, Some("missing_scope")));
+    let listed = printed(&run(&["key", "list", "--data-dir", folder]));
+    let line = listed.lines().find(|line| line.contains("[\"read\"]")).unwrap();
+    printed(&run(&["key", "revoke", line.split_whitespace().next().unwrap(), "--data-dir", folder]));
+    let since = std::time::Instant::now();
+    loop {
+        let (status, problem) = sandbox.call(Method::GET, "/merchants", None).await;
+        if status == StatusCode::UNAUTHORIZED {
+            assert_eq!(problem["code"], "api_key_revoked");
+            break;
+        }
+        assert!(since.elapsed().as_secs() < 10, "a revoked key still opens");
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
+    let elsewhere = tempfile::tempdir().unwrap();
+    let refused = run(&["psp", "list", "--data-dir", elsewhere.path().to_str().unwrap()]);
+    assert!(complaint(&refused).contains("there is no sandbox in"), "{}", complaint(&refused));
+    sandbox.stop();
+}

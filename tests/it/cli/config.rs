@@ -1,0 +1,66 @@
+//! What is wrong with the configuration is said with file, key and what was expected, and nothing is started.
+
+use super::{complaint, payferry, run};
+
+#[test]
+fn errors_name_file_key_and_what_was_expected() {
+    let temp = tempfile::tempdir().unwrap();
+    let file = temp.path().join("ferry.toml");
+    let name = file.display();
+    for (text, expected) in [
+        ("[server]\nlisten = \"8080\"\n", "2: `server.listen` is \"8080\", expected an address and a port"),
+        (
+            "[server]\nport = 8080\n",
+            "2: there is no key `server.port`; expected one of listen, operator_listen, public_url",
+        ),
+        (
+            "\n[webhooks]\nretry_delays_ms = [1, 2]\n",
+            "3: `webhooks.retry_delays_ms` is [1, 2], expected a list of three",
+        ),
+        ("[log]\nformat = true\n", "2: `log.format` is true, expected \"text\" or \"json\""),
+        ("server = 1\n", "1: `server` is 1, expected a section"),
+        ("[server\n", "1: not valid TOML"),
+    ] {
+        std::fs::write(&file, text).unwrap();
+        let output = run(&["migrate", "--config", file.to_str().unwrap()]);
+        let complaint = complaint(&output);
+        assert_eq!(output.status.code(), Some(1), "{complaint}");
+        assert!(complaint.starts_with(&format!("error: {name}:{expected}")), "{complaint}");
+    }
+    let missing = run(&["migrate", "--config", "/nowhere/ferry.toml"]);
+    assert!(complaint(&missing).starts_with("error: /nowhere/ferry.toml: cannot be read"), "{}", complaint(&missing));
+    assert_eq!(std::fs::read_dir(temp.path()).unwrap().count(), 1, "nothing was made");
+}
+
+#[test]
+fn the_environment_is_named_as_it_is_written() {
+    let output = payferry().arg("migrate").env("PAYFERRY_PAYMENTS__SHARDS", "7").output().unwrap();
+    let expected = "error: PAYFERRY_PAYMENTS__SHARDS: `payments.shards` is 7, expected a number that divides 256";
+    assert!(complaint(&output).starts_with(expected), "{}", complaint(&output));
+    let secret = payferry().arg("migrate").env("PAYFERRY_DATABASE__URL", "mysql://u:hunter2@h/x").output().unwrap();
+    assert!(complaint(&secret).contains("`database.url`") && !complaint(&secret).contains("hunter2"));
+}
+
+#[test]
+fn every_subcommand_helps_with_an_example() {
+    for command in [
+        &["sandbox"] as &[&str],
+        &["demo"],
+        &["migrate"],
+        &["psp", "create"],
+        &["psp", "list"],
+        &["psp", "set"],
+        &["key", "create"],
+        &["key", "list"],
+        &["key", "revoke"],
+    ] {
+        let output = payferry().args(command).arg("--help").output().unwrap();
+        let help = super::printed(&output);
+        assert!(help.contains("Example"), "{command:?}: {help}");
+        assert!(help.contains(&format!("payferry {}", command.join(" "))), "{command:?}: {help}");
+    }
+    let overview = super::printed(&run(&["--help"]));
+    for absent in ["serve", "load", "reconcile"] {
+        assert!(!overview.lines().any(|line| line.trim_start().starts_with(absent)), "{absent} does not exist yet");
+    }
+}

@@ -1,0 +1,149 @@
+//! `payferry sandbox` as a process: ready, stopped, started again, killed.
+
+use std::io::Read;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use reqwest::{Method, StatusCode};
+use serde_json::{Value, json};
+
+use super::{Running, complaint, payferry, run};
+
+#[tokio::test]
+async fn the_ready_line_leads_everywhere() {
+    let temp = tempfile::tempdir().unwrap();
+    std::fs::write(temp.path().join("notes.txt"), "mine").unwrap();
+    let sandbox = Running::start(temp.path());
+    let ready = sandbox.ready.as_object().unwrap();
+    let mut keys: Vec<_> = ready.keys().map(String::as_str).collect();
+    keys.sort_unstable();
+    assert_eq!(keys, ["api_key", "api_url", "operator_token", "operator_url", "pid", "psp_id", "rpc"]);
+    assert_eq!(sandbox.ready["pid"], sandbox.child.id());
+
+    let facts = sandbox.ok(Method::GET, "/sandbox", None).await;
+    assert_eq!(facts["psp_id"], sandbox.ready["psp_id"]);
+    let http = reqwest::Client::new();
+    for (chain, id) in [("base", "0x2105"), ("polygon", "0x89"), ("arbitrum", "0xa4b1")] {
+        let call = json!({"jsonrpc": "2.0", "id": 1, "method": "eth_chainId", "params": []});
+        let url = sandbox.ready["rpc"][chain].as_str().unwrap();
+        let answer: Value = http.post(url).json(&call).send().await.unwrap().json().await.unwrap();
+        assert_eq!(answer["result"], id, "{answer}");
+    }
+    let operator = sandbox.text("operator_url");
+    assert_eq!(http.get(format!("{operator}/healthz")).send().await.unwrap().status(), StatusCode::OK);
+    assert_eq!(http.get(format!("{operator}/readyz")).send().await.unwrap().status(), StatusCode::OK);
+    let actors = format!("{operator}/ops/actors");
+    assert_eq!(http.get(&actors).send().await.unwrap().status(), StatusCode::UNAUTHORIZED);
+    let wrong = http.get(&actors).bearer_auth(sandbox.text("api_key")).send().await.unwrap();
+    assert_eq!(wrong.status(), StatusCode::UNAUTHORIZED);
+    let view: Value =
+        http.get(&actors).bearer_auth(sandbox.text("operator_token")).send().await.unwrap().json().await.unwrap();
+    assert_eq!(view["ready"], true);
+    sandbox.stop();
+    assert_eq!(std::fs::read_to_string(temp.path().join("notes.txt")).unwrap(), "mine");
+}
+
+#[tokio::test]
+async fn a_folder_survives_a_stop_and_a_kill() {
+    let temp = tempfile::tempdir().unwrap();
+    let first = Running::start(temp.path());
+    let merchant = json!({"external_id": "m", "name": "M", "email": "m@example.com", "business_id": "B"});
+    let synced = first.ok(Method::POST, "/merchants/sync", Some(json!({"merchants": [merchant]}))).await;
+    let moved = first.ok(Method::POST, "/sandbox/clock/advance", Some(json!({"seconds": 7_200}))).await;
+    assert_eq!(moved["offset_seconds"], 7_200);
+    let facts = first.ok(Method::GET, "/sandbox", None).await;
+    let kept = |ready: &Value| [ready["psp_id"].clone(), ready["api_key"].clone(), ready["operator_token"].clone()];
+    let (keys, head) = (kept(&first.ready), facts["chains"]["base"]["head"].clone());
+
+    let refused = run(&["sandbox", "--data-dir", temp.path().to_str().unwrap(), "--listen", "127.0.0.1:0"]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(complaint(&refused).contains("in use by another process"), "{}", complaint(&refused));
+    first.stop();
+
+    for end in [Running::kill as fn(Running), Running::stop] {
+        let again = Running::start(temp.path());
+        assert_eq!(kept(&again.ready), keys);
+        let facts = again.ok(Method::GET, "/sandbox", None).await;
+        assert_eq!(facts["clock"]["offset_seconds"], 7_200);
+        let number = head["number"].as_u64().unwrap();
+        assert!(facts["chains"]["base"]["head"]["number"].as_u64().unwrap() >= number);
+        let block = json!({
+            "jsonrpc": "2.0", "id": 1, "method": "eth_getBlockByNumber", "params": [format!("{number:#x}"), false],
+        });
+        let block = again.ok(Method::POST, "/sandbox/rpc/base", Some(block)).await;
+        assert_eq!(block["result"]["hash"], head["hash"], "the chain is the same one");
+        let merchants = again.ok(Method::GET, "/merchants", None).await;
+        assert_eq!(merchants["merchants"][0]["merchant_id"], synced["merchants"][0]["merchant_id"]);
+        end(again);
+    }
+}
+
+#[test]
+fn a_database_without_its_keys_is_not_opened() {
+    let temp = tempfile::tempdir().unwrap();
+    Running::start(temp.path()).stop();
+    std::fs::remove_file(temp.path().join("keys.json")).unwrap();
+    let refused = run(&["sandbox", "--data-dir", temp.path().to_str().unwrap(), "--listen", "127.0.0.1:0"]);
+    assert!(complaint(&refused).contains("has a database but no keys.json"), "{}", complaint(&refused));
+}
+
+#[test]
+fn an_ephemeral_sandbox_leaves_nothing_and_a_port_in_use_is_named() {
+    let temp = tempfile::tempdir().unwrap();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let ephemeral = || {
+        let mut command = payferry();
+        command.args(["sandbox", "--ephemeral", "--operator-listen", "127.0.0.1:0"]).env("TMPDIR", temp.path());
+        command
+    };
+    let refused = ephemeral().args(["--listen", &address]).output().unwrap();
+    assert!(complaint(&refused).contains(&format!("cannot listen on {address}")), "{}", complaint(&refused));
+
+    let mut child = ephemeral().args(["--listen", "127.0.0.1:0"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut said = String::new();
+    let mut out = child.stdout.take().unwrap();
+    while !said.contains("Stop with ctrl-c") {
+        let mut some = [0; 4_096];
+        let read = out.read(&mut some).unwrap();
+        assert!(read > 0, "ended early: {said}");
+        said.push_str(&String::from_utf8_lossy(&some[..read]));
+    }
+    assert!(said.contains("curl http://127.0.0.1:") && said.contains("removed at the end"), "{said}");
+    assert_eq!(std::fs::read_dir(temp.path()).unwrap().count(), 1);
+    Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    let since = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        assert!(since.elapsed() < super::STOP_PATIENCE, "did not stop in time");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(child.wait().unwrap().success());
+    assert_eq!(std::fs::read_dir(temp.path()).unwrap().count(), 0, "the temporary folder is gone");
+}
+
+#[tokio::test]
+async fn absurd_controls_are_refused_clearly() {
+    let temp = tempfile::tempdir().unwrap();
+    let sandbox = Running::start(temp.path());
+    for (path, body, field) in [
+        ("/sandbox/clock/advance", json!({"seconds": -1}), "seconds"),
+        ("/sandbox/clock/advance", json!({"seconds": 1e12}), "seconds"),
+        ("/sandbox/clock/advance", json!({}), "seconds"),
+        ("/sandbox/chains/base/reorg", json!({"depth": 1_000_000_000}), "depth"),
+        ("/sandbox/chains/base/reorg", json!({"depth": 1, "dropped": "burn"}), "dropped"),
+        ("/sandbox/chains/base/mine", json!({"blocks": 0}), "blocks"),
+        ("/sandbox/chains/base/mining", json!({"paused": "yes"}), "paused"),
+        ("/sandbox/chains/base/faults", json!({"latency": 1}), "faults"),
+        ("/sandbox/chains/base/faults", json!({"error_rate": 2.0}), "error_rate"),
+    ] {
+        let (status, problem) = sandbox.call(Method::POST, path, Some(body.clone())).await;
+        assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{path} {body}: {problem:#}");
+        assert_eq!(problem["errors"][0]["field"], field, "{path} {body}: {problem:#}");
+    }
+    let payment = "/sandbox/payments/pay_01J9Z3K4M5N6P7Q8R9S0T1V2W3/pay";
+    for path in [payment, "/sandbox/payments/pay_1/pay", "/sandbox/chains/doge/mine"] {
+        let (status, _) = sandbox.call(Method::POST, path, None).await;
+        assert_eq!(status, StatusCode::NOT_FOUND, "{path}");
+    }
+    sandbox.stop();
+}
