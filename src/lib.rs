@@ -6,6 +6,7 @@
 pub mod app;
 pub mod cli;
 pub mod config;
+pub mod demo;
 pub mod http;
 pub mod keys;
 pub mod operator;

@@ -1,6 +1,7 @@
 //! The command line: one file a subcommand.
 
 mod database;
+mod demo;
 mod key;
 mod migrate;
 mod psp;
@@ -31,6 +32,8 @@ struct Cli {
 enum Command {
     /// Run everything in one process: the service, three simulated chains, a PSP with a key.
     Sandbox(sandbox::Args),
+    /// Play the whole story against a fresh sandbox, with a closing table.
+    Demo(demo::Args),
     /// Bring the database's tables up to date.
     Migrate(migrate::Args),
     /// Make, list and change payment service providers.
@@ -62,6 +65,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     let done = runtime.block_on(async {
         match cli.command {
             Command::Sandbox(args) => sandbox::run(args, config).await,
+            Command::Demo(args) => demo::run(args, config).await,
             Command::Migrate(args) => migrate::run(args, config).await,
             Command::Psp(args) => psp::run(args, config).await,
             Command::Key(args) => key::run(args, config).await,
