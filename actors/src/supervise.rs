@@ -34,6 +34,8 @@ pub(crate) enum RootMessage {
     Adopt(Child, RpcReplyPort<Result<(), String>>),
     /// Start the child again.
     Restart(usize),
+    /// Kill all children of a kind in the middle of whatever they do, as a crash would.
+    Kill(ActorKind),
     /// Stop all children of a kind and start them no more; answers when they are down.
     Retire(ActorKind, RpcReplyPort<()>),
 }
@@ -87,6 +89,10 @@ impl Actor for Root {
                 let _ = reply.send(answer);
             }
             RootMessage::Restart(index) => self.restart(&myself, index, state).await,
+            RootMessage::Kill(kind) => {
+                let hit = state.slots.iter().filter(|slot| slot.child.kind == kind);
+                hit.filter_map(|slot| slot.cell.as_ref()).for_each(ActorCell::kill);
+            }
             RootMessage::Retire(kind, reply) => {
                 let retired = state.slots.iter_mut().filter(|slot| slot.child.kind == kind);
                 let stopping: Vec<_> = retired

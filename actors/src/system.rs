@@ -284,31 +284,27 @@ impl System {
         let transition = payment::initiate(terms, now.plus_secs(request.expires_in_secs));
         let row = request.answer.map(|answer| answer(&transition.payment));
         let unit = store::initiation_unit(&transition, row).map_err(|e| InitiateError::Unavailable(e.to_string()))?;
-        services.journal.submit(Unit::Initiation(Box::new(unit))).await.map_err(|error| match error {
+        // What is queued is written whether or not the caller waits for it, and then it must be looked after.
+        let services = services.clone();
+        let made = tokio::spawn(async move {
+            match services.journal.submit(Unit::Initiation(Box::new(unit))).await {
+                Ok(_) => Ok(bring_to_life(&services, transition).await),
+                Err(error) => {
+                    if matches!(error, JournalError::Unknown(_)) {
+                        // If it is there after all, it is looked after.
+                        services.router.send(id, Message::Resume);
+                    }
+                    Err(error)
+                }
+            }
+        });
+        let made = made.await.unwrap_or_else(|error| Err(JournalError::Unknown(error.to_string())));
+        made.map_err(|error| match error {
             JournalError::IdempotencyKeyTaken => InitiateError::IdempotencyKeyTaken,
             JournalError::Busy => InitiateError::Busy,
             JournalError::Unknown(_) => InitiateError::Unknown(error.to_string()),
             other => InitiateError::Unavailable(other.to_string()),
-        })?;
-        let answer = transition.payment.clone();
-        self.bring_to_life(transition).await;
-        Ok(answer)
-    }
-
-    /// The payment is committed; whatever fails here is made good when its shard starts again.
-    async fn bring_to_life(&self, transition: payment::Transition) {
-        let services = &self.inner.services;
-        let payment = transition.payment;
-        let id = payment.id();
-        services.chains.watchlist().watch(payment.terms.wallet, id);
-        for effect in &transition.effects {
-            services.carry_out(&payment, effect);
-        }
-        if let Some(shard) = services.router.shard_of(id)
-            && let Err(error) = services.router.spawn(services, payment, shard.get_cell()).await
-        {
-            tracing::warn!(payment.id = %id, %error, "payment {id} has no actor yet");
-        }
+        })
     }
 
     fn choose(&self, token: Token, asked: ChainAsked) -> Result<(Chain, ChainChoice), InitiateError> {
@@ -369,6 +365,11 @@ impl System {
     /// Makes a payment's actor panic with its next message: to see, in the sandbox and in tests, that nothing is lost.
     pub fn inject_panic(&self, payment_id: PaymentId) {
         self.inner.services.router.send(payment_id, Message::Panic);
+    }
+
+    /// Kills all permanent actors of a kind in the middle of whatever they do: to see, in tests, that nothing is lost.
+    pub fn inject_crash(&self, kind: ActorKind) {
+        let _ = self.inner.root.cast(RootMessage::Kill(kind));
     }
 
     /// Lets a quarantined payment run again; answers whether it was quarantined.
@@ -574,6 +575,25 @@ impl System {
             Err(error) => Err(failed(error.to_string())),
         }
     }
+}
+
+/// Gives a committed payment its actor and has it watched. Where that fails, its shard wakes it.
+async fn bring_to_life(services: &Arc<Services>, transition: payment::Transition) -> Payment {
+    let payment = transition.payment;
+    let id = payment.id();
+    services.chains.watchlist().watch(payment.terms.wallet, id);
+    let spawned = match services.router.shard_of(id) {
+        Some(shard) => services.router.spawn(services, payment.clone(), shard.get_cell()).await.map(|_| ()),
+        None => Err("there is no shard yet".into()),
+    };
+    match spawned {
+        Ok(()) => transition.effects.iter().for_each(|effect| services.carry_out(&payment, effect)),
+        Err(error) => {
+            tracing::warn!(payment.id = %id, %error, "payment {id} has no actor yet");
+            services.router.send(id, Message::Resume);
+        }
+    }
+    payment
 }
 
 /// Runs the journal's task, and again when it panics; its queues outlive it.

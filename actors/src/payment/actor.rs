@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use payferry_domain::PaymentId;
-use payferry_domain::payment::{self, Command, Effect, Payment, Rejection, resume};
+use payferry_domain::payment::{self, Command, Effect, Payment, Rejection, TransferStatus, resume};
 use payferry_entities::idempotency_keys;
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 use serde::Serialize;
@@ -14,7 +14,7 @@ use super::effects::Services;
 use super::shard::{Reminder, ShardMessage};
 use super::store::{self, StoreError};
 use crate::chain::LoadError;
-use crate::journal::JournalError;
+use crate::journal::{JournalError, Unit};
 use crate::psps::PspError;
 
 /// Attempts at one command when other writers keep moving the row.
@@ -69,6 +69,8 @@ pub(crate) enum Message {
     Ask(Box<Ask>),
     /// Do what is still owed.
     Resume,
+    /// The row was moved by somebody else: read it, and do what is owed.
+    Reload,
     /// Show yourself.
     Observe(RpcReplyPort<PaymentView>),
     /// Panic, to see that nothing is lost by it.
@@ -124,33 +126,35 @@ impl Actor for PaymentActor {
         message: Message,
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
-        let effects = match message {
-            Message::Take(command) => self.take(&command, state).await?,
+        let mut effects = Vec::new();
+        match message {
+            Message::Take(command) => {
+                if let Err(failure) = self.carry_out(&command, None, state, &mut effects).await {
+                    self.recover(failure, state)?;
+                }
+            }
             Message::Ask(ask) => {
                 let Ask { command, answer, reply } = *ask;
-                match self.carry_out(&command, answer.as_ref(), state).await {
-                    Ok(effects) => {
+                match self.carry_out(&command, answer.as_ref(), state, &mut effects).await {
+                    Ok(()) => {
                         let _ = reply.send(Ok((*state.payment).clone()));
-                        effects
                     }
                     Err(failure) => {
                         let _ = reply.send(Err(failure.answer()));
-                        self.recover(failure, state)?
+                        self.recover(failure, state)?;
                     }
                 }
             }
-            Message::Resume => {
-                if let Err(error) = self.refresh(state).await {
-                    return self.recover(error, state).map(|_| ());
-                }
-                resume(&state.payment)
+            Message::Resume => self.resume(state, &mut effects).await?,
+            Message::Reload => {
+                state.stale = true;
+                self.resume(state, &mut effects).await?;
             }
             Message::Observe(reply) => {
                 let _ = reply.send(state.view());
-                Vec::new()
             }
             Message::Panic => panic!("panicked on purpose, as a test asked"),
-        };
+        }
         self.act(&myself, state, &effects);
         Ok(())
     }
@@ -188,19 +192,12 @@ impl Failure {
 }
 
 impl PaymentActor {
-    async fn take(&self, command: &Command, state: &mut State) -> Result<Vec<Effect>, ActorProcessingErr> {
-        match self.carry_out(command, None, state).await {
-            Ok(effects) => Ok(effects),
-            Err(failure) => self.recover(failure, state),
-        }
-    }
-
     /// After a failure: forget what is remembered and look again soon. What the database refused as wrong is a defect
     /// of ours: the supervisor hears of it.
-    fn recover(&self, failure: Failure, state: &mut State) -> Result<Vec<Effect>, ActorProcessingErr> {
+    fn recover(&self, failure: Failure, state: &mut State) -> Result<(), ActorProcessingErr> {
         match failure {
             // A person's command did not fit; a fact is never rejected.
-            Failure::Rejected(_) | Failure::IdempotencyKeyTaken => return Ok(Vec::new()),
+            Failure::Rejected(_) | Failure::IdempotencyKeyTaken => return Ok(()),
             Failure::Journal(JournalError::Refused(_))
             | Failure::Store(StoreError::Unreadable { .. })
             | Failure::Gone => {
@@ -213,76 +210,119 @@ impl PaymentActor {
         state.stale = true;
         let at = self.services.clock.real_now().plus_secs(RETRY_PAUSE_SECS);
         self.services.to_shard(&state.payment, ShardMessage::Remind(id, Reminder::Resume, at));
-        Ok(Vec::new())
+        Ok(())
     }
 
-    /// Decides, commits, and answers what is to be done then. Decides again on the row if somebody else moved it.
+    async fn resume(&self, state: &mut State, effects: &mut Vec<Effect>) -> Result<(), ActorProcessingErr> {
+        if let Err(failure) = self.refresh(state, effects).await {
+            return self.recover(failure, state);
+        }
+        *effects = resume(&state.payment);
+        Ok(())
+    }
+
+    /// Carries a command out, on the row again if somebody else moved it. What is to be done then is added to `effects`:
+    /// it stands even if the command itself fails.
     async fn carry_out(
         &self,
         command: &Command,
         answer: Option<&AnswerRow>,
         state: &mut State,
-    ) -> Result<Vec<Effect>, Failure> {
-        let mut effects = Vec::new();
-        if must_know_all(command, &state.payment) {
-            effects = Box::pin(self.take_in_unapplied(state)).await?;
-        }
-        effects.extend(self.commit(command, answer, state).await?);
-        Ok(effects)
-    }
-
-    async fn commit(
-        &self,
-        command: &Command,
-        answer: Option<&AnswerRow>,
-        state: &mut State,
-    ) -> Result<Vec<Effect>, Failure> {
+        effects: &mut Vec<Effect>,
+    ) -> Result<(), Failure> {
         for _ in 0..CONFLICTS_MAX {
-            self.refresh(state).await?;
-            let now = self.services.clock.now();
-            let Some(transition) = payment::transition(&state.payment, command, now)? else {
-                // Known already. The row about it must learn that, or it would be told again for ever.
-                if let Some(unit) = store::applied_unit(&state.payment, command) {
-                    self.services.journal.submit(unit).await.map_err(Failure::Journal)?;
-                }
-                return Ok(Vec::new());
-            };
-            let psp = self.services.psps.get(state.payment.terms.psp_id).await.map_err(Failure::Psp)?;
-            let row = answer.map(|answer| answer(&transition.payment));
-            let real_now = self.services.clock.real_now();
-            let unit = store::transition_unit(&transition, command, row, real_now, |event| psp.wants(event))?;
-            match self.services.journal.submit(unit).await {
-                Ok(_) => {
-                    count(&transition);
-                    *state.payment = transition.payment;
-                    return Ok(transition.effects);
-                }
-                Err(JournalError::Conflict) => state.stale = true,
-                Err(JournalError::IdempotencyKeyTaken) => return Err(Failure::IdempotencyKeyTaken),
-                Err(error) => {
-                    state.stale = true;
-                    return Err(Failure::Journal(error));
-                }
+            self.refresh(state, effects).await?;
+            if must_know_all(command, &state.payment) {
+                Box::pin(self.take_in_unapplied(state, effects)).await?;
+            }
+            if self.attempt(command, answer, state, effects).await? {
+                return Ok(());
             }
         }
         Err(Failure::Contended)
     }
 
-    async fn take_in_unapplied(&self, state: &mut State) -> Result<Vec<Effect>, Failure> {
-        let mut effects = Vec::new();
-        let rows = store::unapplied_of(&self.services.database, state.payment.id()).await?;
-        for fact in self.services.chains.facts(&self.services.database, &rows).await.map_err(Failure::Facts)? {
-            effects.extend(self.commit(&Command::ObserveTransfer(fact), None, state).await?);
+    /// Decides and commits; `false` if the row was moved by somebody else.
+    async fn attempt(
+        &self,
+        command: &Command,
+        answer: Option<&AnswerRow>,
+        state: &mut State,
+        effects: &mut Vec<Effect>,
+    ) -> Result<bool, Failure> {
+        let now = self.services.clock.now();
+        let Some(transition) = payment::transition(&state.payment, command, now)? else {
+            // Known already. The row about it must learn that, or it would be told again for ever.
+            if let Some(unit) = store::applied_unit(&state.payment, command) {
+                self.submit(state, unit).await.map_err(Failure::Journal)?;
+            }
+            effects.extend(still_in_review(command, &state.payment));
+            return Ok(true);
+        };
+        let psp = self.services.psps.get(state.payment.terms.psp_id).await.map_err(Failure::Psp)?;
+        let row = answer.map(|answer| answer(&transition.payment));
+        let real_now = self.services.clock.real_now();
+        let unit = store::transition_unit(&transition, command, row, real_now, |event| psp.wants(event))?;
+        match self.submit(state, unit).await {
+            Ok(()) => {
+                count(&transition);
+                *state.payment = transition.payment;
+                effects.extend(transition.effects);
+                Ok(true)
+            }
+            Err(JournalError::Conflict) => {
+                state.stale = true;
+                Ok(false)
+            }
+            Err(JournalError::IdempotencyKeyTaken) => Err(Failure::IdempotencyKeyTaken),
+            Err(error) => {
+                state.stale = true;
+                Err(Failure::Journal(error))
+            }
         }
-        Ok(effects)
     }
 
-    /// Reads the row again if what is remembered may be behind it.
-    async fn refresh(&self, state: &mut State) -> Result<(), Failure> {
+    /// Has a unit written. It is written even if this actor is ended meanwhile: then whoever follows it may have read the
+    /// row too early, and is told to look again.
+    async fn submit(&self, state: &State, unit: Unit) -> Result<(), JournalError> {
+        let (answer, answered) = tokio::sync::oneshot::channel();
+        let (services, id) = (self.services.clone(), state.payment.id());
+        tokio::spawn(async move {
+            let outcome = services.journal.submit(unit).await.map(|_| ());
+            if answer.send(outcome).is_err() {
+                services.router.send(id, Message::Reload);
+            }
+        });
+        answered.await.unwrap_or_else(|_| Err(JournalError::Unknown("the writing was interrupted".to_owned())))
+    }
+
+    async fn take_in_unapplied(&self, state: &mut State, effects: &mut Vec<Effect>) -> Result<(), Failure> {
+        let rows = store::unapplied_of(&self.services.database, state.payment.id()).await?;
+        for fact in self.services.chains.facts(&self.services.database, &rows).await.map_err(Failure::Facts)? {
+            let observe = Command::ObserveTransfer(fact);
+            let mut conflicts = 0;
+            while !self.attempt(&observe, None, state, effects).await? {
+                conflicts += 1;
+                if conflicts == CONFLICTS_MAX {
+                    return Err(Failure::Contended);
+                }
+                self.refresh(state, effects).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the row again if what is remembered may be behind it. Whoever moved it may not have lived to do what
+    /// follows: all that is owed then is owed here.
+    async fn refresh(&self, state: &mut State, effects: &mut Vec<Effect>) -> Result<(), Failure> {
         if state.stale {
             let id = state.payment.id();
+            let version = state.payment.version;
             *state.payment = store::load(&self.services.database, id).await?.ok_or(Failure::Gone)?;
             state.stale = false;
+            if state.payment.version != version {
+                effects.extend(resume(&state.payment));
+            }
         }
         Ok(())
     }
@@ -307,9 +347,23 @@ impl PaymentActor {
 fn must_know_all(command: &Command, payment: &Payment) -> bool {
     match command {
         Command::PassDeadline { chain_time } => payment.awaits_deadline() && *chain_time >= payment.deadline(),
-        Command::Cancel => true,
+        Command::ScreenTransfer { key, .. } => {
+            payment.transfer(*key).is_some_and(|transfer| transfer.status == TransferStatus::Final)
+        }
+        // Money that counts from now on must not be such as the chain has taken back.
+        Command::FinaliseTransfer { .. } | Command::Cancel | Command::Accept { .. } | Command::RequestRefund { .. } => {
+            true
+        }
         _ => false,
     }
+}
+
+/// A verdict that says nothing new about a transfer in review still ends the wait: the next one begins.
+fn still_in_review(command: &Command, payment: &Payment) -> Vec<Effect> {
+    let Command::ScreenTransfer { key: screened, .. } = command else { return Vec::new() };
+    let mut owed = resume(payment);
+    owed.retain(|effect| matches!(effect, Effect::AwaitReview { key, .. } if key == screened));
+    owed
 }
 
 impl State {
@@ -324,9 +378,14 @@ impl State {
     }
 }
 
-/// Counts what was committed; the one place where transitions are counted.
+/// Counts what was committed, and alarms of what should never be; the one place where transitions are counted.
 fn count(transition: &payment::Transition) {
     for event in &transition.events {
         metrics::counter!("payferry_payment_events_total", "event" => event.name()).increment(1);
+    }
+    for violation in &transition.violations {
+        metrics::counter!("payferry_invariant_violations_total").increment(1);
+        let id = transition.payment.id();
+        tracing::error!(payment.id = %id, ?violation, "payment {id} broke an invariant");
     }
 }

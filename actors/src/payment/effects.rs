@@ -47,7 +47,12 @@ impl Services {
                 self.screen(payment, *key, *revision, *from, *amount);
             }
             Effect::AwaitReview { key, revision, alarm_at } => self.screen_later(payment, *key, *revision, *alarm_at),
-            Effect::AwaitDeadline { chain, at } => self.to_shard(payment, ShardMessage::AwaitDeadline(id, *chain, *at)),
+            Effect::AwaitDeadline { chain, at } => {
+                // An outage counts before the deadline that it moves; one that is told in between is met afterwards.
+                self.router.tell_outages(payment);
+                self.to_shard(payment, ShardMessage::AwaitDeadline(id, *chain, *at));
+                self.router.tell_outages(payment);
+            }
             Effect::AwaitRetry { at, .. } => {
                 self.to_shard(payment, ShardMessage::Remind(id, Reminder::RetrySettlement, *at));
             }

@@ -1,14 +1,15 @@
 //! The way to payments: straight to the live actor, or through the shard that wakes it.
 
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use dashmap::DashMap;
 use dashmap::mapref::entry::Entry;
-use parking_lot::RwLock;
-use payferry_domain::payment::{Command, OutageId, Payment};
+use parking_lot::{Mutex, RwLock};
+use payferry_domain::payment::{Command, Outage, OutageId, Payment};
 use payferry_domain::{Chain, PaymentId, Timestamp};
-use ractor::{Actor, ActorCell, ActorId, ActorRef, SpawnErr};
+use ractor::{Actor, ActorCell, ActorId, ActorProcessingErr, ActorRef, ActorStatus};
 
 use super::actor::{Message, PaymentActor};
 use super::effects::Services;
@@ -18,6 +19,9 @@ use crate::inbox::PaymentInbox;
 /// Logical shards that payment ids fall into.
 pub(crate) const LOGICAL_SHARDS: usize = 256;
 
+/// Outages of a chain that are kept for payments that start later.
+const OUTAGES_KEPT_MAX: usize = 64;
+
 /// Which payments are live, and which supervisor looks after which. Shared by everything that speaks to payments.
 pub(crate) struct Router {
     live: DashMap<PaymentId, ActorRef<Message>>,
@@ -25,6 +29,8 @@ pub(crate) struct Router {
     owners: DashMap<ActorId, PaymentId>,
     shards: RwLock<Vec<Option<ActorRef<ShardMessage>>>>,
     spawned: AtomicU64,
+    /// The newest outages of each chain: a payment that was not there when they were told hears of them when it is.
+    outages: Mutex<HashMap<Chain, VecDeque<Outage>>>,
 }
 
 impl Router {
@@ -36,6 +42,7 @@ impl Router {
             owners: DashMap::new(),
             shards: RwLock::new(vec![None; shards]),
             spawned: AtomicU64::new(0),
+            outages: Mutex::default(),
         }
     }
 
@@ -51,14 +58,44 @@ impl Router {
         shards[usize::from(id.shard()) / width].clone()
     }
 
-    pub(crate) fn set_shard(&self, index: usize, shard: ActorRef<ShardMessage>) {
-        self.shards.write()[index] = Some(shard);
+    /// Makes a shard's supervisor known. The payments of the one before it died with it, unseen by anybody: they are
+    /// taken out, so that they are started again.
+    pub(crate) fn take_over(&self, index: usize, shard: ActorRef<ShardMessage>) {
+        let width = {
+            let mut shards = self.shards.write();
+            shards[index] = Some(shard);
+            LOGICAL_SHARDS / shards.len()
+        };
+        self.live.retain(|id, actor| {
+            let stays = usize::from(id.shard()) / width != index;
+            if !stays {
+                self.owners.remove(&actor.get_id());
+                actor.kill();
+            }
+            stays
+        });
     }
 
     fn each_shard(&self, message: impl Fn() -> ShardMessage) {
         for shard in self.shards.read().iter().flatten() {
             // A stopped shard is restarted and then reads everything anew.
             let _ = shard.cast(message());
+        }
+    }
+
+    /// Tells a payment the outages that may have moved its deadline and that it does not know.
+    pub(crate) fn tell_outages(&self, payment: &Payment) {
+        let concerns = |outage: &Outage| {
+            outage.to > payment.terms.created_at
+                && outage.from < payment.deadline()
+                && !payment.outages.contains(outage)
+        };
+        let outages: Vec<_> = match self.outages.lock().get(&payment.terms.chain) {
+            Some(outages) => outages.iter().copied().filter(concerns).collect(),
+            None => return,
+        };
+        for Outage { id, from, to } in outages {
+            self.tell(payment.id(), Command::MoveDeadline { outage: id, from, to });
         }
     }
 
@@ -79,7 +116,8 @@ impl Router {
 
     /// The live actor of a payment.
     pub(crate) fn live(&self, id: PaymentId) -> Option<ActorRef<Message>> {
-        self.live.get(&id).map(|entry| entry.value().clone())
+        let entry = self.live.get(&id)?;
+        (entry.get_status() < ActorStatus::Draining).then(|| entry.value().clone())
     }
 
     /// Sends to the live actor, or to the shard, which wakes it.
@@ -103,12 +141,15 @@ impl Router {
         services: &Arc<Services>,
         payment: Payment,
         supervisor: ActorCell,
-    ) -> Result<ActorRef<Message>, SpawnErr> {
+    ) -> Result<ActorRef<Message>, ActorProcessingErr> {
         let id = payment.id();
+        let shard = supervisor.get_id();
         let (actor, _) =
             Actor::spawn_linked(None, PaymentActor::new(services.clone()), Box::new(payment), supervisor).await?;
+        // Before anybody can reach it: its supervisor must know whose failure it sees.
+        self.owners.insert(actor.get_id(), id);
         let first = match self.live.entry(id) {
-            Entry::Occupied(mut entry) if entry.get().get_status() >= ractor::ActorStatus::Draining => {
+            Entry::Occupied(mut entry) if entry.get().get_status() >= ActorStatus::Draining => {
                 entry.insert(actor.clone());
                 None
             }
@@ -119,10 +160,17 @@ impl Router {
             }
         };
         if let Some(first) = first {
+            self.forget(actor.get_id());
             actor.stop(None);
             return Ok(first);
         }
-        self.owners.insert(actor.get_id(), id);
+        // Looked at after the entry was made, as `take_over` looks for entries after the shard was made known: one of
+        // the two sees the other.
+        if self.shard_of(id).is_none_or(|current| current.get_id() != shard) {
+            self.forget(actor.get_id());
+            actor.kill();
+            return Err("its shard was restarted meanwhile".into());
+        }
         self.spawned.fetch_add(1, Ordering::Relaxed);
         Ok(actor)
     }
@@ -150,6 +198,17 @@ impl PaymentInbox for Router {
     }
 
     fn chain_stood_still(&self, chain: Chain, outage: u64, from: Timestamp, to: Timestamp) {
-        self.each_shard(|| ShardMessage::ChainStoodStill { chain, outage: OutageId(outage), from, to });
+        let outage = OutageId(outage);
+        {
+            // Kept before it is told, so that whoever registers meanwhile meets it here or there.
+            let mut outages = self.outages.lock();
+            let kept = outages.entry(chain).or_default();
+            kept.retain(|known| known.id != outage);
+            kept.push_back(Outage { id: outage, from, to });
+            if kept.len() > OUTAGES_KEPT_MAX {
+                kept.pop_front();
+            }
+        }
+        self.each_shard(|| ShardMessage::ChainStoodStill { chain, outage, from, to });
     }
 }

@@ -90,7 +90,7 @@ impl Actor for Shard {
     type Arguments = ();
 
     async fn pre_start(&self, myself: ActorRef<ShardMessage>, (): ()) -> Result<State, ActorProcessingErr> {
-        self.services.router.set_shard(self.index, myself.clone());
+        self.services.router.take_over(self.index, myself.clone());
         myself.cast(ShardMessage::Rehydrate)?;
         myself.send_interval(TICK, || ShardMessage::Tick);
         Ok(State::default())

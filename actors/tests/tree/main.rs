@@ -1,5 +1,8 @@
 //! The whole tree over a real database and an in-process chain, with actors that die in between.
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod crashes;
+mod crowd;
 mod payments;
+mod waits;
 mod world;

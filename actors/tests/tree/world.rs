@@ -8,7 +8,7 @@ use alloy::primitives::{B256, TxKind, U256};
 use alloy::sol_types::SolCall;
 use payferry_actors::chain::{ChainClient, ChainSpec, NoCheckpoint, wake_on_change};
 use payferry_actors::clock::Clock;
-use payferry_actors::compliance::{ListScreener, ScreeningConfig};
+use payferry_actors::compliance::{KytScreener, ListScreener, ScreeningConfig};
 use payferry_actors::payment::store;
 use payferry_actors::seal::Sealer;
 use payferry_actors::wallet::{OperatorSigner, alloy_address, domain_address};
@@ -17,15 +17,29 @@ use payferry_actors::{ChainAsked, ChainSetup, InitiatePayment, System, SystemCon
 use payferry_contracts as contracts;
 use payferry_devchain::{ChainConfig, Devchain, GenesisAccount, Mining, Wallet};
 use payferry_domain::payment::{Payment, Status};
-use payferry_domain::{Address, Amount, Chain, MerchantId, PaymentId, PspId, Token};
-use payferry_entities::{Database, merchants, psps};
+use payferry_domain::{Address, Amount, Chain, Finality, FinalityPolicy, MerchantId, PaymentId, PspId, Token};
+use payferry_entities::{Database, deliveries, events, merchants, psps};
 use payferry_migration::{Migrator, MigratorTrait};
-use sea_orm::{ActiveModelTrait, IntoActiveModel};
+use sea_orm::{
+    ActiveModelTrait, ColumnTrait, DatabaseTransaction, EntityTrait, IntoActiveModel, QueryFilter, QueryOrder,
+};
 
 /// How long a test waits for what it expects.
 const PATIENCE: Duration = Duration::from_secs(30);
 const CHAIN: Chain = Chain::Base;
 const GWEI: u128 = 1_000_000_000;
+/// What a world has that others do not.
+#[derive(Clone, Default)]
+pub struct Options {
+    /// In place of the list with the outlaw in it.
+    pub screener: Option<Arc<dyn KytScreener>>,
+    pub screening: ScreeningConfig,
+    pub webhooks: WebhookConfig,
+    pub clock: Clock,
+    /// Blocks until money is final, in place of the sandbox's.
+    pub finality_blocks: Option<u32>,
+}
+
 /// Factory, treasury and tokens.
 type Deployed = (Address, Address, Vec<(Token, Address)>);
 
@@ -39,10 +53,15 @@ pub struct World {
     payer: Arc<Wallet>,
     outlaw: Arc<Wallet>,
     operator: [u8; 32],
+    pub options: Options,
 }
 
 impl World {
     pub async fn new() -> Self {
+        Self::with(Options::default()).await
+    }
+
+    pub async fn with(options: Options) -> Self {
         let folder = Arc::new(tempfile::tempdir().unwrap());
         let (payer, outlaw) = (Arc::new(Wallet::from_seed("payer")), Arc::new(Wallet::from_seed("outlaw")));
         let operator = [7_u8; 32];
@@ -60,8 +79,8 @@ impl World {
         let database = open(&folder).await;
         Migrator::up(database.writer(), None).await.unwrap();
         let (psp, merchant) = tenants(&database).await;
-        let system = start(&chain, &deployed, &operator, database, &outlaw).await;
-        Self { system, chain, folder, psp, merchant, deployed, payer, outlaw, operator }
+        let system = start(&chain, &deployed, &operator, database, &outlaw, &options).await;
+        Self { system, chain, folder, psp, merchant, deployed, payer, outlaw, operator, options }
     }
 
     /// Ends the tree without any goodbye and starts another over the same database and chain.
@@ -69,14 +88,23 @@ impl World {
         if gently {
             self.system.clone().stop().await;
         }
+        self.go_on().await
+    }
+
+    /// Starts a tree over the same database and chain.
+    pub async fn go_on(self) -> Self {
         drop(self.system);
         let database = open(&self.folder).await;
-        let system = start(&self.chain, &self.deployed, &self.operator, database, &self.outlaw).await;
+        let system = start(&self.chain, &self.deployed, &self.operator, database, &self.outlaw, &self.options).await;
         Self { system, ..self }
     }
 
     pub async fn initiate(&self, tokens: &str) -> Payment {
-        let request = InitiatePayment {
+        self.system.initiate(self.request(tokens)).await.unwrap()
+    }
+
+    pub fn request(&self, tokens: &str) -> InitiatePayment {
+        InitiatePayment {
             psp_id: self.psp,
             merchant_id: self.merchant,
             customer_id: None,
@@ -87,8 +115,7 @@ impl World {
             chain: ChainAsked::Named(CHAIN),
             expires_in_secs: 1_200,
             answer: None,
-        };
-        self.system.initiate(request).await.unwrap()
+        }
     }
 
     pub async fn pay(&self, payment: &Payment, tokens: &str) -> B256 {
@@ -125,6 +152,42 @@ impl World {
         self.until(id, status.as_str(), |payment| payment.status == status).await
     }
 
+    /// Transfers that no payment has taken in.
+    pub async fn unapplied(&self) -> usize {
+        store::unapplied_transfers(self.system.database(), None, 100).await.unwrap().len()
+    }
+
+    /// Holds the database's write lock until it is rolled back.
+    pub async fn lock_database(&self) -> DatabaseTransaction {
+        open(&self.folder).await.begin().await.unwrap()
+    }
+
+    /// Names of a payment's events, in order of their sequence.
+    pub async fn events_of(&self, id: PaymentId) -> Vec<String> {
+        self.events(id).await.into_iter().map(|event| event.name).collect()
+    }
+
+    async fn events(&self, id: PaymentId) -> Vec<events::Model> {
+        let of_payment = events::Entity::find().filter(events::Column::PaymentId.eq(id.to_string()));
+        of_payment.order_by_asc(events::Column::Sequence).all(self.system.database().reader()).await.unwrap()
+    }
+
+    /// Every payment's sequence is gapless, in the order of the feed, and each of its events has one delivery.
+    pub async fn check_feed(&self, payments: &[Payment]) {
+        for payment in payments {
+            let events = self.events(payment.id()).await;
+            let expected: Vec<i64> = (1..=i64::from(self.load(payment.id()).await.sequence)).collect();
+            assert!(!expected.is_empty());
+            assert_eq!(events.iter().map(|event| event.sequence).collect::<Vec<_>>(), expected);
+            assert!(events.is_sorted_by_key(|event| event.position));
+            let of_payment =
+                deliveries::Entity::find().filter(deliveries::Column::PaymentId.eq(payment.id().to_string()));
+            let rows = of_payment.order_by_asc(deliveries::Column::Sequence).all(self.system.database().reader()).await;
+            let delivered: Vec<_> = rows.unwrap().into_iter().map(|row| row.event_id).collect();
+            assert_eq!(delivered, events.into_iter().map(|event| event.id).collect::<Vec<_>>());
+        }
+    }
+
     /// What the PSP's vault and the treasury hold, base units.
     pub async fn holdings(&self) -> (i64, i64) {
         let vault = payferry_actors::wallet::Vaults::new(self.deployed.0).of_psp(self.psp);
@@ -152,9 +215,14 @@ async fn start(
     operator: &[u8; 32],
     database: Database,
     outlaw: &Wallet,
+    options: &Options,
 ) -> System {
-    let clock = Clock::default();
-    let spec = ChainSpec::new(CHAIN, deployed.0, deployed.1, deployed.2.clone()).sandbox();
+    let clock = options.clock.clone();
+    let list = || Arc::new(ListScreener::new("test", "1", [domain_address(outlaw.address())], clock.clone()));
+    let mut spec = ChainSpec::new(CHAIN, deployed.0, deployed.1, deployed.2.clone()).sandbox();
+    if let Some(blocks) = options.finality_blocks {
+        spec.finality = FinalityPolicy::flat(Finality::Blocks(blocks));
+    }
     let config = SystemConfig {
         database,
         sealer: Sealer::new(&[9; 32]),
@@ -166,9 +234,9 @@ async fn start(
             wake_ups: Some(wake_on_change(chain.heads())),
             checkpoint: Arc::new(NoCheckpoint),
         }],
-        screener: Arc::new(ListScreener::new("test", "1", [domain_address(outlaw.address())], clock)),
-        screening: ScreeningConfig::default(),
-        webhooks: WebhookConfig::default(),
+        screener: options.screener.clone().unwrap_or_else(|| list()),
+        screening: options.screening.clone(),
+        webhooks: options.webhooks.clone(),
         shards: 16,
     };
     let system = System::start(config).await.unwrap();

@@ -1,0 +1,196 @@
+//! Permanent actors that are killed in the middle of their work, and what payments make of it.
+
+use std::time::Duration;
+
+use payferry_actors::observe::ActorKind;
+use payferry_domain::payment::{Command, Status};
+use payferry_domain::{Amount, PaymentId};
+use payferry_entities::{payments, transfers};
+use sea_orm::sea_query::Expr;
+use sea_orm::{ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter};
+
+use crate::world::{Options, World};
+
+async fn a_moment() {
+    tokio::time::sleep(Duration::from_millis(5)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn payments_of_a_shard_that_died_are_brought_back() {
+    let world = World::new().await;
+    let mut ids = Vec::new();
+    for _ in 0..20 {
+        ids.push(world.initiate("10").await);
+    }
+    world.system.inject_crash(ActorKind::Shard);
+    while world.system.observe().restarts.get(&ActorKind::Shard) != Some(&16) {
+        a_moment().await;
+    }
+    for payment in &ids {
+        world.pay(payment, "10").await;
+    }
+    for payment in &ids {
+        world.until_status(payment.id(), Status::Settled).await;
+    }
+    assert_eq!(world.holdings().await, (20 * 9_900_000, 20 * 100_000));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_permanent_actor_may_die_at_any_moment() {
+    let world = World::new().await;
+    let mut paid = Vec::new();
+    for round in 0..15_u64 {
+        for _ in 0..4 {
+            let payment = world.initiate("10").await;
+            world.pay(&payment, "10").await;
+            paid.push(payment);
+        }
+        let kinds =
+            [ActorKind::Shard, ActorKind::Watcher, ActorKind::Settler, ActorKind::Screening, ActorKind::WebhookSender];
+        world.system.inject_crash(kinds[usize::try_from(round).unwrap() % kinds.len()]);
+        tokio::time::sleep(Duration::from_millis(7 * (round % 6))).await;
+    }
+    for payment in &paid {
+        world.until_status(payment.id(), Status::Settled).await;
+    }
+    let paid_count = i64::try_from(paid.len()).unwrap();
+    assert_eq!(world.holdings().await, (paid_count * 9_900_000, paid_count * 100_000));
+    world.check_feed(&paid).await;
+}
+
+/// Brings a payment into the state of one whose money is recorded and about which nobody has told it.
+async fn paid_and_untold(world: &World) -> PaymentId {
+    let payment = world.initiate("10").await;
+    for _ in 0..4 {
+        let before = world.system.observe().incidents.len();
+        world.system.inject_panic(payment.id());
+        while world.system.observe().incidents.len() == before {
+            a_moment().await;
+        }
+    }
+    world.pay(&payment, "10").await;
+    while world.unapplied().await == 0 {
+        a_moment().await;
+    }
+    payment.id()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancellation_that_finds_untold_money_is_refused_and_the_money_goes_on() {
+    let world = World::new().await;
+    let id = paid_and_untold(&world).await;
+    assert!(world.system.release(id));
+    // It runs and owes nothing: no waking does again what is lost.
+    while world.system.observe_payment(id).await.is_none() {
+        a_moment().await;
+    }
+    world.system.command(id, Command::Cancel, None).await.unwrap_err();
+    world.until_status(id, Status::Settled).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_commit_that_outlives_its_actor_is_seen_by_the_next_one() {
+    let world = World::new().await;
+    let payment = world.initiate("10").await;
+    let lock = world.lock_database().await;
+    let (system, id) = (world.system.clone(), payment.id());
+    let cancel = tokio::spawn(async move { system.command(id, Command::Cancel, None).await });
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    world.system.inject_crash(ActorKind::Shard);
+    while world.system.observe_payment(payment.id()).await.is_none() {
+        a_moment().await;
+    }
+    lock.rollback().await.unwrap();
+    cancel.await.unwrap().unwrap_err();
+    world.until_status(payment.id(), Status::Failed).await;
+    for _ in 0..400 {
+        if world.system.observe().payments_live == 0 {
+            return;
+        }
+        a_moment().await;
+    }
+    panic!("{:?}", world.system.observe_payment(payment.id()).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn money_that_the_chain_took_back_untold_does_not_become_final() {
+    let world = World::with(Options { finality_blocks: Some(30), ..Options::default() }).await;
+    let payment = world.initiate("10").await;
+    world.pay(&payment, "10").await;
+    world.until(payment.id(), "seen", |payment| !payment.transfers.is_empty()).await;
+    // As a watcher does that ends between its commit and its telling.
+    transfers::Entity::update_many()
+        .col_expr(transfers::Column::Presence, Expr::value("orphaned"))
+        .col_expr(transfers::Column::Revision, Expr::value(2))
+        .filter(transfers::Column::PaymentId.eq(payment.id().to_string()))
+        .exec(world.system.database().writer())
+        .await
+        .unwrap();
+    let known = world.until(payment.id(), "told", |now| now.transfers[0].revision == 2).await;
+    assert_eq!((known.status, known.sequence), (Status::Pending, 0), "{known:#?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_caller_who_goes_away_leaves_no_payment_without_an_actor() {
+    let world = World::new().await;
+    for micros in (0..12_000).step_by(150) {
+        let patience = Duration::from_micros(micros);
+        let _ = tokio::time::timeout(patience, world.system.initiate(world.request("10"))).await;
+    }
+    let mut made = 0;
+    for _ in 0..200 {
+        a_moment().await;
+        let rows = payments::Entity::find().filter(payments::Column::Live.eq(true));
+        made = rows.count(world.system.database().reader()).await.unwrap();
+        if made > 0 && made == world.system.observe().payments_live as u64 {
+            return;
+        }
+    }
+    panic!("{made} payments have {} actors", world.system.observe().payments_live);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_that_is_away_for_a_while_costs_time_only() {
+    let world = World::new().await;
+    let before = world.initiate("10").await;
+    let lock = world.lock_database().await;
+    world.pay(&before, "10").await;
+    let attempt = tokio::spawn({
+        let (system, request) = (world.system.clone(), world.request("7"));
+        async move { system.initiate(request).await }
+    });
+    let refused = world.system.command(before.id(), Command::Cancel, None).await;
+    refused.unwrap_err();
+    tokio::time::sleep(Duration::from_secs(8)).await;
+    assert!(world.load(before.id()).await.transfers.is_empty(), "nothing was written");
+    lock.rollback().await.unwrap();
+    world.until(before.id(), "paid or cancelled", |payment| payment.amount_received() == Amount(10_000_000)).await;
+    if let Ok(made) = attempt.await.unwrap() {
+        assert_eq!(world.load(made.id()).await.terms.amount, made.terms.amount, "no success without a row");
+    }
+    let after = world.initiate("10").await;
+    world.pay(&after, "10").await;
+    world.until_status(after.id(), Status::Settled).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stopping_in_the_middle_is_bounded_and_what_was_acknowledged_is_there() {
+    let world = World::new().await;
+    let mut made = Vec::new();
+    for _ in 0..50 {
+        let payment = world.initiate("10").await;
+        world.pay(&payment, "10").await;
+        made.push(payment);
+    }
+    let requests = (0..100).map(|_| world.system.initiate(world.request("10"))).collect::<Vec<_>>();
+    let (acknowledged, stopped) = tokio::join!(futures::future::join_all(requests), async {
+        let began = std::time::Instant::now();
+        world.system.clone().stop().await;
+        began.elapsed()
+    });
+    assert!(stopped < Duration::from_secs(10), "{stopped:?}");
+    made.extend(acknowledged.into_iter().filter_map(Result::ok));
+    for payment in &made {
+        assert_eq!(world.load(payment.id()).await.terms.wallet, payment.terms.wallet);
+    }
+}
