@@ -1,4 +1,5 @@
 //! The real binary, run as a user runs it.
+#![allow(clippy::unwrap_used)]
 
 mod admin;
 mod config;
