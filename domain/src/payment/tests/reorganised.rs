@@ -43,6 +43,13 @@ fn a_deep_reorganisation_reopens_a_confirmed_payment() {
 }
 
 #[test]
+fn a_transfer_taken_back_before_it_counted_is_labelled_and_told_of_to_nobody() {
+    let gone = given(terms()).when(tx(1).seen()).is(Pending, &[]).when(tx(1).rev(2).gone().seen());
+    let gone = gone.is(Pending, &[Reorged]).told(&[]);
+    gone.arrives(tx(1).rev(3).at(75)).is(Confirmed, &[Reorged]).told(CONFIRMED);
+}
+
+#[test]
 fn what_was_re_mined_after_the_deadline_was_still_in_time() {
     let gone = || given(terms()).arrives(tx(1)).at(1_300).when(tx(1).rev(2).gone().seen()).is(Pending, &[Reorged]);
     let again = tx(1).at(1_310).log(9);
