@@ -348,7 +348,7 @@ impl Away {
         match self {
             Self::Database => "database_unavailable",
             Self::Chain => "chain_unavailable",
-            Self::Payment => "payment_unavailable",
+            Self::Payment => "payment_quarantined",
             Self::Capacity => "overloaded",
         }
     }

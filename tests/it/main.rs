@@ -1,7 +1,9 @@
-//! Integration tests: the service in this process, over a database of its own.
-
-#![allow(clippy::unwrap_used)]
+//! Integration tests: whole stories over real HTTP, chains, databases and processes.
+#![allow(clippy::unwrap_used, missing_docs)]
 
 mod app;
 mod cli;
 mod http;
+mod receiver;
+mod stories;
+mod world;

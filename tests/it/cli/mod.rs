@@ -1,5 +1,4 @@
 //! The real binary, run as a user runs it.
-#![allow(clippy::unwrap_used)]
 
 mod admin;
 mod config;

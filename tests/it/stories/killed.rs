@@ -1,0 +1,176 @@
+//! The real binary, stopped and killed in the middle of a thousand payments.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use futures::StreamExt;
+use payferry_domain::{Chain, Token};
+use reqwest::Method;
+use serde_json::{Value, json};
+use tokio::sync::RwLock;
+
+use super::crowd::check_books;
+use crate::receiver::Receiver;
+use crate::world::{PATIENCE, World};
+
+const PAYMENTS: usize = 1_000;
+const IN_FLIGHT: usize = 48;
+/// What SIGTERM promises.
+const STOP_PATIENCE: Duration = Duration::from_secs(10);
+
+/// A sandbox in a process of its own.
+struct Process {
+    child: Child,
+    ready: Value,
+}
+
+impl Process {
+    fn start(folder: &Path, ports: (u16, u16)) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_payferry"))
+            .args(["sandbox", "--json", "--block-time-ms", "100", "--data-dir"])
+            .arg(folder)
+            .args(["--listen", &format!("127.0.0.1:{}", ports.0)])
+            .args(["--operator-listen", &format!("127.0.0.1:{}", ports.1)])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let ready = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"));
+        Self { child, ready }
+    }
+
+    fn text(&self, key: &str) -> &str {
+        self.ready[key].as_str().unwrap()
+    }
+
+    /// SIGTERM; it must end by itself, well, and in time.
+    fn stop(mut self) {
+        let told = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().unwrap();
+        assert!(told.success());
+        let since = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                assert!(status.success(), "ended with {status}");
+                println!("stopped within {:?}", since.elapsed());
+                return;
+            }
+            assert!(since.elapsed() < STOP_PATIENCE, "did not stop in time");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// SIGKILL.
+    fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+fn free_ports() -> (u16, u16) {
+    let bound = [(); 2].map(|()| std::net::TcpListener::bind("127.0.0.1:0").unwrap());
+    let [first, second] = bound.map(|listener| listener.local_addr().unwrap().port());
+    (first, second)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_payments_survive_a_stop_and_a_kill() {
+    let (folder, ports, receiver) = (tempfile::tempdir().unwrap(), free_ports(), Receiver::start().await);
+    let process = Process::start(folder.path(), ports);
+    let world = World::connect(process.text("api_url"), process.text("api_key"), &receiver).await;
+    let (psp_id, api_key) = (process.ready["psp_id"].clone(), process.ready["api_key"].clone());
+    // Held while the sandbox is down, so that the customers of a dead service do not spin.
+    let down = RwLock::new(());
+    let made = std::sync::atomic::AtomicUsize::new(0);
+
+    let payments = futures::stream::iter(0..PAYMENTS)
+        .map(|n| {
+            let (world, down, made) = (&world, &down, &made);
+            async move {
+                let (chain, token) = (Chain::ALL[n % 3], Token::ALL[n / 3 % 2]);
+                let id = initiate(world, down, n, chain, token).await;
+                pay(world, down, &id).await;
+                made.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                (id, chain, token)
+            }
+        })
+        .buffer_unordered(IN_FLIGHT)
+        .collect::<Vec<_>>();
+    let deaths = async {
+        let reached = async |count: usize| {
+            while made.load(std::sync::atomic::Ordering::Relaxed) < count {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        reached(PAYMENTS / 3).await;
+        let process = {
+            let _down = down.write().await;
+            tokio::task::block_in_place(|| {
+                process.stop();
+                Process::start(folder.path(), ports)
+            })
+        };
+        assert_eq!((&process.ready["psp_id"], &process.ready["api_key"]), (&psp_id, &api_key), "the same PSP and key");
+        reached(PAYMENTS * 2 / 3).await;
+        // Without any regard for who is being served.
+        tokio::task::block_in_place(|| {
+            process.kill();
+            Process::start(folder.path(), ports)
+        })
+    };
+    let (payments, process) = tokio::join!(payments, deaths);
+
+    for (id, _, _) in &payments {
+        world.until_status(id, "settled").await;
+    }
+    check_books(&world, &receiver, &payments).await;
+    process.stop();
+}
+
+/// Initiates under an idempotency key until there is an answer.
+async fn initiate(world: &World, down: &RwLock<()>, n: usize, chain: Chain, token: Token) -> String {
+    let body = json!({
+        "merchant_id": world.merchant_id, "amount": "7.77", "currency": token.as_str(), "chain": chain.as_str(),
+    });
+    let (key, since) = (format!("payment-{n}"), Instant::now());
+    loop {
+        let answer = {
+            let _up = down.read().await;
+            world.try_call(Method::POST, "/payments/initiate", body.clone(), Some(&key)).await
+        };
+        match answer {
+            Ok((status, payment)) if status.is_success() => return payment["payment_id"].as_str().unwrap().to_owned(),
+            Ok((status, problem)) => assert!(matches!(status.as_u16(), 409 | 503), "{status} {problem:#}"),
+            Err(_) => {}
+        }
+        assert!(since.elapsed() < PATIENCE, "never initiated");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// Pays once: whether an unanswered transfer was accepted is looked up on the payment before another is sent.
+async fn pay(world: &World, down: &RwLock<()>, id: &str) {
+    let since = Instant::now();
+    loop {
+        let answer = {
+            let _up = down.read().await;
+            world.try_call(Method::POST, &format!("/sandbox/payments/{id}/pay"), Value::Null, None).await
+        };
+        if matches!(&answer, Ok((status, _)) if status.is_success()) {
+            return;
+        }
+        // What the chain accepted before it died is mined soon after it is back.
+        for _ in 0..30 {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            let read = world.try_call(Method::GET, &format!("/payments/{id}"), Value::Null, None).await;
+            if matches!(read, Ok((_, payment)) if payment["transfers"].as_array().is_some_and(|seen| !seen.is_empty()))
+            {
+                return;
+            }
+        }
+        assert!(since.elapsed() < PATIENCE, "never paid: {answer:?}");
+    }
+}
