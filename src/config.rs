@@ -71,7 +71,7 @@ pub struct Secrets {
 /// What is logged.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Log {
-    /// As `RUST_LOG`.
+    /// As `RUST_LOG`; empty: what suits the command.
     #[serde(deserialize_with = "log_filter")]
     pub filter: String,
     /// How a line looks.

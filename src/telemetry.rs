@@ -6,9 +6,11 @@ use tracing_subscriber::EnvFilter;
 
 use crate::config::{Log, LogFormat};
 
-/// Sends logs to standard error as configured; `RUST_LOG` wins over the filter. Does nothing the second time.
-pub fn init(log: &Log) {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(&log.filter));
+/// Sends logs to standard error: what `RUST_LOG` says, else the configuration, else `usual`. Does nothing the second
+/// time.
+pub fn init(log: &Log, usual: &str) {
+    let configured = if log.filter.is_empty() { usual } else { &log.filter };
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(configured));
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_ansi(std::io::stderr().is_terminal())

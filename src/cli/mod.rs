@@ -42,6 +42,17 @@ enum Command {
     Key(key::Args),
 }
 
+impl Command {
+    /// What is logged unless something else is asked for.
+    fn usual_log(&self) -> &'static str {
+        match self {
+            // Its stories go wrong on purpose, and its table says how they ended.
+            Self::Demo(_) => "off",
+            _ => "warn",
+        }
+    }
+}
+
 /// Reads the command line and does what it says.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
@@ -58,7 +69,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     let env =
         std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     let config = Config::load(cli.config.as_deref(), env)?;
-    crate::telemetry::init(&config.log);
+    crate::telemetry::init(&config.log, cli.command.usual_log());
     // Of the two that rustls knows, the one that builds without cmake; a second install changes nothing.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;

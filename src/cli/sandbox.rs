@@ -76,7 +76,9 @@ pub(super) async fn run(args: Args, mut config: Config) -> anyhow::Result<ExitCo
         introduce(sandbox.ready(), &sandbox.folder().display().to_string(), ephemeral);
     }
     signals.next().await;
-    tracing::info!("stopping");
+    if !args.json {
+        println!("\nStopping.");
+    }
     tokio::spawn(async move {
         signals.next().await;
         std::process::exit(INTERRUPTED);

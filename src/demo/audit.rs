@@ -33,7 +33,6 @@ async fn webhooks(psp: &Psp, inbox: &str, payments: &[Value]) -> anyhow::Result<
     let mut sequences: HashMap<String, Vec<u64>> = HashMap::new();
     let mut expected = HashSet::new();
     for event in &feed {
-        let event = event.get("payload").unwrap_or(event);
         expected.insert(text(event, "/event_id")?);
         let sequence = event["sequence"].as_u64().context("an event has no sequence")?;
         sequences.entry(text(event, "/payment_id")?).or_default().push(sequence);

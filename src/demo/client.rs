@@ -94,13 +94,11 @@ impl Psp {
         let (mut all, mut after) = (Vec::new(), String::new());
         loop {
             let page = self.get(&format!("/api/v1/events?limit={PAGE}&after={after}")).await?;
-            let events = page["events"].as_array().context("the feed has no `events`")?.clone();
-            let more = !events.is_empty();
-            all.extend(events);
-            match page["next"].as_str() {
-                Some(next) if more => next.clone_into(&mut after),
-                _ => return Ok(all),
+            all.extend(page["events"].as_array().context("the feed has no `events`")?.iter().cloned());
+            if !page["has_more"].as_bool().context("the feed has no `has_more`")? {
+                return Ok(all);
             }
+            after = text(&page, "/next_after")?;
         }
     }
 

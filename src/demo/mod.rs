@@ -8,8 +8,8 @@ mod stories;
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
-use futures::stream::{self, FuturesUnordered, StreamExt};
+use anyhow::Context;
+use futures::stream::{self, FuturesUnordered, StreamExt, TryStreamExt};
 use indicatif::{ProgressBar, ProgressStyle};
 use payferry_domain::{Amount, Chain, Token};
 use serde_json::{Value, json};
@@ -20,8 +20,10 @@ use stories::Outcome;
 
 /// Where the demonstration's webhooks go.
 const INBOX: &str = "demo";
-/// Payments of the crowd on their way at once.
-const IN_FLIGHT: usize = 256;
+/// Requests at once that make and pay the crowd's payments.
+const PAYING: usize = 64;
+/// Payments of the crowd that are asked after at once.
+const WATCHING: usize = 16;
 /// What each of the crowd pays.
 const CROWD_AMOUNT: Amount = Amount(7_770_000);
 const EXPIRES_SECS: u32 = 3_600;
@@ -30,7 +32,7 @@ const EXPIRES_SECS: u32 = 3_600;
 pub async fn play(ready: &Ready, crowd: usize) -> anyhow::Result<()> {
     let began = Instant::now();
     let stories = stories::side_by_side();
-    let steps = stories.len() + 3 + crowd + 1;
+    let steps = stories.len() + 3 + 2 * crowd + 1;
     let bar = Progress::new(steps);
 
     bar.say("a PSP syncs its merchant and sets its webhook");
@@ -88,27 +90,25 @@ pub async fn play(ready: &Ready, crowd: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Many payments at once, over all chains and tokens.
+/// Many payments at once, over all chains and tokens: all are paid before the first is asked after.
 async fn play_crowd(psp: &Psp, size: usize, bar: &Progress) -> anyhow::Result<(Vec<Value>, Duration)> {
     let since = Instant::now();
-    let one = async |n: usize| -> anyhow::Result<Value> {
+    let pay = async |n: usize| -> anyhow::Result<String> {
         let (chain, token) = (Chain::ALL[n % Chain::ALL.len()], Token::ALL[n / Chain::ALL.len() % Token::ALL.len()]);
         let made = psp.initiate(CROWD_AMOUNT, token, chain.as_str(), EXPIRES_SECS).await?;
         let id = text(&made, "/payment_id")?;
         psp.pay(&id, json!({})).await?;
+        bar.step();
+        Ok(id)
+    };
+    let paid: Vec<String> = stream::iter(0..size).map(pay).buffer_unordered(PAYING).try_collect().await?;
+    let settle = async |id: String| -> anyhow::Result<Value> {
         let payment = psp.until(&id, |payment| payment["status"] == "settled").await.context("one of the crowd")?;
         bar.step();
         Ok(payment)
     };
-    let mut playing = stream::iter(0..size).map(one).buffer_unordered(IN_FLIGHT);
-    let mut payments = Vec::with_capacity(size);
-    while let Some(payment) = playing.next().await {
-        payments.push(payment?);
-    }
-    if payments.len() != size {
-        bail!("{} of {size} payments settled", payments.len());
-    }
-    Ok((payments, since.elapsed()))
+    let settled: Vec<Value> = stream::iter(paid).map(settle).buffer_unordered(WATCHING).try_collect().await?;
+    Ok((settled, since.elapsed()))
 }
 
 fn print_outcomes(outcomes: &[Outcome]) {

@@ -2,7 +2,9 @@
 
 mod admin;
 mod config;
+mod demo;
 mod sandbox;
+mod world;
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -10,10 +12,12 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use reqwest::{Method, StatusCode};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// What SIGTERM promises.
 const STOP_PATIENCE: Duration = Duration::from_secs(10);
+/// How long something expected may take; generous, since machines are slow and noisy.
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The binary, without whatever the test's own environment configures.
 fn payferry() -> Command {
@@ -48,7 +52,13 @@ struct Running {
 
 impl Running {
     fn start(folder: &Path) -> Self {
+        Self::start_with(folder, &[])
+    }
+
+    /// With these variables in its environment.
+    fn start_with(folder: &Path, env: &[(&str, &str)]) -> Self {
         let mut child = payferry()
+            .envs(env.iter().copied())
             .args(["sandbox", "--json", "--block-time-ms", "100"])
             .args(["--listen", "127.0.0.1:0", "--operator-listen", "127.0.0.1:0", "--data-dir"])
             .arg(folder)
@@ -81,6 +91,33 @@ impl Running {
         let (status, answer) = self.call(method.clone(), path, body).await;
         assert!(status.is_success(), "{method} {path}: {status} {answer:#}");
         answer
+    }
+
+    /// A merchant of the PSP.
+    async fn merchant(&self) -> String {
+        let merchant = json!({"external_id": "m", "name": "M", "email": "m@example.com", "business_id": "B"});
+        let synced = self.ok(Method::POST, "/merchants/sync", Some(json!({"merchants": [merchant]}))).await;
+        synced["merchants"][0]["merchant_id"].as_str().unwrap().to_owned()
+    }
+
+    /// A payment of 10 USDC on Base.
+    async fn payment(&self, merchant_id: &str) -> String {
+        let body = json!({"merchant_id": merchant_id, "amount": "10", "currency": "USDC", "chain": "base"});
+        let made = self.ok(Method::POST, "/payments/initiate", Some(body)).await;
+        made["payment_id"].as_str().unwrap().to_owned()
+    }
+
+    /// Asks until the answer is as wanted.
+    async fn until(&self, path: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+        let since = Instant::now();
+        loop {
+            let answer = self.ok(Method::GET, path, None).await;
+            if wanted(&answer) {
+                return answer;
+            }
+            assert!(since.elapsed() < PATIENCE, "never as wanted: {answer:#}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
     }
 
     /// SIGTERM; it must end by itself, well and in time.

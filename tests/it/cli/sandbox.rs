@@ -47,8 +47,10 @@ async fn the_ready_line_leads_everywhere() {
 async fn a_folder_survives_a_stop_and_a_kill() {
     let temp = tempfile::tempdir().unwrap();
     let first = Running::start(temp.path());
-    let merchant = json!({"external_id": "m", "name": "M", "email": "m@example.com", "business_id": "B"});
-    let synced = first.ok(Method::POST, "/merchants/sync", Some(json!({"merchants": [merchant]}))).await;
+    let merchant = first.merchant().await;
+    let before = first.payment(&merchant).await;
+    first.ok(Method::POST, &format!("/sandbox/payments/{before}/pay"), None).await;
+    first.until(&format!("/payments/{before}"), |payment| payment["status"] == "settled").await;
     let moved = first.ok(Method::POST, "/sandbox/clock/advance", Some(json!({"seconds": 7_200}))).await;
     assert_eq!(moved["offset_seconds"], 7_200);
     let facts = first.ok(Method::GET, "/sandbox", None).await;
@@ -73,9 +75,25 @@ async fn a_folder_survives_a_stop_and_a_kill() {
         let block = again.ok(Method::POST, "/sandbox/rpc/base", Some(block)).await;
         assert_eq!(block["result"]["hash"], head["hash"], "the chain is the same one");
         let merchants = again.ok(Method::GET, "/merchants", None).await;
-        assert_eq!(merchants["merchants"][0]["merchant_id"], synced["merchants"][0]["merchant_id"]);
+        assert_eq!(merchants["merchants"][0]["merchant_id"], *merchant);
+        let read = again.ok(Method::GET, &format!("/payments/{before}"), None).await;
+        assert_eq!((&read["status"], &read["amount_received"]), (&json!("settled"), &json!("10.00")));
         end(again);
     }
+}
+
+#[tokio::test]
+async fn what_was_paid_just_before_a_kill_settles_after_it() {
+    let temp = tempfile::tempdir().unwrap();
+    let first = Running::start(temp.path());
+    let id = first.payment(&first.merchant().await).await;
+    first.ok(Method::POST, &format!("/sandbox/payments/{id}/pay"), None).await;
+    first.kill();
+    let again = Running::start(temp.path());
+    let settled = again.until(&format!("/payments/{id}"), |payment| payment["status"] == "settled").await;
+    assert_eq!(settled["amount_received"], "10.00");
+    assert_eq!(settled["transfers"].as_array().unwrap().len(), 1);
+    again.stop();
 }
 
 #[test]

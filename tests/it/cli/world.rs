@@ -1,0 +1,114 @@
+//! The routes that drive the simulated world.
+
+use reqwest::{Method, StatusCode};
+use serde_json::json;
+
+use super::Running;
+
+#[tokio::test]
+async fn an_inbox_verifies_keeps_and_misbehaves() {
+    let temp = tempfile::tempdir().unwrap();
+    let sandbox = Running::start_with(temp.path(), &[("PAYFERRY_WEBHOOKS__RETRY_DELAYS_MS", "[100, 100, 100]")]);
+    let merchant = sandbox.merchant().await;
+    let api = sandbox.text("api_url").to_owned();
+    let hook =
+        async |url: String| sandbox.ok(Method::PATCH, "/api/v1/set_webhook", Some(json!({"webhook_url": url}))).await;
+
+    hook(format!("{api}/sandbox/inbox/moody?status=500&times=2")).await;
+    let id = sandbox.payment(&merchant).await;
+    sandbox.ok(Method::POST, &format!("/payments/{id}/cancel"), None).await;
+    let log = format!("/api/v1/payments/{id}/webhooks");
+    let delivered = sandbox
+        .until(&log, |log| {
+            let deliveries = log["deliveries"].as_array().unwrap();
+            deliveries.len() == 2 && deliveries.iter().all(|one| one["delivery_status"] == "delivered")
+        })
+        .await;
+    let attempts: u64 =
+        delivered["deliveries"].as_array().unwrap().iter().map(|one| one["attempt_count"].as_u64().unwrap()).sum();
+    assert_eq!(attempts, 4, "two refusals and two deliveries: {delivered:#}");
+    let inbox = sandbox.ok(Method::GET, "/sandbox/inbox/moody", None).await;
+    assert_eq!(inbox["received"], 4);
+    let webhooks = inbox["webhooks"].as_array().unwrap();
+    assert!(webhooks.iter().all(|webhook| webhook["verified"] == true), "{inbox:#}");
+    assert_eq!(webhooks.iter().filter(|webhook| webhook["answered"] == 500).count(), 2);
+    let rest = sandbox.ok(Method::GET, "/sandbox/inbox/moody?after=3", None).await;
+    assert_eq!(rest["webhooks"].as_array().unwrap().len(), 1);
+
+    let forged = reqwest::Client::new().post(format!("{api}/sandbox/inbox/moody")).body("{}").send().await.unwrap();
+    assert_eq!(forged.status(), StatusCode::OK);
+    let inbox = sandbox.ok(Method::GET, "/sandbox/inbox/moody?after=4", None).await;
+    assert_eq!(inbox["webhooks"][0]["verified"], false);
+
+    hook(format!("{api}/sandbox/inbox/elsewhere?redirect=http://127.0.0.1:1/")).await;
+    let id = sandbox.payment(&merchant).await;
+    sandbox.ok(Method::POST, &format!("/payments/{id}/cancel"), None).await;
+    let log = sandbox
+        .until(&format!("/api/v1/payments/{id}/webhooks"), |log| {
+            log["deliveries"].as_array().unwrap().iter().all(|one| one["delivery_status"] == "exhausted")
+        })
+        .await;
+    assert!(log["deliveries"].as_array().unwrap().iter().all(|one| one["response_code"] == 302), "{log:#}");
+
+    let (status, _) = sandbox.call(Method::GET, "/sandbox/inbox/moody?limit=0&after=x", None).await;
+    assert_eq!(status, StatusCode::BAD_REQUEST);
+    sandbox.ok(Method::DELETE, "/sandbox/inbox/moody", None).await;
+    assert_eq!(sandbox.ok(Method::GET, "/sandbox/inbox/moody", None).await["received"], 0);
+    sandbox.stop();
+}
+
+#[tokio::test]
+async fn a_payment_that_panics_too_often_is_shown_to_the_operator() {
+    let temp = tempfile::tempdir().unwrap();
+    let sandbox = Running::start(temp.path());
+    let merchant = sandbox.merchant().await;
+    let (sick, sibling) = (sandbox.payment(&merchant).await, sandbox.payment(&merchant).await);
+    let panicked =
+        sandbox.ok(Method::POST, &format!("/sandbox/payments/{sick}/panic"), Some(json!({"times": 3}))).await;
+    assert_eq!((&panicked["panics"], &panicked["quarantined"]), (&json!(3), &json!(false)));
+    let panicked = sandbox.ok(Method::POST, &format!("/sandbox/payments/{sick}/panic"), None).await;
+    assert_eq!((&panicked["panics"], &panicked["quarantined"]), (&json!(1), &json!(true)));
+    let url = format!("{}/ops/actors", sandbox.text("operator_url"));
+    let view = reqwest::Client::new().get(url).bearer_auth(sandbox.text("operator_token")).send().await.unwrap();
+    let view: serde_json::Value = view.json().await.unwrap();
+    assert!(view["quarantined"].as_object().unwrap().contains_key(&sick), "{view:#}");
+    assert_eq!(view["restarts"]["payment"], 3);
+    sandbox.ok(Method::POST, &format!("/sandbox/payments/{sibling}/pay"), None).await;
+    sandbox.until(&format!("/payments/{sibling}"), |payment| payment["status"] == "settled").await;
+    sandbox.stop();
+}
+
+#[tokio::test]
+async fn payers_pay_whatever_is_asked() {
+    let temp = tempfile::tempdir().unwrap();
+    let sandbox = Running::start(temp.path());
+    let merchant = sandbox.merchant().await;
+    let id = sandbox.payment(&merchant).await;
+    let pay = format!("/sandbox/payments/{id}/pay");
+    for (body, field) in [
+        (json!({"amount": 10}), "amount"),
+        (json!({"amount": "1e3"}), "amount"),
+        (json!({"amount": "2000000000"}), "amount"),
+        (json!({"currency": "EUR"}), "currency"),
+        (json!({"chain": "doge"}), "chain"),
+        (json!({"from": "nobody"}), "from"),
+    ] {
+        let (status, problem) = sandbox.call(Method::POST, &pay, Some(body.clone())).await;
+        assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{body}: {problem:#}");
+        assert_eq!(problem["errors"][0]["field"], field, "{body}: {problem:#}");
+    }
+    let elsewhere =
+        sandbox.ok(Method::POST, &pay, Some(json!({"amount": "3", "currency": "USDT", "chain": "polygon"}))).await;
+    assert_eq!(
+        (&elsewhere["chain"], &elsewhere["currency"], &elsewhere["amount"]),
+        (&json!("polygon"), &json!("USDT"), &json!("3.00"))
+    );
+    let held = sandbox.until(&format!("/payments/{id}"), |payment| payment["transfers"][0]["status"] == "final").await;
+    assert_eq!((&held["status"], &held["amount_received"]), (&json!("pending"), &json!("0.00")));
+    let receipt = json!({
+        "jsonrpc": "2.0", "id": 1, "method": "eth_getTransactionReceipt", "params": [elsewhere["tx_hash"]],
+    });
+    let receipt = sandbox.ok(Method::POST, "/sandbox/rpc/polygon", Some(receipt)).await;
+    assert_eq!(receipt["result"]["status"], "0x1", "a real transaction: {receipt:#}");
+    sandbox.stop();
+}
