@@ -36,8 +36,8 @@ pub(crate) enum RootMessage {
     Restart(usize),
     /// Kill all children of a kind in the middle of whatever they do, as a crash would.
     Kill(ActorKind),
-    /// Stop all children of a kind and start them no more; answers when they are down.
-    Retire(ActorKind, RpcReplyPort<()>),
+    /// Stop all children of these kinds and start them no more; answers when they are down.
+    Retire(Vec<ActorKind>, RpcReplyPort<()>),
 }
 
 /// The root supervisor.
@@ -60,7 +60,9 @@ pub(crate) struct State {
 }
 
 /// How long a retired actor gets to finish what it is doing.
-const RETIRE_PATIENCE: Duration = Duration::from_secs(3);
+const RETIRE_PATIENCE: Duration = Duration::from_secs(2);
+/// How long an actor may take to start again; so long the root hears nothing else.
+const START_PATIENCE: Duration = Duration::from_secs(1);
 
 #[ractor::async_trait]
 impl Actor for Root {
@@ -93,8 +95,8 @@ impl Actor for Root {
                 let hit = state.slots.iter().filter(|slot| slot.child.kind == kind);
                 hit.filter_map(|slot| slot.cell.as_ref()).for_each(ActorCell::kill);
             }
-            RootMessage::Retire(kind, reply) => {
-                let retired = state.slots.iter_mut().filter(|slot| slot.child.kind == kind);
+            RootMessage::Retire(kinds, reply) => {
+                let retired = state.slots.iter_mut().filter(|slot| kinds.contains(&slot.child.kind));
                 let stopping: Vec<_> = retired
                     .filter_map(|slot| {
                         slot.retired = true;
@@ -139,7 +141,8 @@ impl Actor for Root {
 impl Root {
     async fn restart(&self, myself: &ActorRef<RootMessage>, index: usize, state: &mut State) {
         let Some(slot) = state.slots.get_mut(index).filter(|slot| !slot.retired && slot.cell.is_none()) else { return };
-        match (slot.child.start)(myself.get_cell()).await {
+        let started = tokio::time::timeout(START_PATIENCE, (slot.child.start)(myself.get_cell())).await;
+        match started.unwrap_or_else(|_| Err("it did not start in time".into())) {
             Ok(cell) => {
                 slot.cell = Some(cell);
                 slot.started = Instant::now();

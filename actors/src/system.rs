@@ -39,7 +39,9 @@ pub const SHARDS_DEFAULT: usize = 16;
 /// How long a command waits for its payment before the caller is told to try again.
 pub const COMMAND_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long the journal may take to flush when the tree stops.
-pub const FLUSH_TIMEOUT: Duration = Duration::from_secs(4);
+pub const FLUSH_TIMEOUT: Duration = Duration::from_secs(3);
+/// How long each half of the tree may take to stop, milliseconds.
+const RETIRE_TIMEOUT_MS: u64 = 3_000;
 /// Random bytes of a magic link.
 const LINK_TOKEN_BYTES: usize = 24;
 
@@ -443,10 +445,13 @@ impl System {
     /// Stops the tree in order: nothing new comes in, what is queued is handled, and the journal is flushed. Bounded in
     /// time; whatever is cut short is resumed at the next start.
     pub async fn stop(self) {
-        for kind in
-            [ActorKind::Watcher, ActorKind::Settler, ActorKind::WebhookSender, ActorKind::Screening, ActorKind::Shard]
-        {
-            let _ = ractor::call!(self.inner.root, |reply| RootMessage::Retire(kind, reply));
+        let outer = vec![ActorKind::Watcher, ActorKind::Settler, ActorKind::WebhookSender, ActorKind::Screening];
+        for kinds in [outer, vec![ActorKind::Shard]] {
+            let retired =
+                ractor::call_t!(self.inner.root, |reply| RootMessage::Retire(kinds, reply), RETIRE_TIMEOUT_MS);
+            if let Err(error) = retired {
+                tracing::error!(%error, "some actors did not stop in time");
+            }
         }
         if tokio::time::timeout(FLUSH_TIMEOUT, self.inner.services.journal.close()).await.is_err() {
             tracing::error!(
@@ -574,6 +579,13 @@ impl System {
             Ok(Err(reason)) => Err(failed(reason)),
             Err(error) => Err(failed(error.to_string())),
         }
+    }
+}
+
+impl Drop for Inner {
+    /// A tree that nobody holds ends at once, as by a crash: it would go on without its journal.
+    fn drop(&mut self) {
+        self.root.kill();
     }
 }
 

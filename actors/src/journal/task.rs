@@ -19,6 +19,8 @@ use super::{JournalError, Submitted, Unit};
 
 /// How often a group is tried again when another writer was in the way.
 const CONTENTION_RETRIES_MAX: u32 = 8;
+/// How long a group is tried again for that reason: on SQLite each try waits for the lock itself.
+const CONTENTION_PATIENCE: Duration = Duration::from_secs(8);
 /// How often a group is tried again when the database is away.
 const AWAY_RETRIES_MAX: u32 = 2;
 /// The wait before the first further try; doubles with each.
@@ -111,6 +113,7 @@ impl Shared {
     }
 
     async fn commit_part(&self, mut part: Vec<Submitted>) -> Part {
+        let since = Instant::now();
         let mut contended = 0;
         let mut away = 0;
         while !part.is_empty() {
@@ -137,6 +140,13 @@ impl Shared {
                     part = kept;
                 }
                 Attempt::Failed(Failure::Contention, error) => {
+                    if since.elapsed() >= CONTENTION_PATIENCE {
+                        // Somebody holds on to the database: whoever waits is to hear it.
+                        tracing::error!(%error, units = part.len(), "the journal's database is held by another writer");
+                        let reason = error.to_string();
+                        self.refuse(part, &JournalError::Unavailable(reason.clone()));
+                        return Part::Away(reason);
+                    }
                     if contended == CONTENTION_RETRIES_MAX {
                         self.refuse(part, &JournalError::Unavailable(error.to_string()));
                         return Part::Done;

@@ -46,8 +46,10 @@ pub(super) enum Message {
 pub(super) struct Done {
     delivery_id: String,
     payment_id: String,
-    was_fresh: bool,
+    /// The first attempt of all: later deliveries of its payment waited for it.
+    was_first: bool,
     delivered: bool,
+    failure: Option<String>,
     next_attempt_at: Option<i64>,
 }
 
@@ -278,12 +280,12 @@ impl Endpoint {
             state.failures += 1;
             state.concurrency.failed();
             state.breaker.failed(Instant::now());
-            state.last_failure = self.desk.last_failure(&done.delivery_id);
+            state.last_failure.clone_from(&done.failure);
         }
         if let Some(at) = done.next_attempt_at {
             state.retries_at = Some(state.retries_at.map_or(at, |other| other.min(at)));
         }
-        if done.was_fresh
+        if done.was_first
             && let Some(waiting) = state.busy.remove(&done.payment_id)
         {
             state.held -= waiting.len();
@@ -331,10 +333,8 @@ async fn record(desk: &Desk, target: &Target, due: Due, outcome: Outcome, at: Ti
         }
     };
     metrics::counter!("payferry_webhook_attempts_total", "status" => status).increment(1);
-    if !delivered {
-        let code = outcome.response_code.map(|code| format!("HTTP {code}"));
-        desk.failed(&due.id, outcome.error.clone().or(code).unwrap_or_default());
-    }
+    let code = || outcome.response_code.map(|code| format!("HTTP {code}"));
+    let failure = (!delivered).then(|| outcome.error.clone().or_else(code)).flatten();
     let model = delivery_attempts::Model {
         delivery_id: due.id.clone(),
         number: due.attempt_count + 1,
@@ -360,5 +360,7 @@ async fn record(desk: &Desk, target: &Target, due: Due, outcome: Outcome, at: Ti
             }
         }
     }
-    Done { delivery_id: due.id, payment_id: due.payment_id, was_fresh: due.is_fresh, delivered, next_attempt_at }
+    // One that was queued again is fresh too, but nobody waited for it.
+    let was_first = due.attempt_count == 0;
+    Done { delivery_id: due.id, payment_id: due.payment_id, was_first, delivered, failure, next_attempt_at }
 }

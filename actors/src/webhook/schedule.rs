@@ -11,7 +11,7 @@ pub const RETRY_AFTER_MAX: Duration = Duration::from_hours(1);
 
 /// Retries in the schedule.
 const RETRIES: usize = 3;
-const _: () = assert!(DELIVERY_RETRIES_MAX == 3, "the schedule has a delay for every retry");
+const _: () = assert!(RETRIES == 3 && DELIVERY_RETRIES_MAX == 3, "the schedule has a delay for every retry");
 
 /// The delays before each retry.
 #[derive(Clone, Debug)]

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dashmap::{DashMap, DashSet};
+use dashmap::DashSet;
 use payferry_domain::payment::{EventName, test_payload};
 use payferry_domain::{EventId, PspId};
 use payferry_entities::Database;
@@ -37,18 +37,6 @@ pub(super) struct Desk {
     /// Deliveries with an attempt under way: `delivering` in the log, which is no state of the row.
     pub(super) under_way: DashSet<String>,
     log: Arc<SupervisionLog>,
-    failures: DashMap<String, String>,
-}
-
-impl Desk {
-    /// Keeps why an attempt failed until the endpoint takes it over.
-    pub(super) fn failed(&self, delivery_id: &str, why: String) {
-        self.failures.insert(delivery_id.to_owned(), why);
-    }
-
-    pub(super) fn last_failure(&self, delivery_id: &str) -> Option<String> {
-        self.failures.remove(delivery_id).map(|(_, why)| why)
-    }
 }
 
 /// Handle to the sender. Nudging never blocks; what is lost is found by a sweep.
@@ -113,17 +101,7 @@ impl WebhookSender {
         config: WebhookConfig,
     ) -> Result<Self, ActorProcessingErr> {
         let client = client(&config)?;
-        let desk = Arc::new(Desk {
-            database,
-            journal,
-            sealer,
-            clock,
-            config,
-            client,
-            under_way: DashSet::new(),
-            log,
-            failures: DashMap::new(),
-        });
+        let desk = Arc::new(Desk { database, journal, sealer, clock, config, client, under_way: DashSet::new(), log });
         let (actor, _) = Actor::spawn_linked(None, Sender { desk: desk.clone() }, (), supervisor).await?;
         Ok(Self { actor, desk })
     }

@@ -10,7 +10,7 @@ use payferry_migration::{Migrator, MigratorTrait};
 use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 use sea_orm::{ActiveModelTrait, ActiveValue, EntityTrait, IntoActiveModel};
 use tokio_util::task::AbortOnDropHandle;
-use wiremock::matchers::any;
+use wiremock::matchers::{any, body_string_contains};
 use wiremock::{Mock, MockServer, Request, ResponseTemplate};
 
 use super::{Schedule, UrlPolicy, WebhookConfig, WebhookSender, endpoints, log};
@@ -382,4 +382,28 @@ async fn a_backlog_is_drained_in_pages() {
     #[allow(clippy::cast_precision_loss)]
     let rate = BACKLOG as f64 / since.elapsed().as_secs_f64();
     println!("{rate:.0} deliveries/s of a backlog of {BACKLOG} in a debug build");
+}
+
+#[tokio::test]
+async fn a_redelivery_does_not_let_later_events_overtake_a_first_attempt() {
+    let world = World::new(quick()).await;
+    let server = MockServer::start().await;
+    let slow = ResponseTemplate::new(200).set_delay(Duration::from_millis(300));
+    Mock::given(body_string_contains("\"sequence\":2")).respond_with(slow).mount(&server).await;
+    Mock::given(any()).respond_with(ResponseTemplate::new(200)).mount(&server).await;
+    let psp = world.psp(None).await;
+    let ids = world.announce(psp, "pay_1", 3).await;
+    let mut old = world.row(&ids[0]).await.into_active_model();
+    old.status = ActiveValue::Set("exhausted".to_owned());
+    old.attempt_count = ActiveValue::Set(4);
+    old.update(world.database.writer()).await.unwrap();
+    world.point(psp, &server.uri()).await;
+    while !world.sender.is_under_way(&ids[1]) {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    assert!(log::redeliver(world.database.writer(), psp, &ids[0], world.clock.real_now()).await.unwrap());
+    world.sender.refresh(psp);
+    world.until(&ids[0], "delivered").await;
+    world.until(&ids[2], "delivered").await;
+    assert_eq!(world.row(&ids[1]).await.status, "delivered", "the third went out before the second was answered");
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use payferry_actors::observe::ActorKind;
+use payferry_actors::webhook::{UrlPolicy, WebhookConfig, endpoints};
 use payferry_domain::payment::{Command, Status};
 use payferry_domain::{Amount, PaymentId};
 use payferry_entities::{payments, transfers};
@@ -175,7 +176,13 @@ async fn a_database_that_is_away_for_a_while_costs_time_only() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn stopping_in_the_middle_is_bounded_and_what_was_acknowledged_is_there() {
-    let world = World::new().await;
+    let webhooks = WebhookConfig { url_policy: UrlPolicy::Sandbox, ..WebhookConfig::default() };
+    let world = World::with(Options { webhooks, ..Options::default() }).await;
+    // Takes connections and never answers.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", silent.local_addr().unwrap());
+    let (system, now) = (&world.system, world.system.clock().real_now());
+    endpoints::set(system.database().writer(), system.sealer(), world.psp, &url, None, now).await.unwrap();
     let mut made = Vec::new();
     for _ in 0..50 {
         let payment = world.initiate("10").await;
@@ -193,4 +200,24 @@ async fn stopping_in_the_middle_is_bounded_and_what_was_acknowledged_is_there() 
     for payment in &made {
         assert_eq!(world.load(payment.id()).await.terms.wallet, payment.terms.wallet);
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stopping_is_bounded_even_while_the_database_is_away() {
+    let world = World::new().await;
+    let payment = world.initiate("10").await;
+    world.pay(&payment, "10").await;
+    world.until_status(payment.id(), Status::Confirmed).await;
+    let _lock = world.lock_database().await;
+    let late = tokio::spawn({
+        let (system, request) = (world.system.clone(), world.request("7"));
+        async move { system.initiate(request).await }
+    });
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let began = std::time::Instant::now();
+    world.system.clone().stop().await;
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    late.await.unwrap().unwrap_err();
+    // Two groups at most are before it and with it.
+    assert!(began.elapsed() < Duration::from_secs(25), "{:?}", began.elapsed());
 }

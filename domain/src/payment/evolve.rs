@@ -46,10 +46,11 @@ fn apply(payment: &mut Payment, event: &Event) {
             *payment = Payment { version: payment.version, ..Payment::new((**terms).clone(), *expires_at) };
         }
         Event::TransferRecorded { transfer, remine_until } => {
-            record(payment, transfer);
-            if transfer.status == TransferStatus::Orphaned && transfer.is_right() {
+            // Before it counted there is nothing to undo, and it is said all the same.
+            if transfer.status == TransferStatus::Orphaned && transfer.is_right() && !payment.is_dust(transfer) {
                 payment.labels = payment.labels.with(Label::Reorged);
             }
+            record(payment, transfer);
             payment.remine_until = payment.remine_until.max(*remine_until);
         }
         Event::TransferFinalised { key } => {
