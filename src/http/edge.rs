@@ -4,7 +4,7 @@
 use std::any::Any;
 use std::time::{Duration, Instant};
 
-use axum::extract::{MatchedPath, Request};
+use axum::extract::{MatchedPath, Request, State};
 use axum::http::header::{ALLOW, CACHE_CONTROL, X_CONTENT_TYPE_OPTIONS};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::middleware::Next;
@@ -14,11 +14,10 @@ use tracing::Instrument;
 use ulid::Ulid;
 
 use super::error::ApiError;
+use super::state::AppState;
 
 /// The header with the request's id, in both directions.
 pub const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-/// How long a request may take, its body included.
-pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// Characters of an id that a caller chose.
 const REQUEST_ID_CHARS_MAX: usize = 128;
 
@@ -27,7 +26,7 @@ const REQUEST_ID_CHARS_MAX: usize = 128;
 pub struct RequestId(pub String);
 
 /// The outermost layer.
-pub(super) async fn surround(mut request: Request, next: Next) -> Response {
+pub(super) async fn surround(State(app): State<AppState>, mut request: Request, next: Next) -> Response {
     let id = request_id(request.headers());
     let method = request.method().clone();
     let started = Instant::now();
@@ -44,7 +43,7 @@ pub(super) async fn surround(mut request: Request, next: Next) -> Response {
     request.extensions_mut().insert(RequestId(id.clone()));
     let answered = async {
         let answer = std::panic::AssertUnwindSafe(next.run(request)).catch_unwind();
-        let response = match tokio::time::timeout(REQUEST_TIMEOUT, answer).await {
+        let response = match tokio::time::timeout(app.config.limits.request_timeout, answer).await {
             Ok(Ok(response)) => response,
             Ok(Err(panic)) => ApiError::internal(format!("a handler panicked: {}", words_of(&*panic))).into_response(),
             Err(_) => ApiError::TimedOut.into_response(),

@@ -21,6 +21,8 @@ pub const KEY_REQUESTS_PER_SEC: u32 = 500;
 pub const KEY_REQUESTS_BURST: u32 = 1_000;
 /// Public pages a minute for one address.
 pub const PAGES_PER_MINUTE: u32 = 50;
+/// How long a request may take, its body included.
+pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// How often keys and addresses that have not asked for a while are forgotten.
 const FORGET_EVERY_SECS: i64 = 60;
 /// The bits of an IPv6 address that name one household.
@@ -35,12 +37,14 @@ pub struct Limits {
     pub pages_per_minute: Option<NonZeroU32>,
     /// Whether a proxy in front tells the payer's address as the last entry of `X-Forwarded-For`.
     pub behind_proxy: bool,
+    /// How long a request may take, its body included.
+    pub request_timeout: Duration,
 }
 
 impl Limits {
     /// The sandbox: no limit for keys.
     pub const fn sandbox() -> Self {
-        Self { key: None, pages_per_minute: NonZeroU32::new(PAGES_PER_MINUTE), behind_proxy: false }
+        Self { key: None, ..Self::production() }
     }
 
     /// Production.
@@ -49,7 +53,8 @@ impl Limits {
             (Some(rate), Some(burst)) => Some((rate, burst)),
             _ => None,
         };
-        Self { key, pages_per_minute: NonZeroU32::new(PAGES_PER_MINUTE), behind_proxy: false }
+        let pages_per_minute = NonZeroU32::new(PAGES_PER_MINUTE);
+        Self { key, pages_per_minute, behind_proxy: false, request_timeout: REQUEST_TIMEOUT }
     }
 }
 

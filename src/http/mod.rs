@@ -21,9 +21,9 @@ mod serve;
 mod state;
 pub mod webhooks;
 
-pub use edge::{REQUEST_TIMEOUT, RequestId, X_REQUEST_ID};
+pub use edge::{RequestId, X_REQUEST_ID};
 pub use error::ApiError;
-pub use limits::Limits;
+pub use limits::{Limits, REQUEST_TIMEOUT};
 pub use router::{router, router_with};
 pub use serve::{DRAIN_MAX, serve};
 pub use state::{AppState, Environment, HttpConfig, Shared};

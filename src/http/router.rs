@@ -56,6 +56,6 @@ pub fn router_with(app: AppState, more: Router<AppState>) -> Router {
         .route("/pay/{token}", get(pages::pay::serve))
         .merge(more)
         .fallback(async || ApiError::NoRoute)
-        .layer(middleware::from_fn(edge::surround))
+        .layer(middleware::from_fn_with_state(app.clone(), edge::surround))
         .with_state(app)
 }

@@ -1,6 +1,7 @@
 //! A whole service in this process, for tests: the tree and the interface over a database in a folder of its own.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -8,17 +9,18 @@ use axum::http::header::{AUTHORIZATION, CONTENT_TYPE};
 use axum::http::{HeaderMap, Method, Request, StatusCode};
 use payferry::http::{AppState, Environment, HttpConfig, Limits};
 use payferry::keys::{ApiKey, KeyMode, Scope};
+use payferry::sandbox::{Folder, Payer, World};
 use payferry_actors::clock::Clock;
 use payferry_actors::compliance::{ListScreener, ScreeningConfig};
 use payferry_actors::psps::PspPolicies;
 use payferry_actors::seal::Sealer;
-use payferry_actors::webhook::WebhookConfig;
+use payferry_actors::webhook::{UrlPolicy, WebhookConfig};
 use payferry_actors::{System, SystemConfig};
-use payferry_domain::{KeyId, PspId, Timestamp};
+use payferry_domain::{Chain, KeyId, PspId, Timestamp, Token};
 use payferry_entities::{Database, api_keys, psps};
 use payferry_migration::{Migrator, MigratorTrait};
 use sea_orm::{EntityTrait, IntoActiveModel};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 use tower::ServiceExt;
 
@@ -35,18 +37,36 @@ pub struct TestApp {
     pub key: String,
     /// The first PSP.
     pub psp_id: PspId,
+    world: Option<World>,
     _folder: TempDir,
 }
+
+/// Time between blocks of the test's chains.
+pub const BLOCK_TIME: Duration = Duration::from_millis(50);
+/// How long a test waits for what should happen at once.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What a test may want otherwise.
 pub struct TestConfig {
     pub environment: Environment,
     pub limits: Limits,
+    /// Whether there are chains.
+    pub chains: bool,
+    /// A token that is not taken on a chain.
+    pub token_off: Option<(Chain, Token)>,
+    /// Routes besides the service's own.
+    pub routes: Router<AppState>,
 }
 
 impl Default for TestConfig {
     fn default() -> Self {
-        Self { environment: Environment::Sandbox, limits: Limits::sandbox() }
+        Self {
+            environment: Environment::Sandbox,
+            limits: Limits::sandbox(),
+            chains: false,
+            token_off: None,
+            routes: Router::new(),
+        }
     }
 }
 
@@ -55,20 +75,44 @@ impl TestApp {
         Self::start_with(TestConfig::default()).await
     }
 
+    /// With three chains.
+    pub async fn start_with_chains() -> Self {
+        Self::start_with(TestConfig { chains: true, ..TestConfig::default() }).await
+    }
+
     pub async fn start_with(config: TestConfig) -> Self {
-        let folder = TempDir::new().unwrap();
-        let url = format!("sqlite://{}?mode=rwc", folder.path().join("payferry.db").display());
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let temp = TempDir::new().unwrap();
+        let url = format!("sqlite://{}?mode=rwc", temp.path().join("payferry.db").display());
         let database = Database::open(&url).await.unwrap();
         Migrator::up(database.writer(), None).await.unwrap();
-        let clock = Clock::default();
+        let mut world = None;
+        if config.chains {
+            world = Some(World::open(&Folder::open(temp.path()).unwrap(), BLOCK_TIME).await.unwrap());
+        }
+        let clock = world.as_ref().map_or_else(Clock::default, |world| world.clock().clock().clone());
+        let mut chains = world.as_ref().map_or_else(Vec::new, |world| world.setups().unwrap());
+        if let Some((chain, off)) = config.token_off {
+            let setup = chains.iter_mut().find(|setup| setup.spec.chain == chain).unwrap();
+            setup.spec.tokens.retain(|(token, _)| *token != off);
+        }
+        let screener = match &world {
+            Some(world) => world.screener(),
+            None => ListScreener::new("test", "1", [], clock.clone()),
+        };
+        let url_policy = match config.environment {
+            Environment::Sandbox => UrlPolicy::Sandbox,
+            Environment::Production => UrlPolicy::Production,
+        };
+        let has_chains = world.is_some();
         let system = System::start(SystemConfig {
             database,
             sealer: Sealer::new(&MASTER_KEY),
-            clock: clock.clone(),
-            chains: Vec::new(),
-            screener: Arc::new(ListScreener::new("test", "1", [], clock)),
+            clock,
+            chains,
+            screener: Arc::new(screener),
             screening: ScreeningConfig::default(),
-            webhooks: WebhookConfig::default(),
+            webhooks: WebhookConfig { url_policy, ..WebhookConfig::default() },
             shards: 1,
         })
         .await
@@ -76,11 +120,65 @@ impl TestApp {
         let public_url = "https://pay.example/".parse().unwrap();
         let http = HttpConfig { public_url, environment: config.environment, limits: config.limits };
         let state = AppState::new(system, http);
-        let router = payferry::http::router(state.clone());
-        let mut app = Self { router, state, key: String::new(), psp_id: PspId::generate(), _folder: folder };
+        let router = payferry::http::router_with(state.clone(), config.routes);
+        let (key, psp_id) = (String::new(), PspId::generate());
+        let mut app = Self { router, state, key, psp_id, world, _folder: temp };
         app.psp_id = app.add_psp().await;
         app.key = app.add_key(app.psp_id, &[Scope::Full]).await;
+        if has_chains {
+            let read = |app: &Self| Chain::ALL.iter().all(|chain| app.state.system.chain_view(*chain).is_some());
+            app.until("every chain is read", async |app| read(app).then_some(())).await;
+        }
         app
+    }
+
+    /// The chains.
+    pub fn world(&self) -> &World {
+        self.world.as_ref().unwrap()
+    }
+
+    /// Asks again until there is an answer.
+    pub async fn until<T>(&self, what: &str, ask: impl AsyncFn(&Self) -> Option<T>) -> T {
+        let deadline = tokio::time::Instant::now() + PATIENCE;
+        while tokio::time::Instant::now() < deadline {
+            if let Some(answer) = ask(self).await {
+                return answer;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        panic!("waited too long until {what}");
+    }
+
+    /// A merchant of the first PSP.
+    pub async fn add_merchant(&self) -> String {
+        let merchant =
+            json!({ "external_id": "shop", "name": "Shop", "email": "owner@shop.example", "business_id": "1" });
+        let reply = self.post("/merchants/sync", &json!({ "merchants": [merchant] })).await;
+        reply.json["merchants"][0]["merchant_id"].as_str().unwrap().to_owned()
+    }
+
+    /// A payment of 10 USDC on Base, as it was answered.
+    pub async fn add_payment(&self, merchant_id: &str) -> Reply {
+        let body = json!({ "merchant_id": merchant_id, "amount": "10", "currency": "USDC", "chain": "base" });
+        let reply = self.post("/payments/initiate", &body).await;
+        assert_eq!(reply.status, 201, "{}", reply.text());
+        reply
+    }
+
+    /// Sends money to a payment's wallet.
+    pub async fn pay(&self, payment: &Reply, amount: &str) {
+        let chain: Chain = payment.json["chain"].as_str().unwrap().parse().unwrap();
+        let token: Token = payment.json["currency"].as_str().unwrap().parse().unwrap();
+        let wallet = payment.json["intermediary_wallet"].as_str().unwrap().parse().unwrap();
+        let chain = self.world().chain(chain);
+        chain.transfer(Payer::Clean, token, wallet, amount.parse().unwrap()).await.unwrap();
+    }
+
+    /// The payment once it has this status.
+    pub async fn payment_when(&self, payment: &Reply, status: &str) -> Reply {
+        let path = format!("/payments/{}", payment.json["payment_id"].as_str().unwrap());
+        let ask = async |app: &Self| Some(app.get(&path).await).filter(|reply| reply.json["status"] == status);
+        self.until(status, ask).await
     }
 
     /// Another PSP.
@@ -241,7 +339,13 @@ fn redact(value: &Value) -> Value {
     match value {
         Value::String(text) => Value::String(redact_text(text)),
         Value::Array(items) => items.iter().map(redact).collect(),
-        Value::Object(fields) => fields.iter().map(|(key, value)| (key.clone(), redact(value))).collect(),
+        Value::Object(fields) => {
+            let redacted = |(key, value): (&String, &Value)| match key.as_str() {
+                "block_number" | "log_index" | "confirmations" | "duration_ms" => (key.clone(), json!("[number]")),
+                _ => (key.clone(), redact(value)),
+            };
+            fields.iter().map(redacted).collect()
+        }
         other => other.clone(),
     }
 }
@@ -262,5 +366,21 @@ fn redact_text(text: &str) -> String {
     if let Some(link) = text.strip_prefix("https://pay.example/pay/") {
         return format!("https://pay.example/pay/[{} characters]", link.len());
     }
-    text.to_owned()
+    redact_hex(text)
+}
+
+/// Addresses and hashes, wherever they stand.
+fn redact_hex(text: &str) -> String {
+    let mut parts = text.split("0x");
+    let mut redacted = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let digits = part.bytes().take_while(u8::is_ascii_hexdigit).count();
+        match digits {
+            40 => redacted.push_str("[address]"),
+            64 => redacted.push_str("[hash]"),
+            _ => redacted.extend(["0x", &part[..digits]]),
+        }
+        redacted.push_str(&part[digits..]);
+    }
+    redacted
 }

@@ -23,7 +23,7 @@ pub struct MerchantAnswer {
 
 /// Read a merchant
 #[utoipa::path(
-    get, path = "/merchants/{merchant_id}", tag = "Merchants",
+    get, path = "/merchants/{merchant_id}", tag = "Merchants", operation_id = "getMerchant",
     params(("merchant_id" = String, Path, description = "As `sync` answered it.")),
     responses(
         (status = 200, description = "The merchant.", body = MerchantAnswer),

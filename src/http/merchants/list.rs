@@ -33,7 +33,7 @@ pub struct MerchantList {
 ///
 /// Newest first.
 #[utoipa::path(
-    get, path = "/merchants", tag = "Merchants", params(PageParams),
+    get, path = "/merchants", tag = "Merchants", operation_id = "listMerchants", params(PageParams),
     responses(
         (status = 200, description = "A page of merchants.", body = MerchantList),
         (status = 400, description = "Parameters that cannot be read, all named.", body = Problem),

@@ -67,7 +67,7 @@ struct Synced {
 ///
 /// An upsert by `external_id`, all or nothing; it may be repeated. A `business_id` cannot change once submitted.
 #[utoipa::path(
-    post, path = "/merchants/sync", tag = "Merchants", request_body = SyncRequest,
+    post, path = "/merchants/sync", tag = "Merchants", operation_id = "syncMerchants", request_body = SyncRequest,
     responses(
         (status = 200, description = "Made and updated.", body = SyncAnswer),
         (status = 409, description = "`business_id_immutable`: every such item is named.", body = Problem),

@@ -49,10 +49,8 @@ async fn find(app: &Shared, token: &str) -> Result<Payment, ApiError> {
 fn render(app: &Shared, payment: &Payment) -> Markup {
     let terms = &payment.terms;
     let (headline, explanation) = words(payment);
-    let to_pay = payment.amount_due();
-    let waits = matches!(payment.status, Status::Pending | Status::Mismatched) && !to_pay.is_zero();
-    let waits = waits && (payment.status == Status::Pending || payment.is_completable());
-    let shown = if waits { to_pay } else { terms.amount };
+    let uri = payment_uri(app.system.chains(), payment);
+    let shown = if uri.is_some() { payment.amount_due() } else { terms.amount };
     super::page(
         headline,
         &html! {
@@ -64,7 +62,7 @@ fn render(app: &Shared, payment: &Payment) -> Markup {
                     div.soft { "on " (chain_name(terms.chain)) }
                 }
                 dl {
-                    @if waits {
+                    @if uri.is_some() {
                         dt { "Send to" }
                         dd.mono { (checksummed(terms.wallet)) }
                         dt { "Token contract" }
@@ -79,8 +77,8 @@ fn render(app: &Shared, payment: &Payment) -> Markup {
                         dd { (payment.amount_received()) " " (terms.token) }
                     }
                 }
-                @if waits {
-                    a.pay href=(payment_uri(app.system.chains(), payment)) { "Open in a wallet" }
+                @if let Some(uri) = &uri {
+                    a.pay href=(uri) { "Open in a wallet" }
                     p.soft {
                         "Send exactly this amount of " (terms.token) ", on " (chain_name(terms.chain))
                         " only. Another token or chain does not pay."

@@ -18,7 +18,7 @@ use crate::http::state::AppState;
 /// Only a pending payment to which no transfer was recorded can be cancelled. Money that arrives later makes it
 /// mismatched, and can be refunded.
 #[utoipa::path(
-    post, path = "/payments/{payment_id}/cancel", tag = "Payments",
+    post, path = "/payments/{payment_id}/cancel", tag = "Payments", operation_id = "cancelPayment",
     params(("payment_id" = String, Path, description = "As `initiate` answered it.")),
     responses(
         (status = 200, description = "The payment, failed with the reason `cancelled`.", body = PaymentRecord),

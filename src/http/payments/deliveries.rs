@@ -24,7 +24,7 @@ pub struct DeliveryLog {
 
 /// Read a payment's delivery log
 #[utoipa::path(
-    get, path = "/payments/{payment_id}/webhooks", tag = "Payments",
+    get, path = "/payments/{payment_id}/webhooks", tag = "Payments", operation_id = "getDeliveryLog",
     params(("payment_id" = String, Path, description = "As `initiate` answered it.")),
     responses(
         (status = 200, description = "Every delivery with each of its attempts.", body = DeliveryLog),

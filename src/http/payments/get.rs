@@ -14,7 +14,7 @@ use crate::http::state::AppState;
 ///
 /// Webhooks are not the only source of truth: this is.
 #[utoipa::path(
-    get, path = "/payments/{payment_id}", tag = "Payments",
+    get, path = "/payments/{payment_id}", tag = "Payments", operation_id = "getPayment",
     params(("payment_id" = String, Path, description = "As `initiate` answered it.")),
     responses(
         (status = 200, description = "The payment, whole.", body = PaymentRecord),

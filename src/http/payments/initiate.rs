@@ -79,7 +79,7 @@ pub struct InitiateAnswer {
     /// The token's contract on that chain.
     token_address: String,
     /// EIP-681, for wallets and QR codes.
-    payment_uri: String,
+    payment_uri: Option<String>,
     #[schema(format = "date-time")]
     expires_at: String,
     /// Of `best`: every chain that was looked at, and why.
@@ -102,7 +102,7 @@ struct Asked {
 ///
 /// The payer sends the exact amount to `intermediary_wallet`; everything else happens by itself and is told by webhook.
 #[utoipa::path(
-    post, path = "/payments/initiate", tag = "Payments", request_body = InitiateRequest,
+    post, path = "/payments/initiate", tag = "Payments", operation_id = "initiatePayment", request_body = InitiateRequest,
     responses(
         (status = 201, description = "The payment; it is watched from now on.", body = InitiateAnswer),
         (status = 404, description = "`merchant_not_found` or `customer_not_found`.", body = Problem),

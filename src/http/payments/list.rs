@@ -58,7 +58,7 @@ pub struct PaymentList {
 ///
 /// Newest first.
 #[utoipa::path(
-    get, path = "/payments", tag = "Payments", params(PaymentFilters, PageParams),
+    get, path = "/payments", tag = "Payments", operation_id = "listPayments", params(PaymentFilters, PageParams),
     responses(
         (status = 200, description = "A page of payments.", body = PaymentList),
         (status = 400, description = "Parameters that cannot be read, all named.", body = Problem),

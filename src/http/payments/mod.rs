@@ -10,7 +10,7 @@ mod view;
 
 use payferry_actors::chains::Chains;
 use payferry_actors::wallet::checksummed;
-use payferry_domain::payment::Payment;
+use payferry_domain::payment::{Payment, Status};
 use payferry_domain::{PaymentId, PspId};
 use payferry_entities::payments::{Column, Entity, Model};
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
@@ -28,15 +28,13 @@ async fn own(app: &Shared, psp_id: PspId, payment_id: &str) -> Result<Model, Api
     row.one(app.database().reader()).await?.ok_or_else(missing)
 }
 
-/// What a wallet reads from a QR code (EIP-681): a transfer of what is still due, of the amount if nothing is.
-pub(super) fn payment_uri(chains: &Chains, payment: &Payment) -> String {
+/// What a wallet reads from a QR code (EIP-681): a transfer of what is still due. `None` if the payment no longer waits
+/// for money: nobody is to be asked to pay in vain.
+pub(super) fn payment_uri(chains: &Chains, payment: &Payment) -> Option<String> {
     let terms = &payment.terms;
+    let waits = payment.status == Status::Pending || payment.is_completable();
+    let due = Some(payment.amount_due()).filter(|due| waits && !due.is_zero())?;
     let chain_id = chains.spec(terms.chain).map_or_else(|| terms.chain.default_id(), |spec| spec.chain_id);
-    let due = Some(payment.amount_due()).filter(|due| !due.is_zero()).unwrap_or(terms.amount);
-    format!(
-        "ethereum:{}@{chain_id}/transfer?address={}&uint256={}",
-        checksummed(terms.token_address),
-        checksummed(terms.wallet),
-        due.units()
-    )
+    let (token, wallet) = (checksummed(terms.token_address), checksummed(terms.wallet));
+    Some(format!("ethereum:{token}@{chain_id}/transfer?address={wallet}&uint256={}", due.units()))
 }

@@ -28,7 +28,7 @@ pub struct RedeliverAnswer {
 ///
 /// Whatever became of the delivery, it is queued again with all its retries and keeps its `event_id`.
 #[utoipa::path(
-    post, path = "/payments/{payment_id}/webhooks/{delivery_id}/redeliver", tag = "Payments",
+    post, path = "/payments/{payment_id}/webhooks/{delivery_id}/redeliver", tag = "Payments", operation_id = "redeliver",
     params(
         ("payment_id" = String, Path, description = "As `initiate` answered it."),
         ("delivery_id" = String, Path, description = "The `id` of an entry of the delivery log."),

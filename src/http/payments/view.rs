@@ -42,8 +42,8 @@ pub struct PaymentRecord {
     intermediary_wallet: String,
     /// The payer's page.
     magic_link: String,
-    /// EIP-681, for wallets.
-    payment_uri: String,
+    /// EIP-681, for wallets: a transfer of what is due. Null once the payment no longer waits for money.
+    payment_uri: Option<String>,
     /// UNDERPAID, OVERPAID, LATE, MULTIPLE, EXCESS, REORGED, WRONG_TOKEN, WRONG_CHAIN, IN_REVIEW, FUNDS_BLOCKED or
     /// SETTLEMENT_FAILED.
     labels: Vec<&'static str>,

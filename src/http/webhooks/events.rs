@@ -47,7 +47,7 @@ pub struct Feed {
 /// Everything that was announced, whether or not it was delivered or wanted, in an order that never shows a later event
 /// before an earlier one.
 #[utoipa::path(
-    get, path = "/api/v1/events", tag = "Webhooks", params(FeedParams, PageParams),
+    get, path = "/api/v1/events", tag = "Webhooks", operation_id = "listEvents", params(FeedParams, PageParams),
     responses(
         (status = 200, description = "A page of the feed.", body = Feed),
         (status = 400, description = "Parameters that cannot be read, all named.", body = Problem),

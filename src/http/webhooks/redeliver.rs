@@ -38,7 +38,7 @@ pub struct BulkRedeliverAnswer {
 ///
 /// Whatever became of the deliveries, they are queued again with all their retries.
 #[utoipa::path(
-    post, path = "/api/v1/webhook/redeliver", tag = "Webhooks", request_body = RedeliverRequest,
+    post, path = "/api/v1/webhook/redeliver", tag = "Webhooks", operation_id = "redeliverInBulk", request_body = RedeliverRequest,
     responses(
         (status = 202, description = "They are queued.", body = BulkRedeliverAnswer),
         (status = 422, description = "Every bad field is named.", body = Problem),

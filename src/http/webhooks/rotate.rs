@@ -31,7 +31,7 @@ pub struct RotateAnswer {
 ///
 /// For 24 hours, deliveries are signed with the old and the new one.
 #[utoipa::path(
-    post, path = "/api/v1/webhook/rotate", tag = "Webhooks",
+    post, path = "/api/v1/webhook/rotate", tag = "Webhooks", operation_id = "rotateWebhookSecret",
     responses(
         (status = 200, description = "Replaced.", body = RotateAnswer),
         (status = 409, description = "`webhook_not_set`.", body = Problem),

@@ -40,7 +40,7 @@ pub struct SetWebhookAnswer {
 ///
 /// The first call makes the signing secret and shows it.
 #[utoipa::path(
-    patch, path = "/api/v1/set_webhook", tag = "Webhooks", request_body = SetWebhookRequest,
+    patch, path = "/api/v1/set_webhook", tag = "Webhooks", operation_id = "setWebhook", request_body = SetWebhookRequest,
     responses(
         (status = 200, description = "Set.", body = SetWebhookAnswer),
         (status = 422, description = "The URL or a pattern is refused.", body = Problem),

@@ -31,7 +31,7 @@ pub struct WebhookAnswer {
 
 /// Read where events go
 #[utoipa::path(
-    get, path = "/api/v1/webhook", tag = "Webhooks",
+    get, path = "/api/v1/webhook", tag = "Webhooks", operation_id = "getWebhook",
     responses((status = 200, description = "The configuration.", body = WebhookAnswer)),
 )]
 pub async fn show(State(app): State<AppState>, caller: Caller<Read>) -> Result<Response, ApiError> {

@@ -34,7 +34,7 @@ pub struct TestAnswer {
 ///
 /// One signed `webhook.test` with `payment_id: "pay_test"`, now and once; the answer says what came of it.
 #[utoipa::path(
-    post, path = "/api/v1/webhook/test", tag = "Webhooks",
+    post, path = "/api/v1/webhook/test", tag = "Webhooks", operation_id = "testWebhook",
     responses(
         (status = 200, description = "It was sent, whatever the endpoint answered.", body = TestAnswer),
         (status = 409, description = "`webhook_not_set`.", body = Problem),

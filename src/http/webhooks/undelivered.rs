@@ -31,7 +31,7 @@ pub struct UndeliveredList {
 ///
 /// Queued, waiting for a retry, or exhausted; oldest first.
 #[utoipa::path(
-    get, path = "/api/v1/webhook/undelivered", tag = "Webhooks", params(PageParams),
+    get, path = "/api/v1/webhook/undelivered", tag = "Webhooks", operation_id = "listUndelivered", params(PageParams),
     responses(
         (status = 200, description = "A page of deliveries.", body = UndeliveredList),
         (status = 400, description = "Parameters that cannot be read, all named.", body = Problem),

@@ -113,7 +113,8 @@ async fn the_last_use_is_written_down() {
 async fn a_key_that_asks_too_often_is_told_when_to_come_back() {
     let few = NonZeroU32::new(1).unwrap();
     let limits = Limits { key: Some((few, NonZeroU32::new(3).unwrap())), ..Limits::production() };
-    let app = TestApp::start_with(TestConfig { environment: Environment::Production, limits }).await;
+    let app =
+        TestApp::start_with(TestConfig { environment: Environment::Production, limits, ..TestConfig::default() }).await;
     for _ in 0..3 {
         assert_eq!(app.get("/merchants").await.status, 200);
     }

@@ -53,9 +53,11 @@ async fn the_interface_describes_itself() {
     assert_eq!(reply.header("content-type"), Some("application/json"));
     assert_eq!(reply.json["openapi"], "3.1.0");
     assert_eq!(reply.json["servers"], json!([{ "url": "https://pay.example" }]));
+    let mut names = std::collections::BTreeSet::new();
     for (path, item) in reply.json["paths"].as_object().unwrap() {
         for (method, operation) in item.as_object().unwrap() {
             assert!(operation["summary"].is_string() && operation["tags"][0].is_string(), "{method} {path}");
+            assert!(names.insert(operation["operationId"].as_str().unwrap()), "{method} {path} shares its name");
             assert!(operation["responses"]["401"].is_object(), "{method} {path}");
         }
     }

@@ -1,0 +1,94 @@
+//! What is logged, at the most talkative level: nothing secret, nothing of anybody.
+
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::sync::Once;
+
+use axum::http::Method;
+use serde_json::json;
+use tracing_subscriber::filter::{LevelFilter, dynamic_filter_fn};
+use tracing_subscriber::prelude::*;
+
+use crate::app::{TestApp, unknown_key};
+
+thread_local! {
+    static LISTENING: Cell<bool> = const { Cell::new(false) };
+    static LINES: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Keeps what is logged on this thread: a test's own thread runs all that its service does, save SQLite's.
+struct Listener;
+
+impl io::Write for Listener {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        LINES.with_borrow_mut(|lines| lines.extend_from_slice(line));
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// From now on. One subscriber serves the process: with one a thread, what other tests reach first is switched off for
+/// all of them.
+fn listen() {
+    static INSTALLED: Once = Once::new();
+    INSTALLED.call_once(|| {
+        let listening = dynamic_filter_fn(|_, _| LISTENING.get()).with_max_level_hint(LevelFilter::TRACE);
+        let lines = tracing_subscriber::fmt::layer().with_ansi(false).with_writer(|| Listener);
+        tracing_subscriber::registry().with(lines.with_filter(listening)).init();
+    });
+    LISTENING.set(true);
+}
+
+#[tokio::test]
+async fn secrets_and_people_are_not_logged() {
+    listen();
+    let app = TestApp::start_with_chains().await;
+    let merchant = app.add_merchant().await;
+    let stranger = unknown_key();
+    app.request(Method::GET, "/merchants").key(&stranger).send().await.assert_problem(401, "api_key_unknown");
+    let hook = json!({ "webhook_url": "http://127.0.0.1:9/hooks?token=hook-token" });
+    let set = app.request(Method::PATCH, "/api/v1/set_webhook").json(&hook).send().await;
+    let body = json!({ "merchant_id": merchant, "amount": "10", "currency": "USDC", "chain": "base",
+        "metadata": { "buyer": "Jane Roe" }, "reference": "INV-77" });
+    let made = app.request(Method::POST, "/payments/initiate").idempotency_key("idem-77").json(&body).send().await;
+    let id = made.json["payment_id"].as_str().unwrap();
+    let link = made.json["magic_link"].as_str().unwrap().strip_prefix("https://pay.example").unwrap();
+    app.request(Method::GET, link).without_key().send().await;
+    app.request(Method::POST, "/payments/initiate").bytes("{\"card\": \"4111\", ").send().await;
+    app.pay(&made, "10").await;
+    app.payment_when(&made, "settled").await;
+    app.request(Method::POST, "/api/v1/webhook/rotate").send().await;
+    app.state.database().clone().close().await.unwrap();
+    let failed = app.get(&format!("/payments/{id}?secret=query")).await;
+    failed.assert_problem(503, "database_unavailable");
+
+    let log = String::from_utf8(LINES.take()).unwrap();
+    let request_id = failed.header("x-request-id").unwrap();
+    let mut lines = log.lines();
+    let failure = lines.find(|line| line.contains(request_id) && line.contains("a request failed"));
+    assert!(failure.unwrap().contains("/payments/{payment_id}"), "the log finds the failure");
+    assert!(log.contains("TRACE") && log.contains(&app.psp_id.to_string()));
+    let secret = |key: &str| key[key.len() - 72..].to_owned();
+    let signing = set.json["signing_secret"].as_str().unwrap().strip_prefix("whsec_").unwrap();
+    for hidden in [
+        &secret(&app.key),
+        &secret(&stranger),
+        signing,
+        link.strip_prefix("/pay/").unwrap(),
+        "hook-token",
+        "Jane Roe",
+        "INV-77",
+        "idem-77",
+        "owner@shop.example",
+        "4111",
+        "secret=query",
+    ] {
+        if let Some(at) = log.find(hidden) {
+            let line = log[..at].rfind('\n').map_or(0, |start| start + 1);
+            panic!("{hidden} is logged: {}", &log[line..(at + hidden.len())]);
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! Pages for payers.
+
+use axum::http::Method;
+use payferry_domain::Amount;
+use serde_json::json;
+
+use crate::app::{Reply, TestApp};
+
+/// The page behind a magic link.
+async fn open(app: &TestApp, link: &str) -> Reply {
+    let path = link.strip_prefix("https://pay.example").unwrap();
+    app.request(Method::GET, path).without_key().send().await
+}
+
+#[tokio::test]
+async fn the_link_shows_what_to_pay_and_nothing_of_anybody() {
+    let app = TestApp::start_with_chains().await;
+    let merchant = app.add_merchant().await;
+    let body = json!({ "merchant_id": merchant, "amount": "12.5", "currency": "USDT", "chain": "arbitrum",
+        "metadata": { "buyer": "Jane Roe" }, "reference": "INV-1" });
+    let made = app.post("/payments/initiate", &body).await;
+    let link = made.json["magic_link"].as_str().unwrap();
+    assert_eq!(link.strip_prefix("https://pay.example/pay/").unwrap().len(), 32);
+    let page = open(&app, link).await;
+    assert_eq!((page.status.as_u16(), page.header("content-type")), (200, Some("text/html; charset=utf-8")));
+    let text = page.text();
+    let uri = made.json["payment_uri"].as_str().unwrap().replace('&', "&amp;");
+    for shown in [
+        "12.50 USDT",
+        "Arbitrum One",
+        "pending",
+        made.json["intermediary_wallet"].as_str().unwrap(),
+        made.json["token_address"].as_str().unwrap(),
+        made.json["expires_at"].as_str().unwrap(),
+        &uri,
+    ] {
+        assert!(text.contains(shown), "{shown} is missing");
+    }
+    for hidden in ["Jane", "INV-1", "owner@shop.example", &merchant, "psp_", "<script", "src="] {
+        assert!(!text.contains(hidden), "{hidden} is shown");
+    }
+    let policy = page.header("content-security-policy").unwrap();
+    assert!(policy.starts_with("default-src 'none';") && policy.contains("frame-ancestors 'none'"), "{policy}");
+    assert!(!policy.contains("unsafe"));
+    assert_eq!(page.header("referrer-policy"), Some("no-referrer"));
+    assert_eq!(page.header("cache-control"), Some("no-store"));
+
+    app.pay(&made, "12.5").await;
+    app.payment_when(&made, "settled").await;
+    let text = open(&app, link).await.text().to_owned();
+    assert!(text.contains("Payment received") && !text.contains("ethereum:"), "nobody is asked to pay twice");
+}
+
+#[tokio::test]
+async fn an_incomplete_payment_asks_for_the_rest_and_a_cancelled_one_for_nothing() {
+    let app = TestApp::start_with_chains().await;
+    let merchant = app.add_merchant().await;
+    let made = app.add_payment(&merchant).await;
+    app.pay(&made, "4").await;
+    app.payment_when(&made, "mismatched").await;
+    let page = open(&app, made.json["magic_link"].as_str().unwrap()).await;
+    assert!(page.text().contains("Payment incomplete") && page.text().contains("6.00 USDC"));
+    assert!(page.text().contains(&format!("uint256={}", Amount::from_tokens(6).units())));
+
+    let other = app.add_payment(&merchant).await;
+    let path = format!("/payments/{}/cancel", other.json["payment_id"].as_str().unwrap());
+    assert_eq!(app.request(Method::POST, &path).send().await.status, 200);
+    let page = open(&app, other.json["magic_link"].as_str().unwrap()).await;
+    assert!(page.text().contains("Payment cancelled") && !page.text().contains("ethereum:"));
+    assert!(!page.text().contains(other.json["intermediary_wallet"].as_str().unwrap()));
+}
+
+#[tokio::test]
+async fn a_link_to_nothing_is_a_page_too() {
+    let app = TestApp::start().await;
+    for token in ["x", &"x".repeat(500), "..%2f..", "%00"] {
+        let page = open(&app, &format!("https://pay.example/pay/{token}")).await;
+        assert_eq!(page.status, 404, "{token}");
+        assert!(page.text().contains("No such payment"));
+    }
+}
+
+#[tokio::test]
+async fn an_address_that_opens_too_many_pages_waits() {
+    let app = TestApp::start().await;
+    for _ in 0..50 {
+        assert_eq!(open(&app, "https://pay.example/pay/x").await.status, 404);
+    }
+    let refused = open(&app, "https://pay.example/pay/x").await;
+    assert_eq!(refused.status, 429);
+    let wait: u64 = refused.header("retry-after").unwrap().parse().unwrap();
+    assert!((1..=2).contains(&wait), "{wait}");
+    assert_eq!(app.get("/merchants").await.status, 200, "keys are counted apart");
+}
