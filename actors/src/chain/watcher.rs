@@ -304,7 +304,11 @@ impl WatcherState {
         // Somebody else moved the cursor, or nobody knows whether it moved: the database says.
         if error.wants_reload() {
             match rows::load_known(&self.args.database, self.args.spec.chain).await {
-                Ok(known) => self.known = known,
+                Ok(known) => {
+                    self.known = known;
+                    // What was committed after all and not told; transfers are told by the next sweeps.
+                    self.tell_gaps_again();
+                }
                 Err(load) => {
                     tracing::warn!(chain = %self.args.spec.chain, error = %load, "the cursor could not be read");
                 }
