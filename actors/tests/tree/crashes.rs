@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use payferry_actors::observe::ActorKind;
 use payferry_actors::webhook::{UrlPolicy, WebhookConfig, endpoints};
-use payferry_domain::payment::{Command, Status};
+use payferry_domain::payment::{Command, Payment, Status};
 use payferry_domain::{Amount, PaymentId};
 use payferry_entities::{payments, transfers};
 use sea_orm::sea_query::Expr;
@@ -87,6 +87,45 @@ async fn a_cancellation_that_finds_untold_money_is_refused_and_the_money_goes_on
     }
     world.system.command(id, Command::Cancel, None).await.unwrap_err();
     world.until_status(id, Status::Settled).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_payment_does_not_expire_while_money_in_time_is_recorded_and_untold() {
+    let world = World::new().await;
+    let id = paid_and_untold(&world).await;
+    world.system.clock().advance_secs(1_300);
+    world.chain.advance_time(1_300, 10).await.unwrap();
+    assert!(world.system.release(id));
+    world.until_status(id, Status::Settled).await;
+    let events = world.events_of(id).await;
+    assert!(!events.iter().any(|name| name.ends_with("failed") || name.ends_with("mismatched")), "{events:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn panics_at_any_moment_lose_nothing() {
+    let world = World::new().await;
+    let mut paid = Vec::new();
+    for round in 0..40_u64 {
+        let payment = world.initiate("10").await;
+        world.pay(&payment, "10").await;
+        paid.push(payment);
+        tokio::time::sleep(Duration::from_millis(3 * (round % 7))).await;
+        for payment in paid.iter().rev().skip(1).step_by(9) {
+            if world.load(payment.id()).await.status != Status::Settled {
+                world.system.inject_panic(payment.id());
+            }
+        }
+    }
+    for payment in &paid {
+        let settled = |now: &Payment| {
+            // Who panicked four times in a minute waits for an operator.
+            world.system.release(payment.id());
+            now.status == Status::Settled
+        };
+        world.until(payment.id(), "settled", settled).await;
+    }
+    assert_eq!(world.holdings().await, (40 * 9_900_000, 40 * 100_000));
+    world.check_feed(&paid).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
