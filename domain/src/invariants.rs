@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use crate::ids::OperationId;
 use crate::money::{Amount, split_fee};
 use crate::payment::{
-    Decision, FailureReason, Funds, Label, Payment, RefundState, SettlementState, Status, TransferStatus, Vault,
-    derived_labels, is_judged,
+    Decision, FailureReason, Funds, Label, Payment, Reason, RefundState, SettlementState, Status, TransferStatus,
+    Vault, derived_labels, is_judged,
 };
 
 /// One rule about a payment.
@@ -119,9 +119,9 @@ fn settles_confirmed(payment: &Payment) -> bool {
     !active || matches!(payment.status, Status::Confirmed | Status::Settled)
 }
 
-/// Whether the chain itself has upset the accounts: it took money back, or sent what had been given up.
+/// Whether the chain itself has upset the accounts: it took back money that had counted, or sent what had been given up.
 fn upset(payment: &Payment) -> bool {
-    payment.labels.contains(Label::Reorged)
+    payment.history.iter().any(|entry| entry.reason == Reason::Reorged)
         || payment.refunds.iter().any(|refund| refund.state == RefundState::Sent && refund.failure.is_some())
 }
 

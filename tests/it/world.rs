@@ -24,6 +24,7 @@ pub struct World {
 impl World {
     /// Connects to a sandbox, with a merchant and `receiver` as the webhook endpoint.
     pub async fn connect(url: &str, api_key: &str, receiver: &Receiver) -> Self {
+        payferry_actors::tls::install();
         let mut world = Self {
             url: url.to_owned(),
             api_key: api_key.to_owned(),
