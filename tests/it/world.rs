@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::receiver::Receiver;
 
 /// How long a story waits for what it expects. Generous: the machines are slow and noisy, the stories are not.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_mins(2);
 
 /// A PSP's view of one sandbox, wherever it runs.
 pub struct World {
