@@ -19,7 +19,7 @@ use payferry_actors::{System, SystemConfig};
 use payferry_domain::{Chain, KeyId, PspId, Timestamp, Token};
 use payferry_entities::{Database, api_keys, psps};
 use payferry_migration::{Migrator, MigratorTrait};
-use sea_orm::{EntityTrait, IntoActiveModel};
+use sea_orm::{ConnectionTrait, EntityTrait, IntoActiveModel};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tower::ServiceExt;
@@ -83,8 +83,7 @@ impl TestApp {
     pub async fn start_with(config: TestConfig) -> Self {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let temp = TempDir::new().unwrap();
-        let url = format!("sqlite://{}?mode=rwc", temp.path().join("payferry.db").display());
-        let database = Database::open(&url).await.unwrap();
+        let database = Database::open(&database_url(&temp).await).await.unwrap();
         Migrator::up(database.writer(), None).await.unwrap();
         let mut world = None;
         if config.chains {
@@ -234,6 +233,19 @@ impl TestApp {
     pub async fn post(&self, path: &str, body: &Value) -> Reply {
         self.request(Method::POST, path).json(body).send().await
     }
+}
+
+/// An empty database: of SQLite in the folder, or of the PostgreSQL server that `PAYFERRY_TEST_POSTGRES_URL` names.
+async fn database_url(folder: &TempDir) -> String {
+    let Ok(server) = std::env::var("PAYFERRY_TEST_POSTGRES_URL") else {
+        return format!("sqlite://{}?mode=rwc", folder.path().join("payferry.db").display());
+    };
+    let name = PspId::generate().to_string().to_lowercase();
+    let admin = sea_orm::Database::connect(&server).await.unwrap();
+    admin.execute_unprepared(&format!("CREATE DATABASE {name}")).await.unwrap();
+    let mut url = url::Url::parse(&server).unwrap();
+    url.set_path(&name);
+    url.into()
 }
 
 /// A key of the sandbox that no database knows.

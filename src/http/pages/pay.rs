@@ -39,7 +39,8 @@ pub(in crate::http) async fn serve(_: Admitted, State(app): State<AppState>, Pat
 }
 
 async fn find(app: &Shared, token: &str) -> Result<Payment, ApiError> {
-    if token.len() > TOKEN_CHARS_MAX {
+    let spelled = token.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
+    if token.len() > TOKEN_CHARS_MAX || !spelled {
         return Err(ApiError::NotFound("payment"));
     }
     let row = Entity::find().filter(Column::LinkToken.eq(token)).one(app.database().reader()).await?;

@@ -115,3 +115,22 @@ async fn another_psps_merchants_are_not_there() {
     assert_eq!(theirs.json["created"], 1);
     assert_ne!(theirs.json["merchants"][0]["merchant_id"], id);
 }
+
+#[tokio::test]
+async fn batches_at_once_neither_collide_nor_make_a_merchant_twice() {
+    let app = TestApp::start().await;
+    let batch = |reversed: bool| {
+        let mut items: Vec<_> = (0..50).map(|i| merchant(&format!("m{i}"), "1")).collect();
+        if reversed {
+            items.reverse();
+        }
+        json!({ "merchants": items })
+    };
+    let (forth, back) = (batch(false), batch(true));
+    let calls = (0..8).map(|n| app.post("/merchants/sync", if n % 2 == 0 { &forth } else { &back }));
+    let replies = futures::future::join_all(calls).await;
+    assert!(replies.iter().all(|reply| reply.status == 200));
+    let created: u64 = replies.iter().map(|reply| reply.json["created"].as_u64().unwrap()).sum();
+    assert_eq!(created, 50);
+    assert_eq!(app.get("/merchants").await.json["total"], 50);
+}

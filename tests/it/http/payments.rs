@@ -23,8 +23,7 @@ fn with(merchant_id: &str, changes: &Value) -> Value {
 async fn a_payment_is_made_read_and_paid() {
     let app = TestApp::start_with_chains().await;
     let merchant = app.add_merchant().await;
-    let details =
-        json!({ "amount": "25.5", "metadata": { "order": { "n": 7 } }, "reference": "R-1", "expires_in": 60 });
+    let details = json!({ "amount": "25.5", "metadata": { "order": { "n": 7, "nul": "\u{0}" } }, "reference": "R-1", "expires_in": 60 });
     let made = app.post("/payments/initiate", &with(&merchant, &details)).await;
     insta::assert_json_snapshot!("initiate", made.redacted());
     let wallet = made.json["intermediary_wallet"].as_str().unwrap();
