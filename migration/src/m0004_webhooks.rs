@@ -70,7 +70,7 @@ const UP: &[&str] = &[
          PRIMARY KEY (psp_id),
          FOREIGN KEY (psp_id) REFERENCES psps (id)
      )",
-    "CREATE INDEX deliveries_open ON deliveries (psp_id, position) WHERE status IN ('queued', 'failed')",
+    "CREATE INDEX deliveries_queued ON deliveries (psp_id, position) WHERE status = 'queued'",
 ];
 
 #[async_trait::async_trait]

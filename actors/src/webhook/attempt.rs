@@ -1,4 +1,6 @@
 //! One attempt: sign, post, read what is kept of the answer.
+//!
+//! Deliberately absent: rows, and what an outcome means for the delivery (`delivery`).
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +8,7 @@ use reqwest::header::{CONTENT_TYPE, RETRY_AFTER};
 use reqwest::{Client, Response, redirect};
 
 use super::signature::{self, HEADER_ID, HEADER_SIGNATURE, HEADER_TIMESTAMP, Secret};
-use super::url_guard::GuardedResolver;
+use super::url_guard::{self, GuardedResolver, UrlPolicy};
 use super::{RESPONSE_KEPT_BYTES, WebhookConfig};
 
 /// Idle connections kept to one endpoint.
@@ -33,7 +35,22 @@ pub(super) struct Outcome {
 impl Outcome {
     /// Any 2xx is an acknowledgement.
     pub(super) fn is_delivered(&self) -> bool {
-        self.error.is_none() && self.response_code.is_some_and(|code| (200..300).contains(&code))
+        self.response_code.is_some_and(|code| (200..300).contains(&code))
+    }
+
+    /// Whether the receiver seems to have more than it can do: no answer, or one that says so. Not so where it merely
+    /// dislikes what it got.
+    pub(super) fn is_strained(&self) -> bool {
+        self.response_code.is_none_or(|code| code == 429 || code >= 500)
+    }
+
+    /// Why it was not delivered, in a few words without the URL; `None` if it was.
+    pub(super) fn failure(&self) -> Option<String> {
+        match self.response_code {
+            Some(_) if self.is_delivered() => None,
+            Some(code) => Some(format!("HTTP {code}")),
+            None => Some(self.error.clone().unwrap_or_default()),
+        }
     }
 }
 
@@ -51,44 +68,64 @@ pub(super) fn client(config: &WebhookConfig) -> Result<Client, reqwest::Error> {
 }
 
 /// Posts `body` once. `now_secs` is the real time.
-pub(super) async fn attempt(client: &Client, target: &Target, event_id: &str, body: &str, now_secs: i64) -> Outcome {
+pub(super) async fn attempt(
+    client: &Client,
+    policy: UrlPolicy,
+    target: &Target,
+    event_id: &str,
+    body: String,
+    now_secs: i64,
+) -> Outcome {
+    // Again at every attempt: addresses spelled out never come to the resolver.
+    if let Err(rejection) = url_guard::check(policy, &target.url) {
+        return Outcome { error: Some(format!("the URL is refused: it {rejection}")), ..Outcome::default() };
+    }
     let began = Instant::now();
     let request = client
         .post(&target.url)
         .header(CONTENT_TYPE, "application/json")
         .header(HEADER_ID, event_id)
         .header(HEADER_TIMESTAMP, now_secs)
-        .header(HEADER_SIGNATURE, signature::header(&target.secrets, event_id, now_secs, body))
-        .body(body.to_owned());
-    let mut outcome = match request.send().await {
-        Ok(response) => answered(response).await,
-        Err(error) => Outcome { error: Some(describe(&error)), ..Outcome::default() },
-    };
-    outcome.duration = began.elapsed();
-    outcome
+        .header(HEADER_SIGNATURE, signature::header(&target.secrets, event_id, now_secs, &body))
+        .body(body);
+    match request.send().await {
+        Ok(response) => {
+            // The status is the answer; what follows it is kept for people to read, and decides nothing.
+            let duration = began.elapsed();
+            Outcome { duration, ..answered(response).await }
+        }
+        Err(error) => Outcome { error: Some(describe(&error)), duration: began.elapsed(), ..Outcome::default() },
+    }
 }
 
 async fn answered(mut response: Response) -> Outcome {
-    let retry_after = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.trim().parse().ok());
-    let mut outcome = Outcome {
-        response_code: Some(response.status().as_u16()),
-        retry_after: retry_after.map(Duration::from_secs),
-        ..Outcome::default()
-    };
+    let retry_after = response.headers().get(RETRY_AFTER).and_then(|value| parse_retry_after(value.to_str().ok()?));
+    let response_code = Some(response.status().as_u16());
     let mut kept = Vec::new();
-    while kept.len() < RESPONSE_KEPT_BYTES {
-        match response.chunk().await {
-            Ok(Some(chunk)) => kept.extend_from_slice(&chunk[..chunk.len().min(RESPONSE_KEPT_BYTES - kept.len())]),
-            Ok(None) => break,
-            Err(error) => {
-                outcome.error = Some(describe(&error));
-                break;
-            }
-        }
+    while kept.len() < RESPONSE_KEPT_BYTES
+        && let Ok(Some(chunk)) = response.chunk().await
+    {
+        kept.extend_from_slice(&chunk[..chunk.len().min(RESPONSE_KEPT_BYTES - kept.len())]);
     }
+    Outcome { response_code, response_body: Some(text_of(&kept)), retry_after, ..Outcome::default() }
+}
+
+/// Seconds, or a date. A date that has passed asks for nothing.
+fn parse_retry_after(value: &str) -> Option<Duration> {
+    let value = value.trim();
+    if let Ok(secs) = value.parse() {
+        return Some(Duration::from_secs(secs));
+    }
+    let at = chrono::DateTime::parse_from_rfc2822(value).ok()?;
+    (at.to_utc() - chrono::Utc::now()).to_std().ok()
+}
+
+/// The bytes as text of at most [`RESPONSE_KEPT_BYTES`], a character that was cut in two left out.
+fn text_of(kept: &[u8]) -> String {
     // U+0000 cannot be stored as text everywhere.
-    outcome.response_body = Some(String::from_utf8_lossy(&kept).replace('\0', "\u{fffd}"));
-    outcome
+    let mut text = String::from_utf8_lossy(kept).replace('\0', "\u{fffd}");
+    text.truncate(text.floor_char_boundary(RESPONSE_KEPT_BYTES));
+    text
 }
 
 /// What went wrong, without the URL: it may carry a token.
@@ -102,4 +139,39 @@ fn describe(error: &reqwest::Error) -> String {
     }
     let what = if error.is_connect() { "could not connect" } else { "the exchange broke off" };
     format!("{what}: {deepest}")
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn retry_after_is_read_in_both_spellings() {
+        assert_eq!(parse_retry_after(" 120 "), Some(Duration::from_mins(2)));
+        let at = chrono::Utc::now() + chrono::TimeDelta::seconds(90);
+        let asked = parse_retry_after(&at.format("%a, %d %b %Y %H:%M:%S GMT").to_string()).unwrap();
+        assert!((88..=90).contains(&asked.as_secs()), "{asked:?}");
+        for nothing in ["Wed, 21 Oct 2015 07:28:00 GMT", "-5", "soon", ""] {
+            assert_eq!(parse_retry_after(nothing), None, "{nothing}");
+        }
+    }
+
+    #[test]
+    fn what_is_kept_of_an_answer_can_be_stored_and_is_bounded() {
+        assert_eq!(text_of("a\0b".as_bytes()), "a\u{fffd}b");
+        assert_eq!(text_of(&vec![0; RESPONSE_KEPT_BYTES]).len(), RESPONSE_KEPT_BYTES - 1, "three bytes each");
+        let cut = "ü".repeat(RESPONSE_KEPT_BYTES);
+        assert!(text_of(&cut.as_bytes()[..RESPONSE_KEPT_BYTES - 1]).len() <= RESPONSE_KEPT_BYTES);
+    }
+
+    #[test]
+    fn only_trouble_of_the_receiver_is_strain() {
+        let answered = |code| Outcome { response_code: Some(code), ..Outcome::default() };
+        assert!([429, 500, 503].into_iter().all(|code| answered(code).is_strained()));
+        assert!([200, 302, 400, 404, 410].into_iter().all(|code| !answered(code).is_strained()));
+        assert!(Outcome::default().is_strained());
+        assert_eq!(answered(404).failure().as_deref(), Some("HTTP 404"));
+        assert_eq!(answered(204).failure(), None);
+    }
 }

@@ -1,10 +1,16 @@
 //! A circuit breaker: an endpoint that keeps failing is left alone for a while, so that deliveries keep their attempts.
 //! Pure.
+//!
+//! While it is open nothing is attempted but one delivery at a time, as a probe, and a probe that fails takes no retry:
+//! however long an endpoint is away, nothing is exhausted by that alone.
 
 use std::time::{Duration, Instant};
 
-/// Failures in a row that open it.
-pub const TRIP_AFTER: u32 = 10;
+use serde::Serialize;
+
+/// Failures in a row that open it. More than one payment's events (four, of four attempts each) can bring together: one
+/// payment is retried by the schedule alone.
+pub const TRIP_AFTER: u32 = 20;
 /// How long it stays open at first; doubles with each probe that fails.
 pub const OPEN_MIN: Duration = Duration::from_secs(2);
 /// The longest it stays open.
@@ -21,6 +27,18 @@ pub(super) struct Breaker {
 struct Open {
     until: Instant,
     pause: Duration,
+}
+
+/// How a breaker stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BreakerState {
+    /// Attempts go out.
+    Closed,
+    /// Nothing is attempted.
+    Open,
+    /// One delivery goes out, to see whether the endpoint is back.
+    Probing,
 }
 
 /// What may be sent now.
@@ -59,8 +77,12 @@ impl Breaker {
         self.open = Some(Open { until: now + pause, pause });
     }
 
-    pub(super) fn is_open(&self) -> bool {
-        self.open.is_some()
+    pub(super) fn state(&self, now: Instant) -> BreakerState {
+        match self.permission(now) {
+            Permission::Free => BreakerState::Closed,
+            Permission::Probe => BreakerState::Probing,
+            Permission::Wait(_) => BreakerState::Open,
+        }
     }
 }
 
@@ -87,6 +109,24 @@ mod tests {
     }
 
     #[test]
+    fn what_was_under_way_when_it_opened_does_not_prolong_it_and_pauses_have_a_bound() {
+        let mut now = Instant::now();
+        let mut breaker = Breaker::default();
+        for _ in 0..TRIP_AFTER + 100 {
+            breaker.failed(now);
+        }
+        assert_eq!(breaker.permission(now), Permission::Wait(now + OPEN_MIN));
+        for _ in 0..20 {
+            let Permission::Wait(until) = breaker.permission(now) else { panic!("it is open") };
+            assert!(until - now <= OPEN_MAX);
+            now = until;
+            assert_eq!(breaker.state(now), BreakerState::Probing);
+            breaker.failed(now);
+        }
+        assert_eq!(breaker.permission(now), Permission::Wait(now + OPEN_MAX));
+    }
+
+    #[test]
     fn a_success_in_between_starts_the_count_again() {
         let mut breaker = Breaker::default();
         for _ in 0..3 * TRIP_AFTER {
@@ -95,6 +135,6 @@ mod tests {
             }
             breaker.succeeded();
         }
-        assert!(!breaker.is_open());
+        assert_eq!(breaker.state(Instant::now()), BreakerState::Closed);
     }
 }

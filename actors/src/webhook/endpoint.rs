@@ -1,41 +1,51 @@
 //! A PSP's endpoint: drains the PSP's deliveries with an adaptive number of attempts at once.
 //!
 //! First attempts go out in order per payment; one that waits for a retry holds nobody back. What is remembered here is
-//! only what is under way: everything else is read from the rows, in pages.
+//! a page of what waits and what is under way: everything else is in the rows. Deliberately absent: what an attempt is
+//! and how it is recorded (`delivery`), which runs beside the actor, one task a delivery.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashSet, VecDeque};
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use payferry_domain::{PspId, Timestamp};
+use futures::FutureExt as _;
+use payferry_domain::PspId;
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
+use sea_orm::DbErr;
 use serde::Serialize;
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio::task::JoinSet;
 
-use super::attempt::{Outcome, Target, attempt};
-use super::breaker::{Breaker, Permission};
-use super::concurrency::Concurrency;
-use super::endpoints;
-use super::log::{self, Due};
-use super::schedule::AfterFailure;
+use super::attempt::Target;
+use super::breaker::{Breaker, BreakerState, Permission};
+use super::concurrency::{Concurrency, Epoch, IN_FLIGHT_MIN};
+use super::delivery::{Turn, UnderWay, take_turn};
+use super::queue::{self, Waiting};
 use super::sender::Desk;
-use crate::journal::{DeliveryOutcome, JournalError, Unit};
-use payferry_entities::delivery_attempts;
+use super::window::Window;
+use super::{STOP_PATIENCE, endpoints};
 
-/// Deliveries read at once.
-const PAGE: u64 = 256;
-/// Deliveries held back for an earlier one of their payment; no page is read while there are more.
-const HELD_MAX: usize = 2_048;
-/// Pause before an outcome that could not be written is written again, and before rows that could not be read are.
+/// Rows that wait here at most; no page is read while there are so many. More than a page, since all of a page can
+/// stand in line behind one payment.
+pub(super) const WINDOW_MAX: usize = 1_024;
+/// Another page is read while fewer than this could go at once.
+const READY_MIN: usize = 64;
+/// How old the configuration that is used may be. A change made by this node is seen at once.
+const TARGET_STALE_MAX: Duration = Duration::from_secs(1);
+/// Pause before rows that could not be read are read again.
 const DATABASE_PAUSE: Duration = Duration::from_millis(500);
 
 pub(super) enum Message {
     /// New rows may wait.
     Nudge,
+    /// Something is due: a retry, a probe.
+    Wake,
+    /// Look for what may have been missed.
+    Sweep,
     /// The configuration or old rows changed: look at everything again.
     Refresh,
-    /// An attempt is over and recorded.
-    Done(Box<Done>),
+    /// A delivery's turn is over.
+    Ended(Box<Ended>),
     /// Show yourself.
     Observe(RpcReplyPort<EndpointView>),
     /// Panic, to see that nothing is lost by it.
@@ -43,14 +53,12 @@ pub(super) enum Message {
     Panic,
 }
 
-pub(super) struct Done {
-    delivery_id: String,
-    payment_id: String,
-    /// The first attempt of all: later deliveries of its payment waited for it.
-    was_first: bool,
-    delivered: bool,
-    failure: Option<String>,
-    next_attempt_at: Option<i64>,
+/// The end of a delivery's turn.
+pub(super) struct Ended {
+    delivery: Waiting,
+    is_first: bool,
+    epoch: Epoch,
+    turn: Turn,
 }
 
 /// What an endpoint shows of itself.
@@ -62,14 +70,22 @@ pub struct EndpointView {
     pub in_flight: usize,
     /// Attempts allowed at once.
     pub limit: usize,
-    /// Whether the circuit breaker is open.
-    pub broken: bool,
+    /// The circuit breaker.
+    pub breaker: BreakerState,
+    /// Deliveries that were not attempted since they were queued; more than 10,000 are shown as so many.
+    pub queued: i64,
+    /// Deliveries that wait for a retry; likewise.
+    pub retrying: i64,
+    /// Deliveries read ahead and not begun.
+    pub read_ahead: usize,
     /// Attempts since the actor started.
     pub attempts: u64,
     /// Failed ones among them.
     pub failures: u64,
     /// What the last failure was: a status or an error.
     pub last_failure: Option<String>,
+    /// Why nothing is sent though deliveries wait, if it is not for the breaker.
+    pub held_by: Option<&'static str>,
 }
 
 /// The actor of one PSP's endpoint.
@@ -81,22 +97,32 @@ pub(super) struct Endpoint {
 pub(super) struct State {
     concurrency: Concurrency,
     breaker: Breaker,
-    /// Deliveries under way.
-    in_flight: HashSet<String>,
-    /// Payments with a first attempt under way, and what waits for it.
-    busy: HashMap<String, VecDeque<Due>>,
-    held: usize,
-    ready: VecDeque<Due>,
-    /// Fresh rows up to this position of the feed were read.
+    /// First attempts read and not begun.
+    window: Window,
+    /// Retries read as due and not begun.
+    retries: VecDeque<Waiting>,
+    /// Deliveries that wait in `retries`, are under way or are left alone.
+    taken: HashSet<String>,
+    /// Deliveries whose outcome cannot be recorded: until the actor starts again or is told to look at everything.
+    left_alone: Vec<String>,
+    in_flight: usize,
+    tasks: JoinSet<()>,
+    /// First attempts up to this position of the feed were read.
     read_to: i64,
+    /// Whether there may be more behind it.
+    more: bool,
+    /// To be read from the beginning when the end is reached: positions can appear out of order where several write.
+    rewind: bool,
     /// When retries have to be looked for, milliseconds since the epoch; `None` when there are none.
     retries_at: Option<i64>,
+    /// Whose turn it is where both a retry and a first attempt could go.
+    retry_is_next: bool,
+    target: Option<(Option<Arc<Target>>, Instant)>,
+    held_by: Option<&'static str>,
     attempts: u64,
     failures: u64,
     last_failure: Option<String>,
     timer: Option<ractor::concurrency::JoinHandle<Result<(), ractor::MessagingErr<Message>>>>,
-    tasks: CancellationToken,
-    _stop_tasks: DropGuard,
 }
 
 #[ractor::async_trait]
@@ -106,22 +132,26 @@ impl Actor for Endpoint {
     type Arguments = ();
 
     async fn pre_start(&self, _: ActorRef<Message>, (): ()) -> Result<State, ActorProcessingErr> {
-        let tasks = CancellationToken::new();
         Ok(State {
             concurrency: Concurrency::default(),
             breaker: Breaker::default(),
-            in_flight: HashSet::new(),
-            busy: HashMap::new(),
-            held: 0,
-            ready: VecDeque::new(),
+            window: Window::default(),
+            retries: VecDeque::new(),
+            taken: HashSet::new(),
+            left_alone: Vec::new(),
+            in_flight: 0,
+            tasks: JoinSet::new(),
             read_to: 0,
+            more: true,
+            rewind: false,
             retries_at: Some(0),
+            retry_is_next: false,
+            target: None,
+            held_by: None,
             attempts: 0,
             failures: 0,
             last_failure: None,
             timer: None,
-            _stop_tasks: tasks.clone().drop_guard(),
-            tasks,
         })
     }
 
@@ -132,18 +162,20 @@ impl Actor for Endpoint {
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
         match message {
-            Message::Nudge => {}
-            Message::Refresh => {
-                // Everything that is not under way is read again, so it must not wait here too.
-                state.ready.clear();
-                state.busy.values_mut().for_each(VecDeque::clear);
-                state.held = 0;
-                state.read_to = 0;
+            Message::Nudge => {
+                // Before anything is read: what is queued from now on nudges again.
+                self.desk.nudged.remove(&self.psp_id);
+                state.more = true;
+            }
+            Message::Wake => {}
+            Message::Sweep => {
+                (state.more, state.rewind) = (true, true);
                 state.retries_at = Some(0);
             }
-            Message::Done(done) => self.done(&done, state),
+            Message::Refresh => state.forget_what_waits(),
+            Message::Ended(ended) => state.ended(*ended),
             Message::Observe(reply) => {
-                let _ = reply.send(self.view(state));
+                let _ = reply.send(Box::pin(self.view(state)).await);
                 return Ok(());
             }
             #[cfg(test)]
@@ -156,9 +188,13 @@ impl Actor for Endpoint {
         Ok(())
     }
 
+    /// Attempts under way get a bounded time to end and be recorded; what waits stays queued.
     async fn post_stop(&self, _: ActorRef<Message>, state: &mut State) -> Result<(), ActorProcessingErr> {
-        for delivery in &state.in_flight {
-            self.desk.under_way.remove(delivery);
+        let ended = async { while state.tasks.join_next().await.is_some() {} };
+        if tokio::time::timeout(STOP_PATIENCE, ended).await.is_err() {
+            let (left, psp_id) = (state.tasks.len(), self.psp_id);
+            tracing::info!(psp.id = %psp_id, left, "attempts of {psp_id} were cut short; they are made again");
+            state.tasks.shutdown().await;
         }
         Ok(())
     }
@@ -166,8 +202,10 @@ impl Actor for Endpoint {
 
 impl Endpoint {
     /// Starts as many attempts as are allowed and due.
-    async fn drain(&self, myself: &ActorRef<Message>, state: &mut State) -> Result<(), sea_orm::DbErr> {
-        let allowed = match state.breaker.permission(Instant::now()) {
+    async fn drain(&self, myself: &ActorRef<Message>, state: &mut State) -> Result<(), DbErr> {
+        while state.tasks.try_join_next().is_some() {}
+        let permission = state.breaker.permission(Instant::now());
+        let allowed = match permission {
             Permission::Free => state.concurrency.limit(),
             Permission::Probe => 1,
             Permission::Wait(until) => {
@@ -175,137 +213,217 @@ impl Endpoint {
                 return Ok(());
             }
         };
-        if state.in_flight.len() >= allowed {
+        if state.in_flight >= allowed {
             return Ok(());
         }
-        let Some(target) = self.target().await? else { return Ok(()) };
-        self.start_retries(myself, state, &target, allowed).await?;
-        self.start_fresh(myself, state, &target, allowed).await?;
-        if let Some(at) = state.retries_at {
+        let Some(target) = self.target(state).await? else { return Ok(()) };
+        while state.in_flight < allowed {
+            self.read_retries(state).await?;
+            self.read_first_attempts(state).await?;
+            let Some((delivery, is_first)) = state.next() else { break };
+            let is_probe = permission == Permission::Probe;
+            if !self.start(myself, state, &target, &delivery, is_first, is_probe) {
+                state.put_back(delivery, is_first);
+                break;
+            }
+        }
+        if let Some(at) = state.retries_at.filter(|_| state.retries.is_empty() && state.in_flight < allowed) {
             let wait = at.saturating_sub(self.desk.clock.real_now().as_millis()).max(0).unsigned_abs();
             wake_after(myself, state, Duration::from_millis(wait));
         }
         Ok(())
     }
 
-    /// Where to send and how to sign, as configured now; `None` while no URL is set.
-    async fn target(&self) -> Result<Option<Target>, sea_orm::DbErr> {
-        let now = self.desk.clock.real_now();
-        let Some(endpoint) = endpoints::load(self.desk.database.reader(), self.psp_id).await? else { return Ok(None) };
-        match endpoints::secrets(&self.desk.sealer, &endpoint, now) {
-            Ok(secrets) => Ok(Some(Target { url: endpoint.url, secrets })),
-            Err(error) => {
-                tracing::error!(psp.id = %self.psp_id, %error, "the signing secret of {} does not open", self.psp_id);
-                Ok(None)
-            }
+    /// Where to send and how to sign; `None` while no URL is set.
+    async fn target(&self, state: &mut State) -> Result<Option<Arc<Target>>, DbErr> {
+        if let Some((target, read_at)) = &state.target
+            && read_at.elapsed() < TARGET_STALE_MAX
+        {
+            return Ok(target.clone());
         }
+        let now = self.desk.clock.real_now();
+        let row = endpoints::load(self.desk.database.reader(), self.psp_id).await?;
+        let secrets = row.as_ref().map(|row| endpoints::secrets(&self.desk.sealer, row, now));
+        let target = match (row, secrets) {
+            (Some(row), Some(Ok(secrets))) => Some(Arc::new(Target { url: row.url, secrets })),
+            (_, Some(Err(error))) => {
+                tracing::error!(psp.id = %self.psp_id, %error, "the signing secret of {} does not open", self.psp_id);
+                state.held_by = Some("the signing secret does not open with this key");
+                state.target = Some((None, Instant::now()));
+                return Ok(None);
+            }
+            _ => None,
+        };
+        state.held_by = target.is_none().then_some("no webhook URL is set");
+        state.target = Some((target.clone(), Instant::now()));
+        Ok(target)
     }
 
-    async fn start_retries(
-        &self,
-        myself: &ActorRef<Message>,
-        state: &mut State,
-        target: &Target,
-        allowed: usize,
-    ) -> Result<(), sea_orm::DbErr> {
+    async fn read_retries(&self, state: &mut State) -> Result<(), DbErr> {
         let now = self.desk.clock.real_now().as_millis();
-        if state.retries_at.is_none_or(|at| at > now) || state.in_flight.len() >= allowed {
+        if !state.retries.is_empty() || state.retries_at.is_none_or(|at| at > now) {
             return Ok(());
         }
-        // Those under way still stand as due in their rows.
-        let limit = (allowed + state.in_flight.len()) as u64;
-        for due in log::retries_due(&self.desk.database, self.psp_id, now, limit).await? {
-            if state.in_flight.len() >= allowed {
-                return Ok(());
-            }
-            if !state.in_flight.contains(&due.id) {
-                self.start(myself, state, target, due);
+        let under_way = state.taken.len();
+        let page = queue::retries_due(&self.desk.database, self.psp_id, now, under_way).await?;
+        let is_last = page.len() < queue::PAGE + under_way;
+        for delivery in page {
+            if state.taken.insert(delivery.id.clone()) {
+                state.retries.push_back(delivery);
             }
         }
-        state.retries_at = log::next_retry_after(&self.desk.database, self.psp_id, now).await?;
+        state.retries_at = if is_last && state.retries.is_empty() {
+            queue::next_retry_after(&self.desk.database, self.psp_id, now).await?
+        } else {
+            Some(now)
+        };
         Ok(())
     }
 
-    async fn start_fresh(
+    async fn read_first_attempts(&self, state: &mut State) -> Result<(), DbErr> {
+        while state.more && state.window.ready_len() < READY_MIN && state.window.len() < WINDOW_MAX {
+            let page = queue::first_attempts(&self.desk.database, self.psp_id, state.read_to).await?;
+            let read = page.len();
+            for delivery in page {
+                state.read_to = delivery.position;
+                if !state.taken.contains(&delivery.id) && !state.window.holds(&delivery) {
+                    state.window.push(delivery);
+                }
+            }
+            if read < queue::PAGE {
+                state.more = std::mem::take(&mut state.rewind);
+                if state.more {
+                    state.read_to = 0;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Starts a delivery's turn. Beyond what every endpoint always gets it needs a share of what all have together;
+    /// answers whether it got one.
+    fn start(
         &self,
         myself: &ActorRef<Message>,
         state: &mut State,
-        target: &Target,
-        allowed: usize,
-    ) -> Result<(), sea_orm::DbErr> {
-        while state.in_flight.len() < allowed {
-            let Some(due) = state.ready.pop_front() else {
-                if state.held >= HELD_MAX {
-                    return Ok(());
-                }
-                let page = log::fresh_after(&self.desk.database, self.psp_id, state.read_to, PAGE).await?;
-                let Some(last) = page.last() else { return Ok(()) };
-                state.read_to = last.position;
-                let idle = page.into_iter().filter(|due| !state.in_flight.contains(&due.id));
-                state.ready.extend(idle);
-                continue;
-            };
-            if let Some(waiting) = state.busy.get_mut(&due.payment_id) {
-                waiting.push_back(due);
-                state.held += 1;
-                continue;
-            }
-            state.busy.insert(due.payment_id.clone(), VecDeque::new());
-            self.start(myself, state, target, due);
-        }
-        Ok(())
-    }
-
-    fn start(&self, myself: &ActorRef<Message>, state: &mut State, target: &Target, due: Due) {
-        state.in_flight.insert(due.id.clone());
-        self.desk.under_way.insert(due.id.clone());
-        state.attempts += 1;
-        let (desk, target, myself, stop) = (self.desk.clone(), target.clone(), myself.clone(), state.tasks.clone());
-        tokio::spawn(stop.run_until_cancelled_owned(async move {
-            let now = desk.clock.real_now();
-            let outcome = attempt(&desk.client, &target, &due.event_id, &due.payload, now.as_millis() / 1_000).await;
-            let done = record(&desk, &target, due, outcome, now).await;
-            // An actor that has died is followed by one that reads the rows.
-            let _ = myself.cast(Message::Done(Box::new(done)));
-        }));
-    }
-
-    fn done(&self, done: &Done, state: &mut State) {
-        state.in_flight.remove(&done.delivery_id);
-        self.desk.under_way.remove(&done.delivery_id);
-        if done.delivered {
-            state.concurrency.succeeded();
-            state.breaker.succeeded();
+        target: &Arc<Target>,
+        delivery: &Waiting,
+        is_first: bool,
+        is_probe: bool,
+    ) -> bool {
+        let share = if state.in_flight < IN_FLIGHT_MIN {
+            None
         } else {
-            state.failures += 1;
-            state.concurrency.failed();
-            state.breaker.failed(Instant::now());
-            state.last_failure.clone_from(&done.failure);
-        }
-        if let Some(at) = done.next_attempt_at {
-            state.retries_at = Some(state.retries_at.map_or(at, |other| other.min(at)));
-        }
-        if done.was_first
-            && let Some(waiting) = state.busy.remove(&done.payment_id)
-        {
-            state.held -= waiting.len();
-            // Back to the front, in order: the first of them goes next, the others wait for it again.
-            for due in waiting.into_iter().rev() {
-                state.ready.push_front(due);
+            match Arc::clone(&self.desk.shares).try_acquire_owned() {
+                Ok(share) => Some(share),
+                Err(_) => return false,
             }
-        }
+        };
+        state.taken.insert(delivery.id.clone());
+        state.in_flight += 1;
+        state.attempts += 1;
+        let (desk, target, myself) = (Arc::clone(&self.desk), Arc::clone(target), myself.clone());
+        let (delivery, epoch) = (delivery.clone(), state.concurrency.epoch());
+        let under_way = UnderWay::new(&desk, &delivery.id);
+        state.tasks.spawn(async move {
+            let turn = AssertUnwindSafe(take_turn(&desk, &target, under_way.delivery_id(), is_probe)).catch_unwind();
+            let turn = turn.await.unwrap_or_else(|_| Turn::Broken("the attempt panicked".to_owned()));
+            drop((under_way, share));
+            // An actor that has died is followed by one that reads the rows.
+            let _ = myself.cast(Message::Ended(Box::new(Ended { delivery, is_first, epoch, turn })));
+        });
+        true
     }
 
-    fn view(&self, state: &State) -> EndpointView {
+    async fn view(&self, state: &State) -> EndpointView {
+        let (queued, retrying) = queue::depths(&self.desk.database, self.psp_id).await.unwrap_or_default();
         EndpointView {
             psp_id: self.psp_id,
-            in_flight: state.in_flight.len(),
+            in_flight: state.in_flight,
             limit: state.concurrency.limit(),
-            broken: state.breaker.is_open(),
+            breaker: state.breaker.state(Instant::now()),
+            queued,
+            retrying,
+            read_ahead: state.window.len() + state.retries.len(),
             attempts: state.attempts,
             failures: state.failures,
             last_failure: state.last_failure.clone(),
+            held_by: state.held_by,
         }
+    }
+}
+
+impl State {
+    /// Takes in what came of a delivery's turn.
+    fn ended(&mut self, ended: Ended) {
+        let Ended { delivery, is_first, epoch, turn } = ended;
+        let in_flight = self.in_flight;
+        self.in_flight -= 1;
+        if is_first {
+            self.window.ended(&delivery.payment_id);
+        }
+        match turn {
+            Turn::Attempted { delivered: true, .. } => {
+                self.concurrency.succeeded(in_flight);
+                self.breaker.succeeded();
+            }
+            Turn::Attempted { strained, failure, next_attempt_at, .. } => {
+                self.failures += 1;
+                self.last_failure = failure;
+                self.breaker.failed(Instant::now());
+                if strained {
+                    self.concurrency.strained(epoch);
+                }
+                if let Some(at) = next_attempt_at {
+                    self.retries_at = Some(self.retries_at.map_or(at, |other| other.min(at)));
+                }
+            }
+            Turn::Closed => {}
+            // The next sweep comes to it.
+            Turn::Unread(error) => {
+                tracing::warn!(delivery.id = %delivery.id, %error, "delivery {} could not be read", delivery.id);
+            }
+            Turn::Broken(why) => {
+                tracing::error!(delivery.id = %delivery.id, %why, "delivery {} is left alone", delivery.id);
+                self.last_failure = Some(why);
+                self.left_alone.push(delivery.id);
+                return;
+            }
+        }
+        self.taken.remove(&delivery.id);
+    }
+
+    /// Retries and first attempts take turns, so that neither keeps the other waiting.
+    fn next(&mut self) -> Option<(Waiting, bool)> {
+        self.retry_is_next = !self.retry_is_next;
+        if self.retry_is_next
+            && let Some(retry) = self.retries.pop_front()
+        {
+            return Some((retry, false));
+        }
+        let first = self.window.pop().map(|delivery| (delivery, true));
+        first.or_else(|| self.retries.pop_front().map(|retry| (retry, false)))
+    }
+
+    /// What was taken out and not begun.
+    fn put_back(&mut self, delivery: Waiting, is_first: bool) {
+        if is_first {
+            self.window.put_back(delivery);
+        } else {
+            self.retries.push_front(delivery);
+        }
+    }
+
+    /// Everything that is not under way is read again.
+    fn forget_what_waits(&mut self) {
+        self.window.clear();
+        let retries = self.retries.drain(..).map(|retry| retry.id);
+        for id in retries.chain(self.left_alone.drain(..)) {
+            self.taken.remove(&id);
+        }
+        (self.read_to, self.more, self.rewind) = (0, true, false);
+        self.retries_at = Some(0);
+        self.target = None;
     }
 }
 
@@ -314,53 +432,5 @@ fn wake_after(myself: &ActorRef<Message>, state: &mut State, wait: Duration) {
     if let Some(timer) = state.timer.take() {
         timer.abort();
     }
-    state.timer = Some(myself.send_after(wait, || Message::Nudge));
-}
-
-/// Writes the outcome; what cannot be written now is tried until it can, and counts as under way so long.
-async fn record(desk: &Desk, target: &Target, due: Due, outcome: Outcome, at: Timestamp) -> Done {
-    let delivered = outcome.is_delivered();
-    let (status, retries_left, next_attempt_at) = if delivered {
-        ("delivered", due.retries_left, None)
-    } else {
-        let spread: f64 = rand::random();
-        match desk.config.schedule.after_failure(due.is_fresh, due.retries_left, outcome.retry_after, spread) {
-            AfterFailure::Retry { after, retries_left } => {
-                let after_ms = i64::try_from(after.as_millis()).unwrap_or(i64::MAX);
-                ("failed", retries_left, Some(desk.clock.real_now().plus_millis(after_ms).as_millis()))
-            }
-            AfterFailure::Exhausted => ("exhausted", 0, None),
-        }
-    };
-    metrics::counter!("payferry_webhook_attempts_total", "status" => status).increment(1);
-    let code = || outcome.response_code.map(|code| format!("HTTP {code}"));
-    let failure = (!delivered).then(|| outcome.error.clone().or_else(code)).flatten();
-    let model = delivery_attempts::Model {
-        delivery_id: due.id.clone(),
-        number: due.attempt_count + 1,
-        at: at.as_millis(),
-        url: target.url.clone(),
-        response_code: outcome.response_code.map(i64::from),
-        response_body: outcome.response_body,
-        duration_ms: i64::try_from(outcome.duration.as_millis()).unwrap_or(i64::MAX),
-        error: outcome.error,
-    };
-    loop {
-        let unit = DeliveryOutcome { attempt: model.clone(), status, retries_left, next_attempt_at };
-        match desk.journal.submit(Unit::Delivery(Box::new(unit))).await {
-            // Lost: another node, or this one before it was restarted, recorded an attempt of this number.
-            Ok(_) | Err(JournalError::Conflict) => break,
-            Err(JournalError::Refused(error)) => {
-                tracing::error!(delivery.id = %due.id, %error, "the outcome of delivery {} was refused", due.id);
-                break;
-            }
-            Err(error) => {
-                tracing::warn!(delivery.id = %due.id, %error, "the outcome of delivery {} is written later", due.id);
-                tokio::time::sleep(DATABASE_PAUSE).await;
-            }
-        }
-    }
-    // One that was queued again is fresh too, but nobody waited for it.
-    let was_first = due.attempt_count == 0;
-    Done { delivery_id: due.id, payment_id: due.payment_id, was_first, delivered, failure, next_attempt_at }
+    state.timer = Some(myself.send_after(wait, || Message::Wake));
 }

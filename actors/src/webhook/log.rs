@@ -2,19 +2,25 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use payferry_domain::payment::EventPattern;
+use payferry_domain::payment::{EventName, EventPattern};
 use payferry_domain::{PspId, Timestamp};
 use payferry_entities::{Database, deliveries, delivery_attempts, events};
 use sea_orm::sea_query::{Expr, ExprTrait as _};
 use sea_orm::{
-    ColumnTrait, ConnectionTrait, DbErr, EntityTrait, FromQueryResult, PaginatorTrait, QueryFilter, QueryOrder,
-    QuerySelect, Statement,
+    ColumnTrait, ConnectionTrait, DbErr, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect, Statement,
 };
 
 use crate::journal::DELIVERY_RETRIES_MAX;
 
 /// Entries of one payment that are listed; a payment announces a handful.
 pub const ENTRIES_MAX: u64 = 1_000;
+/// Attempts of one delivery that are listed, the latest. Four are the rule; redelivery and the probes of an open breaker
+/// make more.
+pub const ATTEMPTS_LISTED_MAX: i64 = 50;
+/// Deliveries that one call queues again at most.
+pub const REDELIVERED_MAX: usize = 10_000;
+/// Deliveries that one statement queues again: payments wait for the writer as long as that takes.
+const REDELIVERED_TOGETHER: usize = 500;
 
 /// A delivery with what was delivered and each attempt.
 #[derive(Debug, Clone)]
@@ -23,66 +29,8 @@ pub struct LogEntry {
     pub delivery: deliveries::Model,
     /// The event.
     pub event: events::Model,
-    /// The attempts, oldest first.
+    /// The attempts, oldest first; of many the last [`ATTEMPTS_LISTED_MAX`].
     pub attempts: Vec<delivery_attempts::Model>,
-}
-
-/// A delivery that is to be attempted.
-#[derive(Debug, Clone, FromQueryResult)]
-pub(super) struct Due {
-    pub(super) id: String,
-    pub(super) event_id: String,
-    pub(super) payment_id: String,
-    pub(super) position: i64,
-    pub(super) attempt_count: i64,
-    pub(super) retries_left: i64,
-    /// Not tried since it was queued (again): its failure takes no retry.
-    pub(super) is_fresh: bool,
-    pub(super) payload: String,
-}
-
-const DUE_COLUMNS: &str = "d.id, d.event_id, d.payment_id, d.position, d.attempt_count, d.retries_left, \
-    d.status = 'queued' AS is_fresh, e.payload FROM deliveries d JOIN events e ON e.id = d.event_id";
-
-/// PSPs with deliveries that are neither delivered nor exhausted.
-pub(super) async fn psps_with_open(database: &Database) -> Result<Vec<PspId>, DbErr> {
-    let sql = "SELECT DISTINCT psp_id FROM deliveries WHERE status IN ('queued', 'failed')";
-    let rows = database.reader().query_all_raw(Statement::from_string(database.backend(), sql)).await?;
-    rows.iter()
-        .map(|row| row.try_get_by_index::<String>(0)?.parse().map_err(|_| DbErr::Type("a PSP's id".to_owned())))
-        .collect()
-}
-
-/// Queued deliveries that were never attempted, in the order of the feed.
-pub(super) async fn fresh_after(database: &Database, psp: PspId, after: i64, limit: u64) -> Result<Vec<Due>, DbErr> {
-    let sql = format!(
-        "SELECT {DUE_COLUMNS} WHERE d.psp_id = $1 AND d.status = 'queued' AND d.attempt_count = 0 AND d.position > $2 \
-         ORDER BY d.position LIMIT $3"
-    );
-    due(database, &sql, [psp.to_string().into(), after.into(), limit.cast_signed().into()]).await
-}
-
-/// Deliveries to be attempted again that are due, and such as were queued again, the longest due first.
-pub(super) async fn retries_due(database: &Database, psp: PspId, now: i64, limit: u64) -> Result<Vec<Due>, DbErr> {
-    let sql = format!(
-        "SELECT {DUE_COLUMNS} WHERE d.psp_id = $1 AND d.status IN ('queued', 'failed') AND d.attempt_count > 0 \
-         AND d.next_attempt_at <= $2 ORDER BY d.next_attempt_at LIMIT $3"
-    );
-    due(database, &sql, [psp.to_string().into(), now.into(), limit.cast_signed().into()]).await
-}
-
-async fn due(database: &Database, sql: &str, values: [sea_orm::Value; 3]) -> Result<Vec<Due>, DbErr> {
-    let statement = Statement::from_sql_and_values(database.backend(), sql, values);
-    Due::find_by_statement(statement).all(database.reader()).await
-}
-
-/// When the next retry after `now` is due, milliseconds since the epoch.
-pub(super) async fn next_retry_after(database: &Database, psp: PspId, now: i64) -> Result<Option<i64>, DbErr> {
-    let sql = "SELECT MIN(next_attempt_at) FROM deliveries WHERE psp_id = $1 AND status IN ('queued', 'failed') \
-               AND attempt_count > 0 AND next_attempt_at > $2";
-    let values = [psp.to_string().into(), now.into()];
-    let row = database.reader().query_one_raw(Statement::from_sql_and_values(database.backend(), sql, values)).await?;
-    row.map_or(Ok(None), |row| row.try_get_by_index(0))
 }
 
 /// The deliveries of a payment (or of whatever else events are about), in order of sequence.
@@ -106,7 +54,7 @@ pub async fn undelivered(
 ) -> Result<(u64, Vec<LogEntry>), DbErr> {
     let stuck = deliveries::Entity::find()
         .filter(deliveries::Column::PspId.eq(psp.to_string()))
-        .filter(deliveries::Column::Status.ne("delivered"));
+        .filter(deliveries::Column::Status.is_in(["queued", "failed", "exhausted"]));
     let total = stuck.clone().count(database.reader()).await?;
     let page = stuck.order_by_asc(deliveries::Column::Position).limit(limit).offset(offset);
     let rows = page.all(database.reader()).await?;
@@ -126,9 +74,13 @@ async fn complete(database: &Database, rows: Vec<deliveries::Model>) -> Result<V
     let event_ids = rows.iter().map(|row| row.event_id.as_str());
     let found = events::Entity::find().filter(events::Column::Id.is_in(event_ids)).all(database.reader()).await?;
     let mut by_id: HashMap<String, events::Model> = found.into_iter().map(|event| (event.id.clone(), event)).collect();
+    let latest = Expr::cust(format!(
+        "number > (SELECT d.attempt_count - {ATTEMPTS_LISTED_MAX} FROM deliveries d \
+         WHERE d.id = delivery_attempts.delivery_id)"
+    ));
     let delivery_ids = rows.iter().map(|row| row.id.as_str());
     let made = delivery_attempts::Entity::find()
-        .filter(delivery_attempts::Column::DeliveryId.is_in(delivery_ids))
+        .filter(delivery_attempts::Column::DeliveryId.is_in(delivery_ids).and(latest))
         .order_by_asc(delivery_attempts::Column::Number)
         .all(database.reader())
         .await?;
@@ -156,30 +108,52 @@ pub async fn redeliver(
     Ok(queue_again(connection, mine, now).await? > 0)
 }
 
-/// Queues deliveries of events made from `from` up to but not including `to` again, whatever became of them. Answers how
-/// many.
+/// What a bulk redelivery did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Requeued {
+    /// Deliveries queued again.
+    pub count: u64,
+    /// Where the next call is to begin, if there were more than [`REDELIVERED_MAX`].
+    pub continue_from: Option<Timestamp>,
+}
+
+/// Queues deliveries of events made from `from` up to but not including `to` again, the oldest first, whatever became of
+/// them. No patterns: all events. The sender is to be told (`refresh`) afterwards.
+///
+/// Not one transaction: payments are not to wait for thousands of rows. A call that broke off can be made again.
 pub async fn redeliver_range(
-    connection: &impl ConnectionTrait,
+    database: &Database,
     psp: PspId,
     from: Timestamp,
     to: Timestamp,
     patterns: &[EventPattern],
     now: Timestamp,
-) -> Result<u64, DbErr> {
-    use payferry_domain::payment::EventName;
+) -> Result<Requeued, DbErr> {
     let wanted = |name: &&EventName| patterns.is_empty() || patterns.iter().any(|pattern| pattern.matches(**name));
-    let names: Vec<&str> = EventName::ALL.iter().filter(wanted).map(|name| name.as_str()).collect();
-    let chosen = events::Entity::find()
-        .select_only()
-        .column(events::Column::Id)
-        .filter(events::Column::PspId.eq(psp.to_string()))
-        .filter(events::Column::CreatedAt.gte(from.as_millis()))
-        .filter(events::Column::CreatedAt.lt(to.as_millis()))
-        .filter(events::Column::Name.is_in(names));
-    let mine = deliveries::Column::PspId
-        .eq(psp.to_string())
-        .and(deliveries::Column::EventId.in_subquery(sea_orm::QuerySelect::query(&mut chosen.clone()).to_owned()));
-    queue_again(connection, mine, now).await
+    // Of a closed list of names without quotes in them.
+    let names: Vec<String> = EventName::ALL.iter().filter(wanted).map(|name| format!("'{name}'")).collect();
+    let sql = format!(
+        "SELECT d.id, e.created_at FROM events e JOIN deliveries d ON d.event_id = e.id \
+         WHERE e.psp_id = $1 AND e.created_at >= $2 AND e.created_at < $3 AND e.name IN ({}) \
+         ORDER BY e.created_at, e.position LIMIT {}",
+        names.join(", "),
+        REDELIVERED_MAX + 1
+    );
+    let values = [psp.to_string().into(), from.as_millis().into(), to.as_millis().into()];
+    let found =
+        database.reader().query_all_raw(Statement::from_sql_and_values(database.backend(), sql, values)).await?;
+    let mut chosen = Vec::with_capacity(found.len());
+    for row in &found {
+        chosen.push((row.try_get_by_index::<String>(0)?, Timestamp(row.try_get_by_index(1)?)));
+    }
+    let continue_from = chosen.get(REDELIVERED_MAX).map(|(_, created_at)| *created_at);
+    chosen.truncate(REDELIVERED_MAX);
+    let mut count = 0;
+    for together in chosen.chunks(REDELIVERED_TOGETHER) {
+        let ids = deliveries::Column::Id.is_in(together.iter().map(|(id, _)| id.as_str()));
+        count += queue_again(database.writer(), ids, now).await?;
+    }
+    Ok(Requeued { count, continue_from })
 }
 
 async fn queue_again(

@@ -6,17 +6,20 @@
 mod attempt;
 mod breaker;
 mod concurrency;
+mod delivery;
 mod endpoint;
 pub mod endpoints;
 pub mod log;
+mod queue;
 mod schedule;
 mod sender;
 pub mod signature;
 #[cfg(test)]
 mod tests;
 pub mod url_guard;
+mod window;
 
-pub use breaker::{OPEN_MAX, OPEN_MIN, TRIP_AFTER};
+pub use breaker::{BreakerState, OPEN_MAX, OPEN_MIN, TRIP_AFTER};
 pub use concurrency::{IN_FLIGHT_MAX, IN_FLIGHT_MIN};
 pub use endpoint::EndpointView;
 pub use schedule::{JITTER_PERCENT, RETRY_AFTER_MAX, Schedule};
@@ -29,6 +32,12 @@ use std::time::Duration;
 pub const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Bytes kept of a receiver's answer.
 pub const RESPONSE_KEPT_BYTES: usize = 1_024;
+
+/// Attempts under way at once beyond the [`IN_FLIGHT_MIN`] of each endpoint, shared by all: connections are not endless,
+/// and an endpoint never waits for another's.
+pub const IN_FLIGHT_SHARED_MAX: usize = 512;
+/// How long attempts under way may take to end when the sender stops.
+pub const STOP_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Limits and schedule of webhooks.
 #[derive(Clone, Debug)]

@@ -41,16 +41,16 @@ impl Schedule {
         Self { delays }
     }
 
-    /// After a failed attempt. A fresh delivery's first attempt takes no retry. `spread` in 0..=1 places the delay in its
-    /// jitter.
+    /// After a failed attempt, which took one of the `retries_left` unless it was `free`: the first of a delivery, or a
+    /// probe. `spread` in 0..=1 places the delay in its jitter.
     pub(super) fn after_failure(
         &self,
-        was_fresh: bool,
+        free: bool,
         retries_left: i64,
         retry_after: Option<Duration>,
         spread: f64,
     ) -> AfterFailure {
-        let retries_left = if was_fresh { retries_left } else { retries_left - 1 };
+        let retries_left = if free { retries_left } else { retries_left - 1 };
         if retries_left <= 0 {
             return AfterFailure::Exhausted;
         }
@@ -72,10 +72,10 @@ mod tests {
         let schedule = Schedule::default();
         let mut left = DELIVERY_RETRIES_MAX;
         let mut delays = Vec::new();
-        let mut fresh = true;
-        while let AfterFailure::Retry { after, retries_left } = schedule.after_failure(fresh, left, None, 0.0) {
+        let mut first = true;
+        while let AfterFailure::Retry { after, retries_left } = schedule.after_failure(first, left, None, 0.0) {
             delays.push(after.as_secs());
-            (left, fresh) = (retries_left, false);
+            (left, first) = (retries_left, false);
         }
         assert_eq!(delays, [5, 30, 300]);
     }

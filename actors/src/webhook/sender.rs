@@ -1,19 +1,23 @@
 //! The webhook sender: finds PSPs with open deliveries and keeps an endpoint actor for each.
+//!
+//! Deliberately absent: deliveries. One endpoint's trouble is no other's, and none of the sender's.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use dashmap::DashSet;
-use payferry_domain::payment::{EventName, test_payload};
+use payferry_domain::payment::test_payload;
 use payferry_domain::{EventId, PspId};
 use payferry_entities::Database;
 use ractor::{Actor, ActorCell, ActorId, ActorProcessingErr, ActorRef, RpcReplyPort, SupervisionEvent};
 use serde::Serialize;
+use tokio::sync::Semaphore;
 
 use super::attempt::{Target, attempt, client};
 use super::endpoint::{self, Endpoint, EndpointView};
-use super::{WebhookConfig, endpoints, log};
+use super::{IN_FLIGHT_SHARED_MAX, STOP_PATIENCE, WebhookConfig, endpoints, queue};
 use crate::clock::Clock;
 use crate::journal::Journal;
 use crate::observe::{ActorKind, SupervisionLog};
@@ -21,8 +25,12 @@ use crate::seal::Sealer;
 
 /// How often PSPs with open deliveries are looked for: a lost nudge costs at most this.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(5);
-/// Pause before an endpoint that failed is started again.
-const RESTART_PAUSE: Duration = Duration::from_millis(200);
+/// Pause before an endpoint that failed is started again; doubles with each failure.
+const RESTART_PAUSE_MIN: Duration = Duration::from_millis(100);
+/// The longest pause.
+const RESTART_PAUSE_MAX: Duration = Duration::from_secs(10);
+/// An endpoint that ran for so long is started again after the shortest pause.
+const RESTART_FORGIVEN_AFTER: Duration = Duration::from_mins(1);
 /// How long observing may take.
 const OBSERVE_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -36,6 +44,10 @@ pub(super) struct Desk {
     pub(super) client: reqwest::Client,
     /// Deliveries with an attempt under way: `delivering` in the log, which is no state of the row.
     pub(super) under_way: DashSet<String>,
+    /// PSPs with a nudge on its way: a second one would say nothing new.
+    pub(super) nudged: DashSet<PspId>,
+    /// Attempts under way beyond what each endpoint always gets.
+    pub(super) shares: Arc<Semaphore>,
     log: Arc<SupervisionLog>,
 }
 
@@ -101,7 +113,18 @@ impl WebhookSender {
         config: WebhookConfig,
     ) -> Result<Self, ActorProcessingErr> {
         let client = client(&config)?;
-        let desk = Arc::new(Desk { database, journal, sealer, clock, config, client, under_way: DashSet::new(), log });
+        let desk = Arc::new(Desk {
+            database,
+            journal,
+            sealer,
+            clock,
+            config,
+            client,
+            under_way: DashSet::new(),
+            nudged: DashSet::new(),
+            shares: Arc::new(Semaphore::new(IN_FLIGHT_SHARED_MAX)),
+            log,
+        });
         let (actor, _) = Actor::spawn_linked(None, Sender { desk: desk.clone() }, (), supervisor).await?;
         Ok(Self { actor, desk })
     }
@@ -113,7 +136,9 @@ impl WebhookSender {
 
     /// Rows of this PSP wait.
     pub fn nudge(&self, psp_id: PspId) {
-        let _ = self.actor.cast(Message::Nudge(psp_id));
+        if self.desk.nudged.insert(psp_id) {
+            let _ = self.actor.cast(Message::Nudge(psp_id));
+        }
     }
 
     /// The PSP's configuration changed, or old rows are to be sent again.
@@ -139,8 +164,8 @@ impl WebhookSender {
         let target = Target { secrets: endpoints::secrets(&desk.sealer, &endpoint, now)?, url: endpoint.url };
         let event_id = EventId::generate();
         let body = serde_json::Value::Object(test_payload(now, event_id)).to_string();
-        debug_assert!(body.contains(EventName::WebhookTest.as_str()));
-        let outcome = attempt(&desk.client, &target, &event_id.to_string(), &body, now.as_millis() / 1_000).await;
+        let (policy, now_secs) = (desk.config.url_policy, now.as_millis() / 1_000);
+        let outcome = attempt(&desk.client, policy, &target, &event_id.to_string(), body, now_secs).await;
         Ok(TestOutcome {
             event_id,
             url: target.url,
@@ -159,6 +184,14 @@ impl WebhookSender {
             .iter()
             .map(|endpoint| async move { ractor::call_t!(endpoint, endpoint::Message::Observe, timeout_ms()).ok() });
         futures::future::join_all(views).await.into_iter().flatten().collect()
+    }
+
+    /// Lets attempts under way end, for at most [`STOP_PATIENCE`], and stops. What waits stays queued.
+    pub async fn stop(self) {
+        let cell = self.actor.get_cell();
+        if cell.drain_and_wait(Some(STOP_PATIENCE + OBSERVE_TIMEOUT)).await.is_err() {
+            cell.kill();
+        }
     }
 
     #[cfg(test)]
@@ -183,8 +216,16 @@ struct Sender {
 
 #[derive(Default)]
 struct State {
-    endpoints: HashMap<PspId, ActorRef<endpoint::Message>>,
+    endpoints: HashMap<PspId, Slot>,
     owners: HashMap<ActorId, PspId>,
+}
+
+/// The place of one PSP's endpoint.
+struct Slot {
+    /// None while it is to be started again.
+    actor: Option<ActorRef<endpoint::Message>>,
+    started: Instant,
+    pause: Duration,
 }
 
 #[ractor::async_trait]
@@ -206,25 +247,27 @@ impl Actor for Sender {
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
         match message {
-            Message::Nudge(psp_id) => self.tell(&myself, state, psp_id, endpoint::Message::Nudge).await?,
-            Message::Refresh(psp_id) | Message::Restart(psp_id) => {
-                self.tell(&myself, state, psp_id, endpoint::Message::Refresh).await?;
-            }
-            Message::Sweep => match log::psps_with_open(&self.desk.database).await {
+            Message::Nudge(psp_id) => self.tell(&myself, state, psp_id, endpoint::Message::Nudge).await,
+            Message::Refresh(psp_id) => self.tell(&myself, state, psp_id, endpoint::Message::Refresh).await,
+            Message::Sweep => match queue::psps_with_open(&self.desk.database).await {
                 Ok(psps) => {
                     for psp_id in psps {
-                        self.tell(&myself, state, psp_id, endpoint::Message::Refresh).await?;
+                        self.tell(&myself, state, psp_id, endpoint::Message::Sweep).await;
                     }
                 }
                 Err(error) => tracing::warn!(%error, "open deliveries could not be looked for"),
             },
+            Message::Restart(psp_id) => {
+                // An empty place is what `tell` fills.
+                if state.endpoints.get(&psp_id).is_some_and(|slot| slot.actor.is_none()) {
+                    self.start(&myself, state, psp_id).await;
+                }
+            }
             Message::Observe(reply) => {
-                let _ = reply.send(state.endpoints.values().cloned().collect());
+                let _ = reply.send(state.endpoints.values().filter_map(|slot| slot.actor.clone()).collect());
             }
             #[cfg(test)]
-            Message::PanicEndpoint(psp_id) => {
-                self.tell(&myself, state, psp_id, endpoint::Message::Panic).await?;
-            }
+            Message::PanicEndpoint(psp_id) => self.tell(&myself, state, psp_id, endpoint::Message::Panic).await,
         }
         Ok(())
     }
@@ -235,43 +278,75 @@ impl Actor for Sender {
         event: SupervisionEvent,
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
-        let (cell, failure) = match &event {
-            SupervisionEvent::ActorFailed(cell, reason) => (cell, Some(reason.to_string())),
-            SupervisionEvent::ActorTerminated(cell, _, _) => (cell, None),
+        let (cell, reason) = match event {
+            SupervisionEvent::ActorFailed(cell, reason) => (cell, reason.to_string()),
+            SupervisionEvent::ActorTerminated(cell, _, reason) => {
+                (cell, reason.unwrap_or_else(|| "it stopped".to_owned()))
+            }
             _ => return Ok(()),
         };
         if let Some(psp_id) = state.owners.remove(&cell.get_id()) {
-            state.endpoints.remove(&psp_id);
-            if let Some(reason) = failure {
-                let now = self.desk.clock.real_now();
-                self.desk.log.restarted(now, ActorKind::Endpoint, psp_id.to_string(), &reason);
-                myself.send_after(RESTART_PAUSE, move || Message::Restart(psp_id));
-            }
+            self.start_later(&myself, state, psp_id, &reason);
         }
+        Ok(())
+    }
+
+    async fn post_stop(&self, _: ActorRef<Message>, state: &mut State) -> Result<(), ActorProcessingErr> {
+        let actors = state.endpoints.values().filter_map(|slot| slot.actor.as_ref());
+        let stopping = actors.map(|actor| {
+            // What is in its mailbox would only begin new attempts.
+            actor.stop(None);
+            actor.wait(None)
+        });
+        // Each keeps to its own limit; the margin is for an actor that is stuck.
+        let all = futures::future::join_all(stopping);
+        let _ = tokio::time::timeout(STOP_PATIENCE + OBSERVE_TIMEOUT / 2, all).await;
         Ok(())
     }
 }
 
 impl Sender {
-    /// Sends to the PSP's endpoint actor, which is started if there is none.
-    async fn tell(
-        &self,
-        myself: &ActorRef<Message>,
-        state: &mut State,
-        psp_id: PspId,
-        message: endpoint::Message,
-    ) -> Result<(), ActorProcessingErr> {
-        let actor = if let Some(actor) = state.endpoints.get(&psp_id) {
-            actor.clone()
-        } else {
-            let endpoint = Endpoint { desk: self.desk.clone(), psp_id };
-            let (actor, _) = Actor::spawn_linked(None, endpoint, (), myself.get_cell()).await?;
-            state.owners.insert(actor.get_id(), psp_id);
-            state.endpoints.insert(psp_id, actor.clone());
-            actor
-        };
-        // One that has just died is started again.
-        let _ = actor.cast(message);
-        Ok(())
+    /// Sends to the PSP's endpoint actor, which is started if there is none. One that is to be started again reads the
+    /// rows then, so nothing is lost by not telling it.
+    async fn tell(&self, myself: &ActorRef<Message>, state: &mut State, psp_id: PspId, message: endpoint::Message) {
+        if let Entry::Vacant(place) = state.endpoints.entry(psp_id) {
+            place.insert(Slot { actor: None, started: Instant::now(), pause: RESTART_PAUSE_MIN });
+            self.start(myself, state, psp_id).await;
+        }
+        let actor = state.endpoints.get(&psp_id).and_then(|slot| slot.actor.as_ref());
+        if actor.is_none_or(|actor| actor.cast(message).is_err()) {
+            self.desk.nudged.remove(&psp_id);
+        }
+    }
+
+    /// Fills the PSP's place.
+    async fn start(&self, myself: &ActorRef<Message>, state: &mut State, psp_id: PspId) {
+        let endpoint = Endpoint { desk: self.desk.clone(), psp_id };
+        match Actor::spawn_linked(None, endpoint, (), myself.get_cell()).await {
+            Ok((actor, _)) => {
+                // It begins by reading its rows.
+                let _ = actor.cast(endpoint::Message::Wake);
+                // A nudge that died with its predecessor must not hold back the next one.
+                self.desk.nudged.remove(&psp_id);
+                state.owners.insert(actor.get_id(), psp_id);
+                if let Some(slot) = state.endpoints.get_mut(&psp_id) {
+                    (slot.actor, slot.started) = (Some(actor), Instant::now());
+                }
+            }
+            Err(error) => self.start_later(myself, state, psp_id, &error.to_string()),
+        }
+    }
+
+    /// Empties the PSP's place, to be filled after a pause.
+    fn start_later(&self, myself: &ActorRef<Message>, state: &mut State, psp_id: PspId, reason: &str) {
+        let Some(slot) = state.endpoints.get_mut(&psp_id) else { return };
+        if slot.started.elapsed() >= RESTART_FORGIVEN_AFTER {
+            slot.pause = RESTART_PAUSE_MIN;
+        }
+        let pause = slot.pause;
+        (slot.actor, slot.pause) = (None, (pause * 2).min(RESTART_PAUSE_MAX));
+        let now = self.desk.clock.real_now();
+        self.desk.log.restarted(now, ActorKind::Endpoint, psp_id.to_string(), reason);
+        myself.send_after(pause, move || Message::Restart(psp_id));
     }
 }

@@ -9,6 +9,9 @@ use url::{Host, Url};
 /// Characters of a webhook URL.
 pub const URL_CHARS_MAX: usize = 2_048;
 
+/// Azure's metadata and DNS for virtual machines: a public address that is inside all the same.
+const AZURE_METADATA: Ipv4Addr = Ipv4Addr::new(168, 63, 129, 16);
+
 /// What may be reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UrlPolicy {
@@ -111,7 +114,7 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
         || (a == 192 && b == 0 && c == 0)
         || (a == 192 && b == 88 && c == 99)
         || (a == 198 && (18..20).contains(&b));
-    !special
+    !special && address != AZURE_METADATA
 }
 
 fn is_public_v6(address: Ipv6Addr) -> bool {
@@ -189,7 +192,9 @@ mod tests {
             "172.16.0.1",
             "192.168.1.1",
             "169.254.169.254",
+            "168.63.129.16",
             "100.64.0.1",
+            "100.100.100.200",
             "0.0.0.0",
             "198.18.0.1",
             "224.0.0.1",

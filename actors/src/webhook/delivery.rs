@@ -1,0 +1,144 @@
+//! One delivery from its turn to its recorded outcome.
+//!
+//! The row is read when its turn has come, so that what changed while it waited counts. What was sent and not recorded
+//! (a crash in between) still stands as open and is sent again under the same id.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use payferry_domain::Timestamp;
+use payferry_entities::delivery_attempts;
+
+use super::attempt::{Outcome, Target, attempt};
+use super::queue::{self, Due};
+use super::schedule::AfterFailure;
+use super::sender::Desk;
+use crate::journal::{DeliveryOutcome, JournalError, Unit};
+
+/// Pause before an outcome that could not be written is written again.
+const RECORD_PAUSE: Duration = Duration::from_millis(500);
+
+/// What came of a delivery's turn.
+#[derive(Debug)]
+pub(super) enum Turn {
+    /// It was attempted, and the outcome is recorded.
+    Attempted {
+        delivered: bool,
+        /// The receiver had more than it could do.
+        strained: bool,
+        /// Why it was not delivered.
+        failure: Option<String>,
+        /// When it is due again, if it is.
+        next_attempt_at: Option<i64>,
+    },
+    /// It is open no more.
+    Closed,
+    /// Its row could not be read; nothing was sent.
+    Unread(String),
+    /// Something here is wrong; it was perhaps sent. To be left alone, lest it is sent without end.
+    Broken(String),
+}
+
+/// Attempts the delivery and records the outcome. `is_probe`: a failure takes no retry.
+pub(super) async fn take_turn(desk: &Desk, target: &Target, delivery_id: &str, is_probe: bool) -> Turn {
+    let due = match queue::due(&desk.database, delivery_id).await {
+        Ok(Some(due)) if matches!(due.status.as_str(), "queued" | "failed") => due,
+        Ok(_) => return Turn::Closed,
+        Err(error) => return Turn::Unread(error.to_string()),
+    };
+    let Due { event_id, status, attempt_count, retries_left, payload } = due;
+    let at = desk.clock.real_now();
+    let policy = desk.config.url_policy;
+    let outcome = attempt(&desk.client, policy, target, &event_id, payload, at.as_millis() / 1_000).await;
+    let takes_no_retry = is_probe || status == "queued";
+    let next = next(desk, &outcome, retries_left, takes_no_retry);
+    measure(&outcome, next.status);
+    let (delivered, strained, failure) = (outcome.is_delivered(), outcome.is_strained(), outcome.failure());
+    let row = row(delivery_id, attempt_count + 1, target, at, outcome);
+    match record(desk, row, next).await {
+        Ok(()) => Turn::Attempted { delivered, strained, failure, next_attempt_at: next.attempt_at },
+        Err(refusal) => Turn::Broken(refusal),
+    }
+}
+
+/// Where a delivery stands after an attempt.
+#[derive(Debug, Clone, Copy)]
+struct Next {
+    status: &'static str,
+    retries_left: i64,
+    attempt_at: Option<i64>,
+}
+
+fn next(desk: &Desk, outcome: &Outcome, retries_left: i64, takes_no_retry: bool) -> Next {
+    if outcome.is_delivered() {
+        return Next { status: "delivered", retries_left, attempt_at: None };
+    }
+    let spread: f64 = rand::random();
+    match desk.config.schedule.after_failure(takes_no_retry, retries_left, outcome.retry_after, spread) {
+        AfterFailure::Retry { after, retries_left } => {
+            let after_ms = i64::try_from(after.as_millis()).unwrap_or(i64::MAX);
+            let attempt_at = desk.clock.real_now().plus_millis(after_ms).as_millis();
+            Next { status: "failed", retries_left, attempt_at: Some(attempt_at) }
+        }
+        AfterFailure::Exhausted => Next { status: "exhausted", retries_left: 0, attempt_at: None },
+    }
+}
+
+fn row(delivery_id: &str, number: i64, target: &Target, at: Timestamp, outcome: Outcome) -> delivery_attempts::Model {
+    delivery_attempts::Model {
+        delivery_id: delivery_id.to_owned(),
+        number,
+        at: at.as_millis(),
+        url: target.url.clone(),
+        response_code: outcome.response_code.map(i64::from),
+        response_body: outcome.response_body,
+        duration_ms: i64::try_from(outcome.duration.as_millis()).unwrap_or(i64::MAX),
+        error: outcome.error,
+    }
+}
+
+/// Writes the outcome; what cannot be written now is tried until it can. The error is why it never can be.
+async fn record(desk: &Desk, attempt: delivery_attempts::Model, next: Next) -> Result<(), String> {
+    let Next { status, retries_left, attempt_at: next_attempt_at } = next;
+    loop {
+        let unit = DeliveryOutcome { attempt: attempt.clone(), status, retries_left, next_attempt_at };
+        match desk.journal.submit(Unit::Delivery(Box::new(unit))).await {
+            // Lost: another node, or this one before it was restarted, recorded an attempt of this number.
+            Ok(_) | Err(JournalError::Conflict) => return Ok(()),
+            Err(JournalError::Refused(error)) => return Err(error),
+            Err(error) => {
+                let id = &attempt.delivery_id;
+                tracing::warn!(delivery.id = %id, %error, "the outcome of delivery {id} is written later");
+                tokio::time::sleep(RECORD_PAUSE).await;
+            }
+        }
+    }
+}
+
+fn measure(outcome: &Outcome, status: &'static str) {
+    metrics::counter!("payferry_webhook_attempts_total", "status" => status).increment(1);
+    metrics::histogram!("payferry_webhook_attempt_seconds").record(outcome.duration.as_secs_f64());
+}
+
+/// Marks a delivery as under way for as long as it lives, however its task ends.
+pub(super) struct UnderWay {
+    desk: Arc<Desk>,
+    delivery_id: String,
+}
+
+impl UnderWay {
+    pub(super) fn new(desk: &Arc<Desk>, delivery_id: &str) -> Self {
+        desk.under_way.insert(delivery_id.to_owned());
+        Self { desk: Arc::clone(desk), delivery_id: delivery_id.to_owned() }
+    }
+
+    pub(super) fn delivery_id(&self) -> &str {
+        &self.delivery_id
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.desk.under_way.remove(&self.delivery_id);
+    }
+}

@@ -1,0 +1,104 @@
+//! The queue, which is the database: what the sender reads of it, a page at a time.
+//!
+//! Deliberately absent: writing. Rows are queued in the commit of what they announce and moved by recorded outcomes.
+
+use payferry_domain::PspId;
+use payferry_entities::Database;
+use sea_orm::{ConnectionTrait, DbErr, FromQueryResult, Statement, Value};
+
+/// Rows read at once.
+pub(super) const PAGE: usize = 256;
+/// Rows counted for the operator's view; more are shown as so many.
+pub(super) const COUNTED_MAX: i64 = 10_000;
+
+/// A delivery that waits for an attempt. Its body is read when its turn has come.
+#[derive(Debug, Clone, PartialEq, Eq, FromQueryResult)]
+pub(super) struct Waiting {
+    pub(super) id: String,
+    pub(super) payment_id: String,
+    pub(super) position: i64,
+}
+
+/// A delivery whose turn has come.
+#[derive(Debug, Clone, FromQueryResult)]
+pub(super) struct Due {
+    pub(super) event_id: String,
+    pub(super) status: String,
+    pub(super) attempt_count: i64,
+    pub(super) retries_left: i64,
+    pub(super) payload: String,
+}
+
+/// PSPs with deliveries that are neither delivered nor exhausted.
+///
+/// Asked of each PSP, so that two probes of an index answer for it however many rows it has.
+pub(super) const PSPS_WITH_OPEN: &str = "SELECT p.id FROM psps p \
+    WHERE EXISTS (SELECT 1 FROM deliveries d WHERE d.psp_id = p.id AND d.status = 'queued') \
+    OR EXISTS (SELECT 1 FROM deliveries d WHERE d.psp_id = p.id AND d.status = 'failed')";
+
+// The states are spelled out, not bound: a partial index serves only a query that shows its condition.
+pub(super) const FIRST_ATTEMPTS: &str = "SELECT id, payment_id, position FROM deliveries \
+    WHERE psp_id = $1 AND status = 'queued' AND position > $2 ORDER BY position LIMIT $3";
+pub(super) const RETRIES_DUE: &str = "SELECT id, payment_id, position FROM deliveries \
+    WHERE psp_id = $1 AND status = 'failed' AND next_attempt_at <= $2 ORDER BY next_attempt_at LIMIT $3";
+pub(super) const NEXT_RETRY: &str = "SELECT MIN(next_attempt_at) FROM deliveries \
+    WHERE psp_id = $1 AND status = 'failed' AND next_attempt_at > $2";
+pub(super) const DUE: &str = "SELECT d.event_id, d.status, d.attempt_count, d.retries_left, e.payload \
+    FROM deliveries d JOIN events e ON e.id = d.event_id WHERE d.id = $1";
+const COUNT_QUEUED: &str = "SELECT COUNT(*) FROM \
+    (SELECT 1 FROM deliveries WHERE psp_id = $1 AND status = 'queued' LIMIT $2) counted";
+const COUNT_FAILED: &str = "SELECT COUNT(*) FROM \
+    (SELECT 1 FROM deliveries WHERE psp_id = $1 AND status = 'failed' LIMIT $2) counted";
+
+/// PSPs with deliveries that are neither delivered nor exhausted.
+pub(super) async fn psps_with_open(database: &Database) -> Result<Vec<PspId>, DbErr> {
+    let rows = database.reader().query_all_raw(statement(database, PSPS_WITH_OPEN, [])).await?;
+    rows.iter()
+        .map(|row| row.try_get_by_index::<String>(0)?.parse().map_err(|_| DbErr::Type("a PSP's id".to_owned())))
+        .collect()
+}
+
+/// A page of queued deliveries after a position, in the order of the feed.
+pub(super) async fn first_attempts(database: &Database, psp: PspId, after: i64) -> Result<Vec<Waiting>, DbErr> {
+    let limit = i64::try_from(PAGE).unwrap_or(i64::MAX);
+    let values = [psp.to_string().into(), after.into(), limit.into()];
+    Waiting::find_by_statement(statement(database, FIRST_ATTEMPTS, values)).all(database.reader()).await
+}
+
+/// Deliveries whose retry is due, the longest due first; a page and as many as are `under_way`, which still stand as due.
+pub(super) async fn retries_due(
+    database: &Database,
+    psp: PspId,
+    now: i64,
+    under_way: usize,
+) -> Result<Vec<Waiting>, DbErr> {
+    let limit = i64::try_from(PAGE + under_way).unwrap_or(i64::MAX);
+    let values = [psp.to_string().into(), now.into(), limit.into()];
+    Waiting::find_by_statement(statement(database, RETRIES_DUE, values)).all(database.reader()).await
+}
+
+/// When the next retry after `now` is due, milliseconds since the epoch.
+pub(super) async fn next_retry_after(database: &Database, psp: PspId, now: i64) -> Result<Option<i64>, DbErr> {
+    let values = [psp.to_string().into(), now.into()];
+    let row = database.reader().query_one_raw(statement(database, NEXT_RETRY, values)).await?;
+    row.map_or(Ok(None), |row| row.try_get_by_index(0))
+}
+
+/// A delivery as it is now, with its body.
+pub(super) async fn due(database: &Database, delivery_id: &str) -> Result<Option<Due>, DbErr> {
+    Due::find_by_statement(statement(database, DUE, [delivery_id.into()])).one(database.reader()).await
+}
+
+/// Deliveries queued and waiting for a retry, each at most [`COUNTED_MAX`].
+pub(super) async fn depths(database: &Database, psp: PspId) -> Result<(i64, i64), DbErr> {
+    let count = async |sql: &str| {
+        let values = [psp.to_string().into(), COUNTED_MAX.into()];
+        let row = database.reader().query_one_raw(statement(database, sql, values)).await?;
+        row.map_or(Ok(0), |row| row.try_get_by_index(0))
+    };
+    Ok((count(COUNT_QUEUED).await?, count(COUNT_FAILED).await?))
+}
+
+fn statement<const N: usize>(database: &Database, sql: &str, values: [Value; N]) -> Statement {
+    Statement::from_sql_and_values(database.backend(), sql, values)
+}

@@ -1,0 +1,183 @@
+//! The queue: order, several PSPs, backlogs.
+
+use sea_orm::{ConnectionTrait, Statement};
+use wiremock::matchers::body_string_contains;
+
+use super::receiver::{Answer, Receiver};
+use super::*;
+use crate::webhook::{IN_FLIGHT_MAX, endpoint, queue};
+
+#[tokio::test]
+async fn a_retry_holds_no_later_event_back() {
+    let slow = Schedule::of([Duration::from_secs(2); 3]);
+    let world = World::new(WebhookConfig { schedule: slow, ..quick() }).await;
+    let server = MockServer::start().await;
+    Mock::given(any()).respond_with(ResponseTemplate::new(500)).up_to_n_times(1).mount(&server).await;
+    Mock::given(any()).respond_with(ResponseTemplate::new(200)).mount(&server).await;
+    let psp = world.psp(Some(&server.uri())).await;
+    world.announce(psp, "pay_1", 3).await;
+    world.until("whd_pay_1_3", "delivered").await;
+    assert_eq!(world.row("whd_pay_1_1").await.status, "failed");
+    world.until("whd_pay_1_1", "delivered").await;
+    let order: Vec<_> = received(&server).await.iter().map(|r| header(r, "webhook-id").to_owned()).collect();
+    assert_eq!(order, ["evt_pay_1_1", "evt_pay_1_2", "evt_pay_1_3", "evt_pay_1_1"]);
+}
+
+#[tokio::test]
+async fn slow_and_dead_receivers_do_not_delay_another_psp() {
+    let world = World::new(quick()).await;
+    let slow = receiver(ResponseTemplate::new(200).set_delay(Duration::from_secs(3))).await;
+    let good = receiver(ResponseTemplate::new(200)).await;
+    let (tardy, dead) = (world.psp(Some(&slow.uri())).await, world.psp(Some("http://127.0.0.1:9/")).await);
+    let psp = world.psp(Some(&good.uri())).await;
+    for n in 0..20 {
+        world.announce(tardy, &format!("pay_slow{n}"), 1).await;
+        world.announce(dead, &format!("pay_dead{n}"), 1).await;
+    }
+    let since = Instant::now();
+    world.announce(psp, "pay_good", 1).await;
+    world.until("whd_pay_good_1", "delivered").await;
+    println!("delivered beside a slow and a dead receiver within {:?}", since.elapsed());
+    // The slow one's attempts last 400 ms each and come four at a time: twenty of them are far from through.
+    assert!(world.row("whd_pay_slow19_1").await.attempt_count == 0, "the other PSP did not wait for the slow one");
+    let row = world.until("whd_pay_slow0_1", "failed").await;
+    assert_eq!((row.response_code, row.error.as_deref()), (None, Some("no answer in time")));
+    let row = world.until("whd_pay_dead0_1", "failed").await;
+    assert!(row.error.unwrap().starts_with("could not connect"));
+}
+
+#[tokio::test]
+async fn events_wait_for_a_url() {
+    let world = World::new(quick()).await;
+    let psp = world.psp(None).await;
+    world.announce(psp, "pay_1", 2).await;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!(world.row("whd_pay_1_1").await.attempt_count, 0);
+    let server = receiver(ResponseTemplate::new(200)).await;
+    world.point(psp, &server.uri()).await;
+    world.until("whd_pay_1_2", "delivered").await;
+}
+
+#[tokio::test]
+async fn first_attempts_of_a_payment_go_out_in_order_one_after_the_other() {
+    const PAYMENTS: usize = 40;
+    const DELAY: Duration = Duration::from_millis(10);
+    let world = World::new(quick()).await;
+    // Every seventh fails at first: its retry is no first attempt and may come at any time.
+    let receiver = Receiver::start(|nth| Answer::status(if nth % 7 == 0 { 500 } else { 200 }).after(DELAY)).await;
+    let psp = world.psp(None).await;
+    for n in 0..PAYMENTS {
+        world.announce(psp, &format!("pay_{n}"), 4).await;
+    }
+    world.point(psp, &receiver.url()).await;
+    for n in 0..PAYMENTS {
+        for sequence in 1..=4 {
+            world.until(&format!("whd_pay_{n}_{sequence}"), "delivered").await;
+        }
+    }
+    let arrivals = receiver.arrivals();
+    for n in 0..PAYMENTS {
+        let first = |sequence: usize| {
+            let id = format!("evt_pay_{n}_{sequence}");
+            arrivals.iter().find(|arrival| arrival.id == id).unwrap().at
+        };
+        for sequence in 1..4 {
+            assert!(first(sequence + 1) >= first(sequence) + DELAY, "payment {n}, sequence {sequence}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_queue_is_read_through_its_indexes() {
+    let world = World::new(quick()).await;
+    // By any other index they would pass over everything that was ever delivered.
+    for (sql, values, index) in [
+        (queue::PSPS_WITH_OPEN, 0, "deliveries_psp_id_status_next_attempt_at (psp_id=? AND status=?)"),
+        (queue::FIRST_ATTEMPTS, 3, "deliveries_queued (psp_id=? AND position>?)"),
+        (
+            queue::RETRIES_DUE,
+            3,
+            "deliveries_psp_id_status_next_attempt_at (psp_id=? AND status=? AND next_attempt_at<?)",
+        ),
+        (
+            queue::NEXT_RETRY,
+            2,
+            "deliveries_psp_id_status_next_attempt_at (psp_id=? AND status=? AND next_attempt_at>?)",
+        ),
+        (queue::DUE, 1, "sqlite_autoindex_deliveries_1 (id=?)"),
+    ] {
+        let values: Vec<sea_orm::Value> = [1.into(), 2.into(), 3.into()].into_iter().take(values).collect();
+        let explain =
+            Statement::from_sql_and_values(world.database.backend(), format!("EXPLAIN QUERY PLAN {sql}"), values);
+        let plan: Vec<String> = world
+            .database
+            .reader()
+            .query_all_raw(explain)
+            .await
+            .unwrap()
+            .iter()
+            .map(|row| row.try_get("", "detail").unwrap())
+            .collect();
+        let read = |step: &&String| step.contains(" d ") || step.contains("deliveries");
+        assert!(plan.iter().any(|step| read(&step)), "{plan:?}");
+        for step in plan.iter().filter(read) {
+            assert!(step.starts_with("SEARCH") && step.ends_with(index), "{sql}: {plan:?}");
+        }
+        assert!(!plan.iter().any(|step| step.contains("TEMP B-TREE")), "{sql}: {plan:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_backlog_is_drained_a_page_at_a_time() {
+    const BACKLOG: usize = 5_000;
+    let world = World::new(quick()).await;
+    let receiver = Receiver::start(|_| Answer::status(200)).await;
+    let psp = world.psp(None).await;
+    world.queue_many(psp, BACKLOG, 4).await;
+    let since = Instant::now();
+    world.point(psp, &receiver.url()).await;
+    let (mut read_ahead_most, mut in_flight_most) = (0, 0);
+    loop {
+        let view = world.view().await;
+        read_ahead_most = read_ahead_most.max(view.read_ahead);
+        in_flight_most = in_flight_most.max(view.in_flight);
+        if view.queued == 0 && view.in_flight == 0 {
+            break;
+        }
+        assert!(since.elapsed() < PATIENCE * 4, "{view:?}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let took = since.elapsed();
+    #[allow(clippy::cast_precision_loss, reason = "a rate for people")]
+    let rate = BACKLOG as f64 / took.as_secs_f64();
+    println!("{BACKLOG} queued deliveries in {took:.2?}: {rate:.0}/s, at most {in_flight_most} at once");
+    println!("at most {read_ahead_most} rows read ahead");
+    assert_eq!(receiver.arrivals().len(), BACKLOG, "each was sent once");
+    assert!(world.rows().await.iter().all(|row| row.status == "delivered" && row.attempt_count == 1));
+    assert!(read_ahead_most <= endpoint::WINDOW_MAX + queue::PAGE);
+    assert!(in_flight_most <= IN_FLIGHT_MAX);
+}
+
+#[tokio::test]
+async fn a_redelivery_does_not_let_later_events_overtake_a_first_attempt() {
+    let world = World::new(quick()).await;
+    let server = MockServer::start().await;
+    let slow = ResponseTemplate::new(200).set_delay(Duration::from_millis(300));
+    Mock::given(body_string_contains("\"sequence\":2")).respond_with(slow).mount(&server).await;
+    Mock::given(any()).respond_with(ResponseTemplate::new(200)).mount(&server).await;
+    let psp = world.psp(None).await;
+    let ids = world.announce(psp, "pay_1", 3).await;
+    let mut old = world.row(&ids[0]).await.into_active_model();
+    old.status = ActiveValue::Set("exhausted".to_owned());
+    old.attempt_count = ActiveValue::Set(4);
+    old.update(world.database.writer()).await.unwrap();
+    world.point(psp, &server.uri()).await;
+    while !world.sender.is_under_way(&ids[1]) {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    assert!(log::redeliver(world.database.writer(), psp, &ids[0], world.clock.real_now()).await.unwrap());
+    world.sender.refresh(psp);
+    world.until(&ids[0], "delivered").await;
+    world.until(&ids[2], "delivered").await;
+    assert_eq!(world.row(&ids[1]).await.status, "delivered", "the third went out before the second was answered");
+}

@@ -1,0 +1,91 @@
+//! The delivery log and redelivery.
+
+use payferry_domain::Timestamp;
+use payferry_entities::delivery_attempts;
+
+use super::*;
+use crate::webhook::log::{ATTEMPTS_LISTED_MAX, Requeued};
+
+#[tokio::test]
+async fn a_range_is_queued_again_by_event_and_by_time() {
+    let world = World::new(quick()).await;
+    let (psp, other) = (world.psp(None).await, world.psp(None).await);
+    let ids = world.announce_each(psp, "pay_", 3).await;
+    world.announce(other, "pay_other", 1).await;
+    for id in ids.iter().map(String::as_str).chain(["whd_pay_other_1"]) {
+        let row = deliveries::ActiveModel {
+            id: ActiveValue::Unchanged(id.to_owned()),
+            status: ActiveValue::Set("exhausted".to_owned()),
+            attempt_count: ActiveValue::Set(4),
+            retries_left: ActiveValue::Set(0),
+            ..Default::default()
+        };
+        row.update(world.database.writer()).await.unwrap();
+    }
+    let now = world.clock.real_now();
+    let redeliver = async |from: Timestamp, to: Timestamp, patterns: &[&str]| {
+        let patterns: Vec<_> = patterns.iter().map(|pattern| pattern.parse().unwrap()).collect();
+        log::redeliver_range(&world.database, psp, from, to, &patterns, now).await.unwrap()
+    };
+    let nothing = Requeued { count: 0, continue_from: None };
+    assert_eq!(redeliver(Timestamp(0), Timestamp(1), &[]).await, nothing, "another time");
+    assert_eq!(redeliver(Timestamp(0), now.plus_secs(1), &["payin.*", "refund.sent"]).await, nothing, "other events");
+    assert!(world.rows().await.iter().all(|row| row.status == "exhausted"));
+    let all = redeliver(Timestamp(0), now.plus_secs(1), &["payment.*"]).await;
+    assert_eq!(all, Requeued { count: 3, continue_from: None });
+    for id in &ids {
+        let row = world.row(id).await;
+        assert_eq!((row.status.as_str(), row.attempt_count, row.retries_left), ("queued", 4, DELIVERY_RETRIES_MAX));
+    }
+    assert_eq!(world.row("whd_pay_other_1").await.status, "exhausted", "another PSP's");
+    let (total, page) = log::undelivered(&world.database, psp, 2, 2).await.unwrap();
+    assert_eq!((total, page.len()), (3, 1));
+    assert_eq!(page[0].delivery.id, ids[2]);
+}
+
+#[tokio::test]
+async fn what_was_delivered_can_be_delivered_again() {
+    let world = World::new(quick()).await;
+    let server = receiver(ResponseTemplate::new(200)).await;
+    let psp = world.psp(Some(&server.uri())).await;
+    world.announce(psp, "pay_1", 1).await;
+    world.until("whd_pay_1_1", "delivered").await;
+    assert!(log::redeliver(world.database.writer(), psp, "whd_pay_1_1", world.clock.real_now()).await.unwrap());
+    world.sender.refresh(psp);
+    while world.row("whd_pay_1_1").await.attempt_count < 2 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let entry = log::delivery(&world.database, psp, "whd_pay_1_1").await.unwrap().unwrap();
+    assert_eq!(entry.attempts.iter().map(|attempt| attempt.number).collect::<Vec<_>>(), [1, 2]);
+    assert_eq!(ids_of(&received(&server).await), ["evt_pay_1_1"; 2]);
+}
+
+#[tokio::test]
+async fn of_very_many_attempts_the_latest_are_listed() {
+    let world = World::new(quick()).await;
+    let psp = world.psp(None).await;
+    world.announce(psp, "pay_1", 1).await;
+    let made = ATTEMPTS_LISTED_MAX + 7;
+    for number in 1..=made {
+        let attempt = delivery_attempts::Model {
+            delivery_id: "whd_pay_1_1".to_owned(),
+            number,
+            at: number,
+            url: "http://127.0.0.1:9/".to_owned(),
+            response_code: None,
+            response_body: None,
+            duration_ms: 1,
+            error: None,
+        };
+        attempt.into_active_model().insert(world.database.writer()).await.unwrap();
+    }
+    let row = deliveries::ActiveModel {
+        id: ActiveValue::Unchanged("whd_pay_1_1".to_owned()),
+        attempt_count: ActiveValue::Set(made),
+        ..Default::default()
+    };
+    row.update(world.database.writer()).await.unwrap();
+    let entry = log::deliveries_of(&world.database, psp, "pay_1").await.unwrap().remove(0);
+    assert_eq!(i64::try_from(entry.attempts.len()).unwrap(), ATTEMPTS_LISTED_MAX);
+    assert_eq!((entry.attempts[0].number, entry.attempts.last().unwrap().number), (8, made));
+}

@@ -1,0 +1,133 @@
+//! What an endpoint has read and not yet attempted, in the order in which first attempts go out. Pure.
+//!
+//! Of each payment one first attempt is under way at a time: the next begins when it has ended. Deliberately absent:
+//! retries, which hold nobody back and so need no order.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+use super::queue::Waiting;
+
+/// First attempts that wait, by position of the feed and in line per payment.
+#[derive(Debug, Default)]
+pub(super) struct Window {
+    /// Those whose payment has no first attempt under way; one a payment.
+    ready: BTreeMap<i64, Waiting>,
+    /// The others, behind the one of their payment that is ready or under way. A payment without a line has neither.
+    lines: HashMap<String, VecDeque<Waiting>>,
+    len: usize,
+}
+
+impl Window {
+    /// Takes a row in, behind what is there of its payment.
+    pub(super) fn push(&mut self, row: Waiting) {
+        self.len += 1;
+        if let Some(line) = self.lines.get_mut(&row.payment_id) {
+            line.push_back(row);
+        } else {
+            self.lines.insert(row.payment_id.clone(), VecDeque::new());
+            self.ready.insert(row.position, row);
+        }
+    }
+
+    /// The next first attempt. Its payment's others stay in line until [`Self::ended`].
+    pub(super) fn pop(&mut self) -> Option<Waiting> {
+        let (_, row) = self.ready.pop_first()?;
+        self.len -= 1;
+        Some(row)
+    }
+
+    /// What [`Self::pop`] gave and was not begun.
+    pub(super) fn put_back(&mut self, row: Waiting) {
+        self.len += 1;
+        self.ready.insert(row.position, row);
+    }
+
+    /// The first attempt under way of this payment is over.
+    pub(super) fn ended(&mut self, payment_id: &str) {
+        let Some(line) = self.lines.get_mut(payment_id) else { return };
+        match line.pop_front() {
+            Some(next) => {
+                self.ready.insert(next.position, next);
+            }
+            None => {
+                self.lines.remove(payment_id);
+            }
+        }
+    }
+
+    /// Forgets what waits, and remembers which payments have a first attempt under way.
+    pub(super) fn clear(&mut self) {
+        for row in std::mem::take(&mut self.ready).into_values() {
+            self.lines.remove(&row.payment_id);
+        }
+        self.lines.values_mut().for_each(VecDeque::clear);
+        self.len = 0;
+    }
+
+    /// Rows that wait.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Rows that could go now.
+    pub(super) fn ready_len(&self) -> usize {
+        self.ready.len()
+    }
+
+    /// Whether a row waits here.
+    pub(super) fn holds(&self, row: &Waiting) -> bool {
+        let waits = |waiting: &Waiting| waiting.id == row.id;
+        self.ready.get(&row.position).is_some_and(waits)
+            || self.lines.get(&row.payment_id).is_some_and(|line| line.iter().any(waits))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn row(position: i64, payment: &str) -> Waiting {
+        Waiting { id: format!("whd_{position}"), payment_id: payment.to_owned(), position }
+    }
+
+    fn next(window: &mut Window) -> Option<i64> {
+        window.pop().map(|row| row.position)
+    }
+
+    #[test]
+    fn a_payment_has_one_first_attempt_under_way_and_others_pass_it() {
+        let mut window = Window::default();
+        for (position, payment) in [(1, "a"), (2, "a"), (3, "b"), (4, "a"), (5, "c")] {
+            window.push(row(position, payment));
+        }
+        assert_eq!([next(&mut window), next(&mut window), next(&mut window)], [Some(1), Some(3), Some(5)]);
+        assert_eq!((next(&mut window), window.len()), (None, 2));
+        window.ended("a");
+        assert_eq!((next(&mut window), next(&mut window)), (Some(2), None));
+        window.push(row(6, "a"));
+        window.ended("b");
+        window.push(row(7, "b"));
+        window.ended("a");
+        assert_eq!([next(&mut window), next(&mut window), next(&mut window)], [Some(4), Some(7), None]);
+        window.ended("a");
+        assert_eq!((next(&mut window), window.len()), (Some(6), 0));
+    }
+
+    #[test]
+    fn what_is_under_way_still_holds_its_payment_after_a_clearing() {
+        let mut window = Window::default();
+        for (position, payment) in [(1, "a"), (2, "a"), (3, "b")] {
+            window.push(row(position, payment));
+        }
+        assert_eq!(next(&mut window), Some(1));
+        assert!(window.holds(&row(2, "a")) && window.holds(&row(3, "b")) && !window.holds(&row(1, "a")));
+        window.clear();
+        assert_eq!((window.len(), window.ready_len()), (0, 0));
+        window.push(row(2, "a"));
+        window.push(row(3, "b"));
+        assert_eq!((next(&mut window), next(&mut window)), (Some(3), None), "the first of a is still under way");
+        window.ended("a");
+        assert_eq!(next(&mut window), Some(2));
+    }
+}
