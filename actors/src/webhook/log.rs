@@ -17,9 +17,9 @@ pub const ENTRIES_MAX: u64 = 1_000;
 /// Attempts of one delivery that are listed, the latest. Four are the rule; redelivery and the probes of an open breaker
 /// make more.
 pub const ATTEMPTS_LISTED_MAX: i64 = 50;
-/// Deliveries that one call queues again at most.
-pub const REDELIVERED_MAX: usize = 10_000;
-/// Deliveries that one statement queues again: payments wait for the writer as long as that takes.
+/// Deliveries that one call queues again at most: payments wait for the writer as long as that takes.
+pub const REDELIVERED_MAX: usize = 5_000;
+/// Deliveries that one statement queues again.
 const REDELIVERED_TOGETHER: usize = 500;
 
 /// A delivery with what was delivered and each attempt.
@@ -108,27 +108,24 @@ pub async fn redeliver(
     Ok(queue_again(connection, mine, now).await? > 0)
 }
 
-/// What a bulk redelivery did.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Requeued {
-    /// Deliveries queued again.
-    pub count: u64,
-    /// Where the next call is to begin, if there were more than [`REDELIVERED_MAX`].
+/// Deliveries chosen for a bulk redelivery.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Chosen {
+    /// Of the oldest events first; at most [`REDELIVERED_MAX`].
+    pub delivery_ids: Vec<String>,
+    /// Where the next choice is to begin, if there are more.
     pub continue_from: Option<Timestamp>,
 }
 
-/// Queues deliveries of events made from `from` up to but not including `to` again, the oldest first, whatever became of
-/// them. No patterns: all events. The sender is to be told (`refresh`) afterwards.
-///
-/// Not one transaction: payments are not to wait for thousands of rows. A call that broke off can be made again.
-pub async fn redeliver_range(
+/// The deliveries of events made from `from` up to but not including `to`, whatever became of them. No patterns: of all
+/// events. Reads only, beside the writer: it may have to look through much.
+pub async fn choose(
     database: &Database,
     psp: PspId,
     from: Timestamp,
     to: Timestamp,
     patterns: &[EventPattern],
-    now: Timestamp,
-) -> Result<Requeued, DbErr> {
+) -> Result<Chosen, DbErr> {
     let wanted = |name: &&EventName| patterns.is_empty() || patterns.iter().any(|pattern| pattern.matches(**name));
     // Of a closed list of names without quotes in them.
     let names: Vec<String> = EventName::ALL.iter().filter(wanted).map(|name| format!("'{name}'")).collect();
@@ -142,18 +139,24 @@ pub async fn redeliver_range(
     let values = [psp.to_string().into(), from.as_millis().into(), to.as_millis().into()];
     let found =
         database.reader().query_all_raw(Statement::from_sql_and_values(database.backend(), sql, values)).await?;
-    let mut chosen = Vec::with_capacity(found.len());
-    for row in &found {
-        chosen.push((row.try_get_by_index::<String>(0)?, Timestamp(row.try_get_by_index(1)?)));
-    }
-    let continue_from = chosen.get(REDELIVERED_MAX).map(|(_, created_at)| *created_at);
-    chosen.truncate(REDELIVERED_MAX);
+    let continue_from = found.get(REDELIVERED_MAX).map(|row| row.try_get_by_index(1)).transpose()?.map(Timestamp);
+    let ids = found.iter().take(REDELIVERED_MAX).map(|row| row.try_get_by_index(0));
+    Ok(Chosen { delivery_ids: ids.collect::<Result<_, _>>()?, continue_from })
+}
+
+/// As [`redeliver`], for many. Answers how many there are.
+pub async fn redeliver_all(
+    connection: &impl ConnectionTrait,
+    psp: PspId,
+    delivery_ids: &[String],
+    now: Timestamp,
+) -> Result<u64, DbErr> {
     let mut count = 0;
-    for together in chosen.chunks(REDELIVERED_TOGETHER) {
-        let ids = deliveries::Column::Id.is_in(together.iter().map(|(id, _)| id.as_str()));
-        count += queue_again(database.writer(), ids, now).await?;
+    for together in delivery_ids.chunks(REDELIVERED_TOGETHER) {
+        let mine = deliveries::Column::PspId.eq(psp.to_string()).and(deliveries::Column::Id.is_in(together));
+        count += queue_again(connection, mine, now).await?;
     }
-    Ok(Requeued { count, continue_from })
+    Ok(count)
 }
 
 async fn queue_again(

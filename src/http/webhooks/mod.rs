@@ -81,7 +81,9 @@ impl DeliveryRecord {
         let sender = app.system.webhooks();
         let record = |entry: LogEntry| {
             let LogEntry { delivery, event, attempts } = entry;
-            let under_way = sender.is_under_way(&delivery.id);
+            // Still marked for a moment after its outcome was recorded.
+            let is_open = matches!(delivery.status.as_str(), "queued" | "failed");
+            let under_way = is_open && sender.is_under_way(&delivery.id);
             Ok(Self {
                 delivery_status: if under_way { "delivering".to_owned() } else { delivery.status },
                 id: delivery.id,

@@ -32,6 +32,9 @@ pub struct BulkRedeliverAnswer {
     message: &'static str,
     /// Deliveries that are queued again.
     redelivered: u64,
+    /// There are more: the `from` of the next call, ISO 8601.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    continue_from: Option<String>,
 }
 
 /// Deliver events again, in bulk
@@ -54,10 +57,12 @@ pub async fn redeliver(State(app): State<AppState>, request: Submission<Webhooks
         }
         Some((from?, to?, patterns.unwrap_or_default()))
     })?;
+    let chosen = log::choose(app.database(), request.psp_id, from, to, &patterns).await?;
     let transaction = app.database().begin().await?;
     let now = app.clock().real_now();
-    let redelivered = log::redeliver_range(&transaction, request.psp_id, from, to, &patterns, now).await?;
-    let answer = BulkRedeliverAnswer { message: "The deliveries are queued again.", redelivered };
+    let redelivered = log::redeliver_all(&transaction, request.psp_id, &chosen.delivery_ids, now).await?;
+    let continue_from = chosen.continue_from.map(|from| from.to_string());
+    let answer = BulkRedeliverAnswer { message: "The deliveries are queued again.", redelivered, continue_from };
     let answered = request.idempotency.commit(&app, transaction, Answer::accepted(&answer)?).await?;
     app.system.webhooks().refresh(request.psp_id);
     Ok(answered)

@@ -40,9 +40,9 @@ async fn slow_and_dead_receivers_do_not_delay_another_psp() {
     println!("delivered beside a slow and a dead receiver within {:?}", since.elapsed());
     // The slow one's attempts last 400 ms each and come four at a time: twenty of them are far from through.
     assert!(world.row("whd_pay_slow19_1").await.attempt_count == 0, "the other PSP did not wait for the slow one");
-    let row = world.until("whd_pay_slow0_1", "failed").await;
+    let row = world.until_attempted("whd_pay_slow0_1").await;
     assert_eq!((row.response_code, row.error.as_deref()), (None, Some("no answer in time")));
-    let row = world.until("whd_pay_dead0_1", "failed").await;
+    let row = world.until_attempted("whd_pay_dead0_1").await;
     assert!(row.error.unwrap().starts_with("could not connect"));
 }
 

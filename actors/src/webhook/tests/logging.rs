@@ -4,7 +4,7 @@ use payferry_domain::Timestamp;
 use payferry_entities::delivery_attempts;
 
 use super::*;
-use crate::webhook::log::{ATTEMPTS_LISTED_MAX, Requeued};
+use crate::webhook::log::{ATTEMPTS_LISTED_MAX, REDELIVERED_MAX};
 
 #[tokio::test]
 async fn a_range_is_queued_again_by_event_and_by_time() {
@@ -25,14 +25,15 @@ async fn a_range_is_queued_again_by_event_and_by_time() {
     let now = world.clock.real_now();
     let redeliver = async |from: Timestamp, to: Timestamp, patterns: &[&str]| {
         let patterns: Vec<_> = patterns.iter().map(|pattern| pattern.parse().unwrap()).collect();
-        log::redeliver_range(&world.database, psp, from, to, &patterns, now).await.unwrap()
+        let chosen = log::choose(&world.database, psp, from, to, &patterns).await.unwrap();
+        assert_eq!(chosen.continue_from, None);
+        log::redeliver_all(world.database.writer(), psp, &chosen.delivery_ids, now).await.unwrap()
     };
-    let nothing = Requeued { count: 0, continue_from: None };
-    assert_eq!(redeliver(Timestamp(0), Timestamp(1), &[]).await, nothing, "another time");
-    assert_eq!(redeliver(Timestamp(0), now.plus_secs(1), &["payin.*", "refund.sent"]).await, nothing, "other events");
+    assert_eq!(redeliver(Timestamp(0), Timestamp(1), &[]).await, 0, "another time");
+    assert_eq!(redeliver(Timestamp(0), now.plus_secs(1), &["payin.*", "refund.sent"]).await, 0, "other events");
     assert!(world.rows().await.iter().all(|row| row.status == "exhausted"));
-    let all = redeliver(Timestamp(0), now.plus_secs(1), &["payment.*"]).await;
-    assert_eq!(all, Requeued { count: 3, continue_from: None });
+    assert_eq!(log::redeliver_all(world.database.writer(), other, &ids, now).await.unwrap(), 0, "not theirs");
+    assert_eq!(redeliver(Timestamp(0), now.plus_secs(1), &["payment.*"]).await, 3);
     for id in &ids {
         let row = world.row(id).await;
         assert_eq!((row.status.as_str(), row.attempt_count, row.retries_left), ("queued", 4, DELIVERY_RETRIES_MAX));
@@ -88,4 +89,23 @@ async fn of_very_many_attempts_the_latest_are_listed() {
     let entry = log::deliveries_of(&world.database, psp, "pay_1").await.unwrap().remove(0);
     assert_eq!(i64::try_from(entry.attempts.len()).unwrap(), ATTEMPTS_LISTED_MAX);
     assert_eq!((entry.attempts[0].number, entry.attempts.last().unwrap().number), (8, made));
+}
+
+#[tokio::test]
+async fn a_range_of_very_many_is_chosen_in_parts() {
+    let world = World::new(quick()).await;
+    let psp = world.psp(None).await;
+    world.queue_many(psp, REDELIVERED_MAX + 1, 4).await;
+    let (now, all) = (world.clock.real_now().plus_secs(1), Timestamp(0));
+    let chosen = log::choose(&world.database, psp, all, now, &[]).await.unwrap();
+    assert_eq!(chosen.delivery_ids.len(), REDELIVERED_MAX);
+    let last = world.row(&format!("whd_pay_{}_1", REDELIVERED_MAX / 4)).await;
+    assert_eq!(chosen.continue_from, Some(Timestamp(last.created_at)));
+    assert!(!chosen.delivery_ids.contains(&last.id));
+    let since = Instant::now();
+    let transaction = world.database.begin().await.unwrap();
+    let count = log::redeliver_all(&transaction, psp, &chosen.delivery_ids, now).await.unwrap();
+    transaction.commit().await.unwrap();
+    println!("{count} deliveries queued again within {:?}", since.elapsed());
+    assert_eq!(usize::try_from(count).unwrap(), REDELIVERED_MAX);
 }

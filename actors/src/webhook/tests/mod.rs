@@ -193,6 +193,18 @@ impl World {
         deliveries::Entity::find_by_id(id).one(self.database.reader()).await.unwrap().unwrap()
     }
 
+    async fn until_attempted(&self, id: &str) -> deliveries::Model {
+        let since = Instant::now();
+        loop {
+            let row = self.row(id).await;
+            if row.attempt_count > 0 {
+                return row;
+            }
+            assert!(since.elapsed() < PATIENCE, "never attempted: {row:#?}");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
     async fn until(&self, id: &str, status: &str) -> deliveries::Model {
         let since = Instant::now();
         loop {
