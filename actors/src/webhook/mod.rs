@@ -36,8 +36,8 @@ pub const RESPONSE_KEPT_BYTES: usize = 1_024;
 /// Attempts under way at once beyond the [`IN_FLIGHT_MIN`] of each endpoint, shared by all: connections are not endless,
 /// and an endpoint never waits for another's.
 pub const IN_FLIGHT_SHARED_MAX: usize = 512;
-/// How long attempts under way may take to end when the sender stops.
-pub const STOP_PATIENCE: Duration = Duration::from_secs(2);
+/// How long attempts under way may take to end when the sender stops; less than its supervisor waits for it.
+pub const STOP_PATIENCE: Duration = Duration::from_millis(1_500);
 
 /// Limits and schedule of webhooks.
 #[derive(Clone, Debug)]

@@ -31,6 +31,8 @@ const RESTART_PAUSE_MIN: Duration = Duration::from_millis(100);
 const RESTART_PAUSE_MAX: Duration = Duration::from_secs(10);
 /// An endpoint that ran for so long is started again after the shortest pause.
 const RESTART_FORGIVEN_AFTER: Duration = Duration::from_mins(1);
+/// How much longer than its attempts an endpoint may take to stop.
+const STOP_MARGIN: Duration = Duration::from_millis(250);
 /// How long observing may take.
 const OBSERVE_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -189,7 +191,7 @@ impl WebhookSender {
     /// Lets attempts under way end, for at most [`STOP_PATIENCE`], and stops. What waits stays queued.
     pub async fn stop(self) {
         let cell = self.actor.get_cell();
-        if cell.drain_and_wait(Some(STOP_PATIENCE + OBSERVE_TIMEOUT)).await.is_err() {
+        if cell.drain_and_wait(Some(STOP_PATIENCE + 2 * STOP_MARGIN)).await.is_err() {
             cell.kill();
         }
     }
@@ -300,7 +302,7 @@ impl Actor for Sender {
         });
         // Each keeps to its own limit; the margin is for an actor that is stuck.
         let all = futures::future::join_all(stopping);
-        let _ = tokio::time::timeout(STOP_PATIENCE + OBSERVE_TIMEOUT / 2, all).await;
+        let _ = tokio::time::timeout(STOP_PATIENCE + STOP_MARGIN, all).await;
         Ok(())
     }
 }
