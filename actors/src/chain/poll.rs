@@ -16,6 +16,7 @@ use super::rows;
 use super::watcher::{WatcherArgs, WatcherState};
 use super::watchlist::ChainView;
 use crate::journal::{ChainBatch, JournalError, Unit};
+use crate::payment::store::{self, StoreError};
 
 /// Headers compared in one request while looking for the block where a reorganisation began.
 const ANCESTOR_HEADERS: usize = 32;
@@ -33,8 +34,8 @@ pub(super) enum PollError {
     Inconsistent(&'static str),
     #[error("the journal: {0}")]
     Journal(#[from] JournalError),
-    #[error("the database: {0}")]
-    Database(#[from] sea_orm::DbErr),
+    #[error(transparent)]
+    Store(#[from] StoreError),
 }
 
 impl From<ReadError> for PollError {
@@ -154,7 +155,7 @@ impl<'a> Poll<'a> {
         strangers.dedup();
         strangers.retain(|address| !owners.contains_key(address));
         if !strangers.is_empty() {
-            owners.extend(rows::payments_of(database, &strangers).await?);
+            owners.extend(store::by_wallets(database, &strangers).await?);
         }
         let ours = found.iter().filter_map(|transfer| Some((transfer, *owners.get(&transfer.to)?)));
         Ok(ours.filter_map(|(transfer, payment_id)| self.row(transfer, payment_id)).collect())

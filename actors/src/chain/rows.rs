@@ -5,17 +5,13 @@ use std::collections::HashMap;
 use payferry_domain::payment::{BlockRef, ObservedTransfer, Presence, TransferKey};
 use payferry_domain::{Address, Amount, Chain, Hash32, PaymentId, Timestamp};
 use payferry_entities::{Database, chain_cursors, chain_headers, transfers};
-use sea_orm::{
-    ColumnTrait, ConnectionTrait, DbBackend, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect, Statement,
-};
+use sea_orm::{ColumnTrait, ConnectionTrait, DbBackend, DbErr, EntityTrait, QueryFilter, QueryOrder, Statement};
 
 use super::config::ChainSpec;
 use super::cursor::{Known, Link};
 
 /// Most addresses looked up with one statement.
 const LOOKUP_ADDRESSES_MAX: usize = 5_000;
-/// Most unapplied transfers told in one sweep.
-pub(super) const SWEEP_ROWS_MAX: u64 = 2_000;
 
 /// A row that cannot be what this program wrote.
 #[derive(Debug, thiserror::Error)]
@@ -140,29 +136,6 @@ pub(super) fn row_number(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// Whose wallets these are, as far as they are anybody's: payments without a live actor, and other nodes'.
-pub(super) async fn payments_of(
-    database: &Database,
-    wallets: &[Address],
-) -> Result<HashMap<Address, PaymentId>, DbErr> {
-    let sql = match database.backend() {
-        DbBackend::Sqlite => "SELECT wallet, id FROM payments WHERE wallet IN (SELECT value FROM json_each($1))",
-        _ => "SELECT wallet, id FROM payments WHERE wallet IN (SELECT jsonb_array_elements_text($1::jsonb))",
-    };
-    let mut found = HashMap::new();
-    for wallets in wallets.chunks(LOOKUP_ADDRESSES_MAX) {
-        let list = serde_json::to_string(wallets).unwrap_or_default();
-        let statement = Statement::from_sql_and_values(database.backend(), sql, [list.into()]);
-        for row in database.reader().query_all_raw(statement).await? {
-            let (wallet, id): (String, String) = (row.try_get_by_index(0)?, row.try_get_by_index(1)?);
-            if let (Ok(wallet), Ok(id)) = (wallet.parse(), id.parse()) {
-                found.insert(wallet, id);
-            }
-        }
-    }
-    Ok(found)
-}
-
 /// For each transaction and payment the earliest block time that any row of it has: a transfer that was mined again at
 /// another place keeps the time at which it was first there.
 pub(super) async fn first_block_times(
@@ -192,16 +165,4 @@ pub(super) async fn first_block_times(
         }
     }
     Ok(times)
-}
-
-/// Rows that their payment has not taken in, the oldest blocks first.
-pub(super) async fn unapplied(database: &Database, chain: Chain) -> Result<Vec<transfers::Model>, DbErr> {
-    use sea_orm::sea_query::{Expr, ExprTrait as _};
-    transfers::Entity::find()
-        .filter(transfers::Column::Chain.eq(chain.as_str()))
-        .filter(Expr::col(transfers::Column::AppliedRevision).lt(Expr::col(transfers::Column::Revision)))
-        .order_by_asc(transfers::Column::BlockNumber)
-        .limit(SWEEP_ROWS_MAX)
-        .all(database.reader())
-        .await
 }

@@ -26,9 +26,12 @@ use super::watchlist::Watchlist;
 use crate::clock::Clock;
 use crate::inbox::PaymentInbox;
 use crate::journal::Journal;
+use crate::payment::store::{self, StoreError};
 
 /// How often transfers that no payment has taken in are told again. One is told when two sweeps in a row found it.
 pub const SWEEP_INTERVAL: Duration = Duration::from_secs(5);
+/// Most unapplied transfers told in one sweep.
+const SWEEP_ROWS_MAX: u64 = 2_000;
 /// The first wait after an error; doubled with each further one.
 const BACKOFF_MIN: Duration = Duration::from_millis(200);
 /// The longest wait between attempts.
@@ -336,8 +339,8 @@ impl WatcherState {
 
     /// Tells payments about transfers that they have not taken in: at once when `all`, else those that the sweep before
     /// this one found too, so that what is just under way is left alone.
-    async fn sweep(&mut self, all: bool) -> Result<(), sea_orm::DbErr> {
-        let found = rows::unapplied(&self.args.database, self.args.spec.chain).await?;
+    async fn sweep(&mut self, all: bool) -> Result<(), StoreError> {
+        let found = store::unapplied_on(&self.args.database, self.args.spec.chain, SWEEP_ROWS_MAX).await?;
         let key = |row: &payferry_entities::transfers::Model| (row.tx_hash.clone(), row.log_index, row.revision);
         let swept: HashSet<_> = found.iter().map(key).collect();
         let due: Vec<_> = found.into_iter().filter(|row| all || self.swept.contains(&key(row))).collect();

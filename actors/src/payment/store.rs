@@ -13,7 +13,7 @@ use std::fmt;
 use std::ops::RangeInclusive;
 
 use payferry_domain::payment::Payment;
-use payferry_domain::{Address, PaymentId};
+use payferry_domain::{Address, Chain, PaymentId};
 use payferry_entities::{Database, payments, transfers};
 use sea_orm::sea_query::{Expr, ExprTrait};
 use sea_orm::{
@@ -126,17 +126,9 @@ fn readable(row: &payments::Model) -> Option<Payment> {
         .ok()
 }
 
-/// Transfers that their payment has not taken in at their current revision, the oldest blocks first: of one payment, or
-/// of all.
-pub async fn unapplied_transfers(
-    database: &Database,
-    payment_id: Option<PaymentId>,
-    limit: u64,
-) -> Result<Vec<transfers::Model>, StoreError> {
-    let mut query = unapplied().limit(limit);
-    if let Some(id) = payment_id {
-        query = query.filter(transfers::Column::PaymentId.eq(id.to_string()));
-    }
+/// Transfers on a chain that their payment has not taken in at their current revision, the oldest blocks first.
+pub async fn unapplied_on(database: &Database, chain: Chain, limit: u64) -> Result<Vec<transfers::Model>, StoreError> {
+    let query = unapplied().filter(transfers::Column::Chain.eq(chain.as_str())).limit(limit);
     Ok(query.all(database.reader()).await?)
 }
 

@@ -154,7 +154,7 @@ impl World {
 
     /// Transfers that no payment has taken in.
     pub async fn unapplied(&self) -> usize {
-        store::unapplied_transfers(self.system.database(), None, 100).await.unwrap().len()
+        store::unapplied_on(self.system.database(), CHAIN, 100).await.unwrap().len()
     }
 
     /// Holds the database's write lock until it is rolled back.
