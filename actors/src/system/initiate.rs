@@ -1,0 +1,205 @@
+//! Makes payments: one commit, then an actor and eyes on the wallet.
+
+use std::sync::Arc;
+
+use payferry_domain::payment::{self, ChainCandidate, ChainChoice, Payment, Terms};
+use payferry_domain::{Amount, Chain, CustomerId, MerchantId, PaymentId, PspId, Token};
+
+use super::System;
+use crate::journal::{JournalError, Unit};
+use crate::payment::{AnswerRow, Message, Services, store};
+use crate::psps::PspError;
+use crate::wallet::Vaults;
+
+/// Random bytes of a magic link.
+const LINK_TOKEN_BYTES: usize = 24;
+
+/// A payment as it is asked for. Everything in it was validated; the merchant is the PSP's.
+pub struct InitiatePayment {
+    /// Whose.
+    pub psp_id: PspId,
+    /// For which merchant.
+    pub merchant_id: MerchantId,
+    /// Who pays, if named.
+    pub customer_id: Option<CustomerId>,
+    /// The PSP's own reference.
+    pub reference: Option<String>,
+    /// The PSP's own object.
+    pub metadata: Option<serde_json::Map<String, serde_json::Value>>,
+    /// What is due.
+    pub amount: Amount,
+    /// In which token.
+    pub token: Token,
+    /// On which chain.
+    pub chain: ChainAsked,
+    /// Seconds until it expires.
+    pub expires_in_secs: i64,
+    /// Makes the idempotency row of the answer.
+    pub answer: Option<AnswerRow>,
+}
+
+/// The chain of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChainAsked {
+    /// This one.
+    Named(Chain),
+    /// The service chooses.
+    Best,
+}
+
+/// Why a payment was not made. Nothing was written.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum InitiateError {
+    /// The token is not taken on that chain, or on none.
+    #[error("{token} is not available{}", .chain.map(|chain| format!(" on {chain}")).unwrap_or_default())]
+    TokenUnavailable {
+        /// Which.
+        token: Token,
+        /// Where; `None` for `best`.
+        chain: Option<Chain>,
+    },
+    /// The chain does not answer or has stopped; `None`: all of them.
+    #[error("the chain is not available at the moment")]
+    ChainAway {
+        /// Which.
+        chain: Option<Chain>,
+        /// What `best` looked at.
+        candidates: Vec<ChainCandidate>,
+    },
+    /// The PSP's policy wants a customer.
+    #[error("this PSP requires a customer")]
+    CustomerRequired,
+    /// The idempotency key is taken: read the answer kept with it.
+    #[error("the idempotency key was used before")]
+    IdempotencyKeyTaken,
+    /// Too much at once; try again soon.
+    #[error("too many payments are being made at the moment")]
+    Busy,
+    /// The database is away; try again.
+    #[error("{0}")]
+    Unavailable(String),
+    /// The commit's outcome is unknown: with an idempotency key, try again.
+    #[error("{0}")]
+    Unknown(String),
+}
+
+impl System {
+    /// Makes a payment; it is durable and watched when this returns.
+    pub async fn initiate(&self, request: InitiatePayment) -> Result<Payment, InitiateError> {
+        let services = &self.inner.services;
+        let psp = services.psps.get(request.psp_id).await.map_err(|error| match error {
+            PspError::Unknown | PspError::Unreadable(..) | PspError::Unavailable(_) => {
+                InitiateError::Unavailable(error.to_string())
+            }
+        })?;
+        if psp.policies.require_customer && request.customer_id.is_none() {
+            return Err(InitiateError::CustomerRequired);
+        }
+        let (chain, chain_choice) = self.choose(request.token, request.chain)?;
+        let unavailable = InitiateError::TokenUnavailable { token: request.token, chain: Some(chain) };
+        let spec = services.chains.spec(chain).ok_or(unavailable.clone())?;
+        let token_address = spec.token_address(request.token).ok_or(unavailable)?;
+        let id = PaymentId::generate();
+        let now = services.clock.now();
+        let terms = Terms {
+            id,
+            psp_id: request.psp_id,
+            merchant_id: request.merchant_id,
+            customer_id: request.customer_id,
+            reference: request.reference,
+            metadata: request.metadata,
+            amount: request.amount,
+            token: request.token,
+            token_address,
+            chain,
+            chain_choice,
+            wallet: Vaults::new(spec.contract).of_payment(id),
+            link_token: link_token(),
+            fee_bps: psp.policies.fee_bps,
+            tolerance: psp.policies.tolerance,
+            overpayment: psp.policies.overpayment,
+            refund_to_sender: psp.policies.refund_to_sender,
+            dust_floor: psp.policies.dust_floor,
+            finality: spec.finality,
+            created_at: now,
+        };
+        let transition = payment::initiate(terms, now.plus_secs(request.expires_in_secs));
+        let row = request.answer.map(|answer| answer(&transition.payment));
+        let unit = store::initiation_unit(&transition, row).map_err(|e| InitiateError::Unavailable(e.to_string()))?;
+        // What is queued is written whether or not the caller waits for it, and then it must be looked after.
+        let services = services.clone();
+        let made = tokio::spawn(async move {
+            match services.journal.submit(Unit::Initiation(Box::new(unit))).await {
+                Ok(_) => Ok(bring_to_life(&services, transition).await),
+                Err(error) => {
+                    if matches!(error, JournalError::Unknown(_)) {
+                        // If it is there after all, it is looked after.
+                        services.router.send(id, Message::Resume);
+                    }
+                    Err(error)
+                }
+            }
+        });
+        let made = made.await.unwrap_or_else(|error| Err(JournalError::Unknown(error.to_string())));
+        made.map_err(|error| match error {
+            JournalError::IdempotencyKeyTaken => InitiateError::IdempotencyKeyTaken,
+            JournalError::Busy => InitiateError::Busy,
+            JournalError::Unknown(_) => InitiateError::Unknown(error.to_string()),
+            other => InitiateError::Unavailable(other.to_string()),
+        })
+    }
+
+    fn choose(&self, token: Token, asked: ChainAsked) -> Result<(Chain, ChainChoice), InitiateError> {
+        let chains = &self.inner.services.chains;
+        let now = self.inner.services.clock.now();
+        match asked {
+            ChainAsked::Named(chain) => {
+                let spec = chains.spec(chain);
+                if spec.is_some_and(|spec| spec.token_address(token).is_none()) {
+                    return Err(InitiateError::TokenUnavailable { token, chain: Some(chain) });
+                }
+                match chains.view(chain) {
+                    Some(view) if !view.is_stale(now) => Ok((chain, ChainChoice::Asked)),
+                    _ => Err(InitiateError::ChainAway { chain: Some(chain), candidates: Vec::new() }),
+                }
+            }
+            ChainAsked::Best => match chains.selector().best(token, now) {
+                Ok(choice) => Ok((choice.chain, ChainChoice::Best { candidates: choice.candidates })),
+                Err(none) => {
+                    let taken = |chain: &Chain| chains.spec(*chain).is_some_and(|s| s.token_address(token).is_some());
+                    if Chain::ALL.iter().any(taken) {
+                        Err(InitiateError::ChainAway { chain: None, candidates: none.candidates })
+                    } else {
+                        Err(InitiateError::TokenUnavailable { token, chain: None })
+                    }
+                }
+            },
+        }
+    }
+}
+
+/// Gives a committed payment its actor and has it watched. Where that fails, its shard wakes it.
+async fn bring_to_life(services: &Arc<Services>, transition: payment::Transition) -> Payment {
+    let payment = transition.payment;
+    let id = payment.id();
+    services.chains.watchlist().watch(payment.terms.wallet, id);
+    let spawned = match services.router.shard_of(id) {
+        Some(shard) => services.router.spawn(services, payment.clone(), shard.get_cell()).await.map(|_| ()),
+        None => Err("there is no shard yet".into()),
+    };
+    match spawned {
+        Ok(()) => transition.effects.iter().for_each(|effect| services.carry_out(&payment, effect)),
+        Err(error) => {
+            tracing::warn!(payment.id = %id, %error, "payment {id} has no actor yet");
+            services.router.send(id, Message::Resume);
+        }
+    }
+    payment
+}
+
+/// The unguessable part of a magic link: 24 random bytes, URL-safe.
+fn link_token() -> String {
+    use base64::Engine;
+    let random: [u8; LINK_TOKEN_BYTES] = rand::random();
+    base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(random)
+}
