@@ -1,7 +1,7 @@
 //! The database schema, one file per change, the same for SQLite and PostgreSQL.
 //!
 //! The statements are plain SQL that both understand; the one difference, a self-numbering key, is spelled `{identity}`
-//! and filled in by [`statements`].
+//! and filled in when the statement runs.
 
 use sea_orm_migration::prelude::*;
 
