@@ -4,6 +4,7 @@
 mod app;
 mod cli;
 mod http;
+mod process;
 mod receiver;
 mod stories;
 mod world;

@@ -6,27 +6,16 @@ mod demo;
 mod sandbox;
 mod world;
 
-use std::io::{BufRead, BufReader};
-use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::Output;
 use std::time::{Duration, Instant};
 
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
-/// What SIGTERM promises.
-const STOP_PATIENCE: Duration = Duration::from_secs(10);
+use crate::process::{Running, payferry};
+
 /// How long something expected may take; generous, since machines are slow and noisy.
 const PATIENCE: Duration = Duration::from_mins(1);
-
-/// The binary, without whatever the test's own environment configures.
-fn payferry() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_payferry"));
-    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("PAYFERRY_") || name == "RUST_LOG") {
-        command.env_remove(name);
-    }
-    command
-}
 
 /// Runs it to its end with these arguments.
 fn run(args: &[&str]) -> Output {
@@ -44,38 +33,7 @@ fn complaint(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap().trim().to_owned()
 }
 
-/// A sandbox in a process of its own.
-struct Running {
-    child: Child,
-    ready: Value,
-}
-
 impl Running {
-    fn start(folder: &Path) -> Self {
-        Self::start_with(folder, &[])
-    }
-
-    /// With these variables in its environment.
-    fn start_with(folder: &Path, env: &[(&str, &str)]) -> Self {
-        let mut child = payferry()
-            .envs(env.iter().copied())
-            .args(["sandbox", "--json", "--block-time-ms", "100"])
-            .args(["--listen", "127.0.0.1:0", "--operator-listen", "127.0.0.1:0", "--data-dir"])
-            .arg(folder)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let ready = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"));
-        Self { child, ready }
-    }
-
-    fn text(&self, key: &str) -> &str {
-        self.ready[key].as_str().unwrap()
-    }
-
     /// A request with the PSP's key.
     async fn call(&self, method: Method, path: &str, body: Option<Value>) -> (StatusCode, Value) {
         let _ = rustls::crypto::ring::default_provider().install_default();
@@ -118,34 +76,5 @@ impl Running {
             assert!(since.elapsed() < PATIENCE, "never as wanted: {answer:#}");
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
-    }
-
-    /// SIGTERM; it must end by itself, well and in time.
-    fn stop(mut self) {
-        let told = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().unwrap();
-        assert!(told.success());
-        let since = Instant::now();
-        loop {
-            if let Some(status) = self.child.try_wait().unwrap() {
-                assert!(status.success(), "ended with {status}");
-                return;
-            }
-            assert!(since.elapsed() < STOP_PATIENCE, "did not stop in time");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    }
-
-    /// SIGKILL.
-    fn kill(mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // A test that failed in between leaves no process behind; one that has ended is not there any more.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }

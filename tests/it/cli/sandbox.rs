@@ -132,7 +132,7 @@ fn an_ephemeral_sandbox_leaves_nothing_and_a_port_in_use_is_named() {
     Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
     let since = Instant::now();
     while child.try_wait().unwrap().is_none() {
-        assert!(since.elapsed() < super::STOP_PATIENCE, "did not stop in time");
+        assert!(since.elapsed() < crate::process::STOP_PATIENCE, "did not stop in time");
         std::thread::sleep(Duration::from_millis(20));
     }
     assert!(child.wait().unwrap().success());

@@ -8,7 +8,8 @@ use super::Running;
 #[tokio::test]
 async fn an_inbox_verifies_keeps_and_misbehaves() {
     let temp = tempfile::tempdir().unwrap();
-    let sandbox = Running::start_with(temp.path(), &[("PAYFERRY_WEBHOOKS__RETRY_DELAYS_MS", "[100, 100, 100]")]);
+    let sandbox =
+        Running::start_with(temp.path(), [0, 0], &[("PAYFERRY_WEBHOOKS__RETRY_DELAYS_MS", "[100, 100, 100]")]);
     let merchant = sandbox.merchant().await;
     let api = sandbox.text("api_url").to_owned();
     let hook =

@@ -1,8 +1,5 @@
 //! The real binary, stopped and killed in the middle of a thousand payments.
 
-use std::io::{BufRead, BufReader};
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use futures::StreamExt;
@@ -12,74 +9,23 @@ use serde_json::{Value, json};
 use tokio::sync::RwLock;
 
 use super::crowd::check_books;
+use crate::process::Running;
 use crate::receiver::Receiver;
 use crate::world::{PATIENCE, World};
 
 const PAYMENTS: usize = 1_000;
 const IN_FLIGHT: usize = 48;
-/// What SIGTERM promises.
-const STOP_PATIENCE: Duration = Duration::from_secs(10);
 
-/// A sandbox in a process of its own.
-struct Process {
-    child: Child,
-    ready: Value,
-}
-
-impl Process {
-    fn start(folder: &Path, ports: (u16, u16)) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_payferry"))
-            .args(["sandbox", "--json", "--block-time-ms", "100", "--data-dir"])
-            .arg(folder)
-            .args(["--listen", &format!("127.0.0.1:{}", ports.0)])
-            .args(["--operator-listen", &format!("127.0.0.1:{}", ports.1)])
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let ready = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"));
-        Self { child, ready }
-    }
-
-    fn text(&self, key: &str) -> &str {
-        self.ready[key].as_str().unwrap()
-    }
-
-    /// SIGTERM; it must end by itself, well, and in time.
-    fn stop(mut self) {
-        let told = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().unwrap();
-        assert!(told.success());
-        let since = Instant::now();
-        loop {
-            if let Some(status) = self.child.try_wait().unwrap() {
-                assert!(status.success(), "ended with {status}");
-                println!("stopped within {:?}", since.elapsed());
-                return;
-            }
-            assert!(since.elapsed() < STOP_PATIENCE, "did not stop in time");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    }
-
-    /// SIGKILL.
-    fn kill(mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-}
-
-fn free_ports() -> (u16, u16) {
+/// Ports that nobody uses: the sandbox keeps its addresses over its deaths.
+fn free_ports() -> [u16; 2] {
     let bound = [(); 2].map(|()| std::net::TcpListener::bind("127.0.0.1:0").unwrap());
-    let [first, second] = bound.map(|listener| listener.local_addr().unwrap().port());
-    (first, second)
+    bound.map(|listener| listener.local_addr().unwrap().port())
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_thousand_payments_survive_a_stop_and_a_kill() {
     let (folder, ports, receiver) = (tempfile::tempdir().unwrap(), free_ports(), Receiver::start().await);
-    let process = Process::start(folder.path(), ports);
+    let process = Running::start_with(folder.path(), ports, &[]);
     let world = World::connect(process.text("api_url"), process.text("api_key"), &receiver).await;
     let (psp_id, api_key) = (process.ready["psp_id"].clone(), process.ready["api_key"].clone());
     // Held while the sandbox is down, so that the customers of a dead service do not spin.
@@ -110,7 +56,7 @@ async fn a_thousand_payments_survive_a_stop_and_a_kill() {
             let _down = down.write().await;
             tokio::task::block_in_place(|| {
                 process.stop();
-                Process::start(folder.path(), ports)
+                Running::start_with(folder.path(), ports, &[])
             })
         };
         assert_eq!((&process.ready["psp_id"], &process.ready["api_key"]), (&psp_id, &api_key), "the same PSP and key");
@@ -118,7 +64,7 @@ async fn a_thousand_payments_survive_a_stop_and_a_kill() {
         // Without any regard for who is being served.
         tokio::task::block_in_place(|| {
             process.kill();
-            Process::start(folder.path(), ports)
+            Running::start_with(folder.path(), ports, &[])
         })
     };
     let (payments, process) = tokio::join!(payments, deaths);

@@ -1,0 +1,85 @@
+//! The real binary as a running sandbox: started, stopped and killed as the world does it.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// What SIGTERM promises.
+pub const STOP_PATIENCE: Duration = Duration::from_secs(10);
+
+/// The binary, without whatever the test's own environment configures.
+pub fn payferry() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_payferry"));
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("PAYFERRY_") || name == "RUST_LOG") {
+        command.env_remove(name);
+    }
+    command
+}
+
+/// A sandbox in a process of its own.
+pub struct Running {
+    pub child: Child,
+    pub ready: Value,
+}
+
+impl Running {
+    /// On ports of its own.
+    pub fn start(folder: &Path) -> Self {
+        Self::start_with(folder, [0, 0], &[])
+    }
+
+    /// On these ports (API, operator), with these variables in its environment.
+    pub fn start_with(folder: &Path, ports: [u16; 2], env: &[(&str, &str)]) -> Self {
+        let [api, operator] = ports.map(|port| format!("127.0.0.1:{port}"));
+        let mut child = payferry()
+            .envs(env.iter().copied())
+            .args(["sandbox", "--json", "--block-time-ms", "100"])
+            .args(["--listen", &api, "--operator-listen", &operator, "--data-dir"])
+            .arg(folder)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let ready = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"));
+        Self { child, ready }
+    }
+
+    /// Something that it said when it was ready.
+    pub fn text(&self, key: &str) -> &str {
+        self.ready[key].as_str().unwrap()
+    }
+
+    /// SIGTERM; it must end by itself, well and in time.
+    pub fn stop(mut self) {
+        let told = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().unwrap();
+        assert!(told.success());
+        let since = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                assert!(status.success(), "ended with {status}");
+                println!("stopped within {:?}", since.elapsed());
+                return;
+            }
+            assert!(since.elapsed() < STOP_PATIENCE, "did not stop in time");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// SIGKILL.
+    pub fn kill(self) {
+        drop(self);
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // A test that failed in between leaves no process behind; one that has ended is not there any more.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
