@@ -72,6 +72,7 @@ impl ChainClient {
 
     /// Over HTTP. The process must have installed a rustls provider before the first `https` request.
     pub fn http(url: url::Url) -> Result<Self, ClientError> {
+        crate::tls::install();
         let client = reqwest::Client::builder()
             .timeout(REQUEST_TIMEOUT)
             .redirect(reqwest::redirect::Policy::none())

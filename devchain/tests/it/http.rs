@@ -9,6 +9,8 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::world::{CHAIN_ID, World, payee};
 
 async fn serve(world: &World) -> std::net::SocketAddr {
+    // Clients of the workspace bring no TLS provider of their own; an error says that one is installed already.
+    let _ = rustls::crypto::ring::default_provider().install_default();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let router = world.chain.router();
