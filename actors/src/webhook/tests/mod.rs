@@ -14,7 +14,7 @@ use payferry_domain::PspId;
 use payferry_entities::{Database, deliveries, events, psps};
 use payferry_migration::{Migrator, MigratorTrait};
 use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
-use sea_orm::{ActiveModelTrait, ActiveValue, EntityTrait, IntoActiveModel};
+use sea_orm::{ActiveModelTrait, ActiveValue, ConnectionTrait, EntityTrait, IntoActiveModel, QueryOrder};
 use tokio_util::task::AbortOnDropHandle;
 use wiremock::matchers::any;
 use wiremock::{Mock, MockServer, Request, ResponseTemplate};
@@ -50,6 +50,33 @@ impl Actor for Roof {
     }
 }
 
+/// The variable that names a PostgreSQL server (`postgres://user@host:port`) to run the tests on instead of SQLite; each
+/// makes a database of its own there.
+const POSTGRES: &str = "PAYFERRY_TEST_POSTGRES";
+
+/// An empty database of its own.
+struct Store {
+    url: String,
+    _folder: tempfile::TempDir,
+}
+
+impl Store {
+    async fn new() -> Self {
+        let sqlite = Self::sqlite();
+        let Ok(server) = std::env::var(POSTGRES) else { return sqlite };
+        let name = format!("webhook_{}", PspId::generate()).to_lowercase();
+        let admin = sea_orm::Database::connect(format!("{server}/postgres")).await.unwrap();
+        admin.execute_unprepared(&format!("CREATE DATABASE {name}")).await.unwrap();
+        admin.close().await.unwrap();
+        Self { url: format!("{server}/{name}"), ..sqlite }
+    }
+
+    fn sqlite() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        Self { url: format!("sqlite://{}?mode=rwc", folder.path().join("w.db").display()), _folder: folder }
+    }
+}
+
 struct World {
     database: Database,
     sealer: Sealer,
@@ -57,7 +84,7 @@ struct World {
     log: Arc<SupervisionLog>,
     roof: ActorRef<()>,
     clock: Clock,
-    _folder: Arc<tempfile::TempDir>,
+    _store: Arc<Store>,
     _journal: Option<AbortOnDropHandle<()>>,
 }
 
@@ -71,14 +98,12 @@ fn quick() -> WebhookConfig {
 
 impl World {
     async fn new(config: WebhookConfig) -> Self {
-        let folder = Arc::new(tempfile::tempdir().unwrap());
-        Self::on(folder, config, true).await
+        Self::on(Arc::new(Store::new().await), config, true).await
     }
 
     /// A world on the data of another, whose journal writes or is stuck.
-    async fn on(folder: Arc<tempfile::TempDir>, config: WebhookConfig, writes: bool) -> Self {
-        let url = format!("sqlite://{}?mode=rwc", folder.path().join("w.db").display());
-        let database = Database::open(&url).await.unwrap();
+    async fn on(store: Arc<Store>, config: WebhookConfig, writes: bool) -> Self {
+        let database = Database::open(&store.url).await.unwrap();
         Migrator::up(database.writer(), None).await.unwrap();
         let (journal, task) = Journal::start(database.clone());
         let running = writes.then(|| AbortOnDropHandle::new(tokio::spawn(task.supervise(|_| {}))));
@@ -88,7 +113,7 @@ impl World {
         let (cell, database_too, sealer_too) = (roof.get_cell(), database.clone(), sealer.clone());
         let sender =
             WebhookSender::start(cell, database_too, journal, sealer_too, clock.clone(), log.clone(), config).await;
-        Self { database, sealer, sender: sender.unwrap(), log, roof, clock, _folder: folder, _journal: running }
+        Self { database, sealer, sender: sender.unwrap(), log, roof, clock, _store: store, _journal: running }
     }
 
     async fn psp(&self, url: Option<&str>) -> PspId {
@@ -175,7 +200,7 @@ impl World {
     }
 
     async fn rows(&self) -> Vec<deliveries::Model> {
-        deliveries::Entity::find().all(self.database.reader()).await.unwrap()
+        deliveries::Entity::find().order_by_asc(deliveries::Column::Id).all(self.database.reader()).await.unwrap()
     }
 
     async fn view(&self) -> EndpointView {

@@ -62,9 +62,9 @@ async fn retry_after_is_honoured() {
 
 #[tokio::test]
 async fn what_was_sent_and_not_recorded_is_sent_again_under_the_same_id() {
-    let folder = Arc::new(tempfile::tempdir().unwrap());
+    let store = Arc::new(Store::new().await);
     let server = receiver(ResponseTemplate::new(200)).await;
-    let world = World::on(folder.clone(), quick(), false).await;
+    let world = World::on(store.clone(), quick(), false).await;
     let psp = world.psp(Some(&server.uri())).await;
     world.announce(psp, "pay_1", 2).await;
     while received(&server).await.is_empty() {
@@ -74,7 +74,7 @@ async fn what_was_sent_and_not_recorded_is_sent_again_under_the_same_id() {
     world.sender.cell().kill();
     drop(world);
 
-    let world = World::on(folder, quick(), true).await;
+    let world = World::on(store, quick(), true).await;
     let row = world.until("whd_pay_1_1", "delivered").await;
     assert_eq!(row.attempt_count, 1, "the attempt before the crash is not known");
     world.until("whd_pay_1_2", "delivered").await;
