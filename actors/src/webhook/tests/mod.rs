@@ -19,7 +19,7 @@ use tokio_util::task::AbortOnDropHandle;
 use wiremock::matchers::any;
 use wiremock::{Mock, MockServer, Request, ResponseTemplate};
 
-use super::{EndpointView, Schedule, UrlPolicy, WebhookConfig, WebhookSender, endpoints, log};
+use super::{ATTEMPT_TIMEOUT, EndpointView, Schedule, UrlPolicy, WebhookConfig, WebhookSender, endpoints, log};
 use crate::clock::Clock;
 use crate::journal::{DELIVERY_RETRIES_MAX, Journal};
 use crate::observe::{ActorKind, SupervisionLog};
@@ -91,9 +91,14 @@ struct World {
 fn quick() -> WebhookConfig {
     WebhookConfig {
         schedule: Schedule::of([20, 40, 60].map(Duration::from_millis)),
-        timeout: Duration::from_millis(400),
+        // Not shortened: a busy machine must not look like a slow receiver.
+        timeout: ATTEMPT_TIMEOUT,
         url_policy: UrlPolicy::Sandbox,
     }
+}
+
+fn impatient() -> WebhookConfig {
+    WebhookConfig { timeout: Duration::from_millis(400), ..quick() }
 }
 
 impl World {

@@ -1,5 +1,6 @@
 //! A receiver on a plain socket: quick, and able to misbehave in ways that an HTTP server would not.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -51,6 +52,7 @@ pub(super) struct Arrival {
 #[derive(Default)]
 struct Seen {
     arrivals: Mutex<Vec<Arrival>>,
+    ids: Mutex<HashSet<String>>,
     connections: AtomicUsize,
 }
 
@@ -61,8 +63,8 @@ pub(super) struct Receiver {
 }
 
 impl Receiver {
-    /// `answer` is asked with the number of the request, from 0.
-    pub(super) async fn start(answer: impl Fn(usize) -> Answer + Send + Sync + 'static) -> Self {
+    /// `answer` is asked with the number of the request, from 0, and whether its event came before.
+    pub(super) async fn start(answer: impl Fn(usize, bool) -> Answer + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let (seen, answer) = (Arc::new(Seen::default()), Arc::new(answer));
@@ -95,7 +97,7 @@ impl Receiver {
 }
 
 /// Answers requests until the other side hangs up; `None` is that.
-async fn serve(stream: TcpStream, seen: &Seen, answer: &(dyn Fn(usize) -> Answer + Send + Sync)) -> Option<()> {
+async fn serve(stream: TcpStream, seen: &Seen, answer: &(dyn Fn(usize, bool) -> Answer + Send + Sync)) -> Option<()> {
     let mut stream = BufReader::new(stream);
     loop {
         let (mut id, mut length) = (String::new(), 0);
@@ -117,12 +119,13 @@ async fn serve(stream: TcpStream, seen: &Seen, answer: &(dyn Fn(usize) -> Answer
             }
         }
         stream.read_exact(&mut vec![0; length]).await.ok()?;
+        let is_again = !seen.ids.lock().insert(id.clone());
         let nth = {
             let mut arrivals = seen.arrivals.lock();
             arrivals.push(Arrival { id, at: Instant::now() });
             arrivals.len() - 1
         };
-        let Answer { status, delay, body } = answer(nth);
+        let Answer { status, delay, body } = answer(nth, is_again);
         tokio::time::sleep(delay).await;
         let length = match body {
             Body::Empty => "0",

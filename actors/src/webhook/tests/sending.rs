@@ -4,7 +4,7 @@ use tokio::net::TcpListener;
 
 use super::receiver::{Answer, Receiver};
 use super::*;
-use crate::webhook::{ATTEMPT_TIMEOUT, RESPONSE_KEPT_BYTES, attempt};
+use crate::webhook::{RESPONSE_KEPT_BYTES, attempt};
 
 #[tokio::test]
 async fn a_delivery_is_signed_logged_and_sent_in_order() {
@@ -87,14 +87,14 @@ fn the_defaults_are_those_of_the_interface() {
 
 #[tokio::test]
 async fn an_acknowledgement_counts_when_its_status_is_there_and_little_of_its_body_is_read() {
-    let world = World::new(quick()).await;
-    let stalls = Receiver::start(|_| Answer::stalling(200)).await;
+    let world = World::new(impatient()).await;
+    let stalls = Receiver::start(|_, _| Answer::stalling(200)).await;
     let psp = world.psp(Some(&stalls.url())).await;
     world.announce(psp, "pay_1", 1).await;
     let row = world.until("whd_pay_1_1", "delivered").await;
     assert_eq!((row.attempt_count, row.response_code), (1, Some(200)));
 
-    let endless = Receiver::start(|_| Answer::endless(200)).await;
+    let endless = Receiver::start(|_, _| Answer::endless(200)).await;
     let psp = world.psp(Some(&endless.url())).await;
     world.announce(psp, "pay_2", 1).await;
     let row = world.until("whd_pay_2_1", "delivered").await;
@@ -105,7 +105,7 @@ async fn an_acknowledgement_counts_when_its_status_is_there_and_little_of_its_bo
 #[tokio::test]
 async fn connections_are_used_again() {
     let world = World::new(quick()).await;
-    let receiver = Receiver::start(|_| Answer::status(200)).await;
+    let receiver = Receiver::start(|_, _| Answer::status(200)).await;
     let psp = world.psp(Some(&receiver.url())).await;
     let ids = world.announce(psp, "pay_1", 20).await;
     world.until(ids.last().unwrap(), "delivered").await;

@@ -113,10 +113,13 @@ async fn the_events_of_one_payment_are_retried_by_the_schedule_alone() {
 
 #[tokio::test]
 async fn a_broken_endpoint_is_probed_by_one_delivery_and_nothing_is_exhausted_or_lost() {
-    let world = World::new(quick()).await;
+    // Retries that are due long before the probe, and not before all first attempts.
+    let schedule = Schedule::of([Duration::from_millis(800); 3]);
+    let world = World::new(WebhookConfig { schedule, ..quick() }).await;
     let server = receiver(ResponseTemplate::new(503)).await;
-    let psp = world.psp(Some(&server.uri())).await;
+    let psp = world.psp(None).await;
     let ids = world.announce_each(psp, "pay_", 30).await;
+    world.point(psp, &server.uri()).await;
     let since = Instant::now();
     while world.view().await.breaker != BreakerState::Open || world.view().await.in_flight > 0 {
         assert!(since.elapsed() < PATIENCE);
@@ -144,7 +147,7 @@ async fn a_broken_endpoint_is_probed_by_one_delivery_and_nothing_is_exhausted_or
 #[tokio::test]
 async fn a_delivery_whose_outcome_is_refused_is_left_alone_and_others_go_on() {
     let world = World::new(quick()).await;
-    let receiver = Receiver::start(|_| Answer::status(200).after(Duration::from_millis(150))).await;
+    let receiver = Receiver::start(|_, _| Answer::status(200).after(Duration::from_millis(150))).await;
     let psp = world.psp(Some(&receiver.url())).await;
     world.announce(psp, "pay_1", 2).await;
     while receiver.arrivals().is_empty() {
