@@ -72,13 +72,24 @@ impl ChainClient {
 
     /// Over HTTP. The process must have installed a rustls provider before the first `https` request.
     pub fn http(url: url::Url) -> Result<Self, ClientError> {
+        Self::http_all([url], REQUEST_TIMEOUT, true)
+    }
+
+    /// Over several HTTP endpoints of one chain, in the order in which they are wanted. `timeout` is for one answer;
+    /// `batches` says whether they know JSON-RPC batches.
+    pub fn http_all(
+        urls: impl IntoIterator<Item = url::Url>,
+        timeout: Duration,
+        batches: bool,
+    ) -> Result<Self, ClientError> {
         crate::tls::install();
         let client = reqwest::Client::builder()
-            .timeout(REQUEST_TIMEOUT)
+            .timeout(timeout)
             .redirect(reqwest::redirect::Policy::none())
             .build()
             .map_err(|_| ClientError::Unavailable("the HTTP client could not be built".to_owned()))?;
-        Ok(Self::over(RpcClient::new_http_with_client(client, url)))
+        let endpoints = urls.into_iter().map(|url| RpcClient::new_http_with_client(client.clone(), url)).collect();
+        Ok(Self { endpoints, preferred: Arc::new(AtomicUsize::new(0)), timeout, batches })
     }
 
     fn over(client: RpcClient) -> Self {

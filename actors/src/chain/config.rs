@@ -42,6 +42,8 @@ pub struct ChainSpec {
     pub range_blocks_max: u64,
     /// Blocks behind the head that are asked for by hash, so that a lagging node cannot answer "nothing" for them.
     pub recent_blocks: u64,
+    /// Blocks behind the head that are read a second time, against logs that were left out the first time.
+    pub second_look_blocks: u64,
     /// Limits of what a transaction may cost.
     pub fees: FeeCeilings,
     /// Gas that the chain charges besides execution.
@@ -103,6 +105,7 @@ impl ChainSpec {
             fallback_depth_blocks: 64,
             range_blocks_max: 100,
             recent_blocks: 32,
+            second_look_blocks: 64,
             fees: FeeCeilings { max_fee_wei, priority_fee_max_wei: max_fee_wei / 2, priority_fee_min_wei },
             l1_gas: if chain == Chain::Arbitrum { L1Gas::ArbitrumNodeInterface } else { L1Gas::None },
             batch_window: Duration::from_millis(250),
