@@ -4,3 +4,5 @@
 //! Knows the service by its wire only: nothing of `payferry` or `payferry-actors` is used here. What fails panics with
 //! the reason, as a test does.
 #![allow(clippy::unwrap_used)]
+
+pub mod anvil;
