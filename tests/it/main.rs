@@ -6,5 +6,6 @@ mod cli;
 mod http;
 mod process;
 mod receiver;
+mod stage;
 mod stories;
 mod world;

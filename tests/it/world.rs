@@ -1,4 +1,4 @@
-//! A whole sandbox in the test's process, and what a PSP and a payer do with it. Everything goes over real HTTP.
+//! What a PSP does with the service, over real HTTP.
 
 use std::time::{Duration, Instant};
 
@@ -11,28 +11,25 @@ use crate::receiver::Receiver;
 /// How long a story waits for what it expects. Generous: the machines are slow and noisy, the stories are not.
 pub const PATIENCE: Duration = Duration::from_mins(2);
 
-/// A PSP's view of one sandbox, wherever it runs.
+/// A PSP's view of one service, wherever it runs.
 pub struct World {
     pub url: String,
     pub api_key: String,
     pub http: reqwest::Client,
     pub merchant_id: String,
-    /// What `GET /sandbox` says: contracts and tokens of each chain.
-    pub facts: Value,
 }
 
 impl World {
-    /// Connects to a sandbox, with a merchant and `receiver` as the webhook endpoint.
-    pub async fn connect(url: &str, api_key: &str, receiver: &Receiver) -> Self {
+    /// A client with this key, and no merchant yet.
+    pub fn new(url: &str, api_key: &str) -> Self {
         payferry_actors::tls::install();
-        let mut world = Self {
-            url: url.to_owned(),
-            api_key: api_key.to_owned(),
-            http: reqwest::Client::new(),
-            merchant_id: String::new(),
-            facts: Value::Null,
-        };
-        world.facts = world.ok(Method::GET, "/sandbox", Value::Null).await;
+        let (url, api_key) = (url.to_owned(), api_key.to_owned());
+        Self { url, api_key, http: reqwest::Client::new(), merchant_id: String::new() }
+    }
+
+    /// The same with a merchant, and `receiver` as the webhook endpoint.
+    pub async fn connect(url: &str, api_key: &str, receiver: &Receiver) -> Self {
+        let mut world = Self::new(url, api_key);
         let merchants = json!({"merchants": [
             {"external_id": "m-1", "name": "Ferry Shop", "email": "shop@example.com", "business_id": "B-1"}
         ]});
@@ -50,7 +47,7 @@ impl World {
         self.try_call(method, path, body, None).await.unwrap()
     }
 
-    /// A request with the PSP's key, of a sandbox that may be gone.
+    /// A request with the PSP's key, of a service that may be gone.
     pub async fn try_call(
         &self,
         method: Method,
@@ -90,12 +87,6 @@ impl World {
         let made = self.initiate(amount, token, chain.as_str()).await;
         assert_eq!(made["status"], "pending", "{made:#}");
         made["payment_id"].as_str().unwrap().to_owned()
-    }
-
-    /// Sends a real transfer to the payment's wallet; answers the transaction's hash.
-    pub async fn pay(&self, id: &str, body: Value) -> String {
-        let paid = self.ok(Method::POST, &format!("/sandbox/payments/{id}/pay"), body).await;
-        paid["tx_hash"].as_str().unwrap().to_owned()
     }
 
     /// The payment as the PSP reads it.
@@ -143,40 +134,6 @@ impl World {
                 _ => return all,
             }
         }
-    }
-
-    /// Mines blocks.
-    pub async fn mine(&self, chain: Chain, blocks: u64) {
-        self.ok(Method::POST, &format!("/sandbox/chains/{chain}/mine"), json!({"blocks": blocks})).await;
-    }
-
-    /// Moves the clock and the chains on.
-    pub async fn advance(&self, seconds: i64) {
-        self.ok(Method::POST, "/sandbox/clock/advance", json!({"seconds": seconds})).await;
-    }
-
-    /// An address that `GET /sandbox` names for a chain.
-    fn fact(&self, chain: Chain, pointer: &str) -> String {
-        let fact = self.facts["chains"][chain.as_str()].pointer(pointer).and_then(Value::as_str);
-        fact.unwrap_or_else(|| panic!("no {pointer} of {chain} in {:#}", self.facts)).to_owned()
-    }
-
-    /// The token balance of an address, base units, read on-chain.
-    async fn balance(&self, chain: Chain, token: Token, of: &str) -> i64 {
-        let contract = self.fact(chain, &format!("/tokens/{token}"));
-        let data = format!("0x70a08231{:0>64}", of.trim_start_matches("0x"));
-        let params = json!([{"to": contract, "data": data}, "latest"]);
-        let call = json!({"jsonrpc": "2.0", "id": 1, "method": "eth_call", "params": params});
-        let url = format!("{}/sandbox/rpc/{chain}", self.url);
-        let answer: Value = self.http.post(url).json(&call).send().await.unwrap().json().await.unwrap();
-        let word = answer["result"].as_str().unwrap_or_else(|| panic!("{answer:#}"));
-        i64::from_str_radix(&word[word.len() - 15..], 16).unwrap()
-    }
-
-    /// What the PSP's vault and the treasury hold, base units.
-    pub async fn holdings(&self, chain: Chain, token: Token) -> (i64, i64) {
-        let (vault, treasury) = (self.fact(chain, "/psp_vault"), self.fact(chain, "/treasury"));
-        (self.balance(chain, token, &vault).await, self.balance(chain, token, &treasury).await)
     }
 }
 

@@ -4,34 +4,34 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use futures::StreamExt;
 use payferry_domain::{Chain, Token};
-use serde_json::json;
 
-use super::story_with_receiver;
 use crate::receiver::Receiver;
+use crate::stage::{Purses, Stage, Transfer, on_every_stage, story_with_receiver};
 use crate::world::{World, units};
 
-const PAYMENTS: usize = 1_000;
 /// Requests under way at once; bounded, as every load here.
 const IN_FLIGHT: usize = 64;
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_thousand_payments_at_once_all_settle_and_are_all_announced() {
-    let (app, world, receiver) = story_with_receiver().await;
-    let ids = initiate_and_pay(&world, PAYMENTS).await;
+on_every_stage!(all_settle_and_all_are_announced);
+
+/// A thousand payments at once all settle and are all announced.
+async fn all_settle_and_all_are_announced<S: Stage>() {
+    let (stage, psp, receiver) = story_with_receiver::<S>().await;
+    let ids = initiate_and_pay(&stage, &psp, S::CROWD).await;
     for (id, _, _) in &ids {
-        world.until_status(id, "settled").await;
+        psp.until_status(id, "settled").await;
     }
-    check_books(&world, &receiver, &ids).await;
-    app.stop().await;
+    check_books(&psp, stage.purses(), &receiver, &ids).await;
+    stage.stop().await;
 }
 
 /// Makes and pays `count` payments over all chains and tokens.
-pub async fn initiate_and_pay(world: &World, count: usize) -> Vec<(String, Chain, Token)> {
+async fn initiate_and_pay<S: Stage>(stage: &S, psp: &World, count: usize) -> Vec<(String, Chain, Token)> {
     let wanted = (0..count).map(|n| (Chain::ALL[n % 3], Token::ALL[n / 3 % 2]));
     futures::stream::iter(wanted)
         .map(|(chain, token)| async move {
-            let id = world.payment("7.77", token, chain).await;
-            world.pay(&id, json!({})).await;
+            let id = psp.payment("7.77", token, chain).await;
+            stage.pay(&id, Transfer::exact()).await;
             (id, chain, token)
         })
         .buffer_unordered(IN_FLIGHT)
@@ -40,20 +40,20 @@ pub async fn initiate_and_pay(world: &World, count: usize) -> Vec<(String, Chain
 }
 
 /// Vaults and treasury hold what was paid, every event was delivered once under one id, every sequence is gapless.
-pub async fn check_books(world: &World, receiver: &Receiver, ids: &[(String, Chain, Token)]) {
+pub async fn check_books(psp: &World, purses: &Purses, receiver: &Receiver, ids: &[(String, Chain, Token)]) {
     let mut paid: BTreeMap<(Chain, &str), (i64, i64)> = BTreeMap::new();
     for (id, chain, token) in ids {
-        let payment = world.read(id).await;
+        let payment = psp.read(id).await;
         assert_eq!(payment["transfers"].as_array().unwrap().iter().filter(|t| t["counted"] == true).count(), 1);
         let sums = paid.entry((*chain, token.as_str())).or_default();
         sums.0 += units(&payment["settlement"]["psp_amount"]);
         sums.1 += units(&payment["settlement"]["treasury_fee"]);
     }
     for ((chain, token), sums) in paid {
-        assert_eq!(world.holdings(chain, token.parse().unwrap()).await, sums, "{chain} {token}");
+        assert_eq!(purses.holdings(chain, token.parse().unwrap()).await, sums, "{chain} {token}");
     }
     let mut sequences: BTreeMap<String, Vec<i64>> = BTreeMap::new();
-    let feed = world.feed().await;
+    let feed = psp.feed().await;
     for event in &feed {
         let id = event["payment_id"].as_str().unwrap().to_owned();
         sequences.entry(id).or_default().push(event["sequence"].as_i64().unwrap());

@@ -1,84 +1,99 @@
 //! The deadline is judged by the time of blocks.
 
+use std::time::{Duration, Instant};
+
 use payferry_domain::{Chain, Timestamp, Token};
 use serde_json::json;
 
-use super::story;
-use crate::world::World;
+use crate::stage::{Stage, Transfer, on_every_stage, story};
+use crate::world::{PATIENCE, World};
 
-#[tokio::test(flavor = "multi_thread")]
-async fn nothing_until_the_deadline_expires_the_payment() {
-    let (app, world) = story().await;
-    let id = world.payment("10", Token::Usdc, Chain::Base).await;
-    world.advance(1_190).await;
-    world.mine(Chain::Base, 2).await;
-    assert_eq!(world.read(&id).await["status"], "pending");
-    world.advance(20).await;
-    let failed = world.until_status(&id, "failed").await;
+on_every_stage!(nothing_comes_and_it_expires, in_time_and_final_later, too_late, moved_on_by_an_outage,);
+
+/// Nothing until the deadline expires the payment.
+async fn nothing_comes_and_it_expires<S: Stage>() {
+    let (stage, psp) = story::<S>().await;
+    let id = psp.payment("10", Token::Usdc, Chain::Base).await;
+    let expires_at = expiry(&psp, &id).await;
+    // Room for a busy machine: the time that passes by itself counts, too.
+    stage.advance(1_140).await;
+    until_read(&stage, Chain::Base, expires_at.plus_secs(-90)).await;
+    assert_eq!(psp.read(&id).await["status"], "pending");
+    stage.advance(120).await;
+    let failed = psp.until_status(&id, "failed").await;
     assert_eq!(failed["failure_reason"], "expired");
-    assert_eq!(world.events(&id).await, ["payment.failed", "payin.failed"]);
-    app.stop().await;
+    assert_eq!(psp.events(&id).await, ["payment.failed", "payin.failed"]);
+    stage.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_transfer_in_a_block_before_the_deadline_is_in_time_even_if_it_is_final_after_it() {
-    let (app, world) = story().await;
+/// A transfer in a block before the deadline is in time, even if it is final after it.
+async fn in_time_and_final_later<S: Stage>() {
+    let (stage, psp) = story::<S>().await;
     let chain = Chain::Base;
-    let id = world.payment("10", Token::Usdc, chain).await;
-    let expires_at = expiry(&world, &id).await;
+    let id = psp.payment("10", Token::Usdc, chain).await;
+    let expires_at = expiry(&psp, &id).await;
     // On a chain that mines only when told, the block before the deadline is the story's to make.
-    app.pause_mining(chain);
-    app.advance_chain_to(chain, expires_at.plus_secs(-2)).await;
-    world.pay(&id, json!({})).await;
-    app.mine_at(chain, expires_at.plus_secs(-1)).await;
-    app.mine_at(chain, expires_at.plus_secs(1)).await;
-    app.mine_at(chain, expires_at.plus_secs(2)).await;
-    app.resume_mining(chain);
-    let settled = world.until_status(&id, "settled").await;
+    stage.pause_mining(chain).await;
+    stage.advance_chain_to(chain, expires_at.plus_secs(-2)).await;
+    stage.pay(&id, Transfer::exact()).await;
+    stage.mine_at(chain, expires_at.plus_secs(-1)).await;
+    stage.mine_at(chain, expires_at.plus_secs(1)).await;
+    stage.mine_at(chain, expires_at.plus_secs(2)).await;
+    stage.resume_mining(chain).await;
+    let settled = psp.until_status(&id, "settled").await;
     assert_eq!(settled["labels"], json!([]));
-    app.stop().await;
+    stage.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_transfer_in_a_block_after_the_deadline_is_late() {
-    let (app, world) = story().await;
+/// A transfer in a block after the deadline is late.
+async fn too_late<S: Stage>() {
+    let (stage, psp) = story::<S>().await;
     let chain = Chain::Polygon;
-    let id = world.payment("10", Token::Usdc, chain).await;
-    let expires_at = expiry(&world, &id).await;
-    app.pause_mining(chain);
-    app.advance_chain_to(chain, expires_at.plus_secs(-2)).await;
-    world.pay(&id, json!({})).await;
-    app.mine_at(chain, expires_at.plus_secs(1)).await;
-    app.resume_mining(chain);
-    let late = world.until_status(&id, "mismatched").await;
+    let id = psp.payment("10", Token::Usdc, chain).await;
+    let expires_at = expiry(&psp, &id).await;
+    stage.pause_mining(chain).await;
+    stage.advance_chain_to(chain, expires_at.plus_secs(-2)).await;
+    stage.pay(&id, Transfer::exact()).await;
+    stage.mine_at(chain, expires_at.plus_secs(1)).await;
+    stage.resume_mining(chain).await;
+    let late = psp.until_status(&id, "mismatched").await;
     assert!(late["labels"].as_array().unwrap().contains(&json!("LATE")), "{late:#}");
-    let events = world.events(&id).await;
+    let events = psp.events(&id).await;
     assert_eq!(events, ["payment.failed", "payin.failed", "payment.mismatched", "payin.mismatched"]);
-    assert_eq!(world.holdings(chain, Token::Usdc).await, (0, 0));
-    app.stop().await;
+    assert_eq!(stage.purses().holdings(chain, Token::Usdc).await, (0, 0));
+    stage.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn an_outage_of_the_chain_moves_the_deadline_on() {
-    let (app, world) = story().await;
+/// An outage of the chain moves the deadline on.
+async fn moved_on_by_an_outage<S: Stage>() {
+    let (stage, psp) = story::<S>().await;
     let chain = Chain::Arbitrum;
-    let id = world.payment("10", Token::Usdc, chain).await;
-    let expires_at = expiry(&world, &id).await;
-    app.jump_chain(chain, 3_600).await;
-    let moved = world
+    let id = psp.payment("10", Token::Usdc, chain).await;
+    let expires_at = expiry(&psp, &id).await;
+    stage.jump_chain(chain, 3_600).await;
+    let moved = psp
         .until(&id, "extended", |payment| {
             payment["expires_at"].as_str().unwrap().parse::<chrono::DateTime<chrono::Utc>>().unwrap()
                 >= chrono::DateTime::<chrono::Utc>::from(expires_at.plus_secs(3_500))
         })
         .await;
     assert_eq!(moved["status"], "pending");
-    world.pay(&id, json!({})).await;
-    world.until_status(&id, "settled").await;
-    app.stop().await;
+    stage.pay(&id, Transfer::exact()).await;
+    psp.until_status(&id, "settled").await;
+    stage.stop().await;
 }
 
-async fn expiry(world: &World, id: &str) -> Timestamp {
-    let payment = world.read(id).await;
+/// Waits until the service has read the chain up to this moment.
+async fn until_read<S: Stage>(stage: &S, chain: Chain, at: Timestamp) {
+    let since = Instant::now();
+    while stage.system().chain_view(chain).is_none_or(|view| view.read_time < at) {
+        assert!(since.elapsed() < PATIENCE, "{chain} was never read up to {at}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+async fn expiry(psp: &World, id: &str) -> Timestamp {
+    let payment = psp.read(id).await;
     let expires_at: chrono::DateTime<chrono::Utc> = payment["expires_at"].as_str().unwrap().parse().unwrap();
     Timestamp::from(expires_at)
 }

@@ -3,18 +3,20 @@
 use payferry_domain::{Chain, Token};
 use serde_json::json;
 
-use super::story;
+use crate::stage::{Stage, Transfer, on_every_stage, story};
 use crate::world::units;
 
-#[tokio::test(flavor = "multi_thread")]
-async fn the_exact_amount_settles_on_every_chain_and_token() {
-    let (app, world) = story().await;
+on_every_stage!(every_chain_and_token, best_says_why,);
+
+/// The exact amount settles on every chain and token.
+async fn every_chain_and_token<S: Stage>() {
+    let (stage, psp) = story::<S>().await;
     for chain in Chain::ALL {
         for token in Token::ALL {
-            let before = world.holdings(chain, token).await;
-            let id = world.payment("12.345678", token, chain).await;
-            let tx_hash = world.pay(&id, json!({})).await;
-            let payment = world.until_status(&id, "settled").await;
+            let before = stage.purses().holdings(chain, token).await;
+            let id = psp.payment("12.345678", token, chain).await;
+            let tx_hash = stage.pay(&id, Transfer::exact()).await;
+            let payment = psp.until_status(&id, "settled").await;
 
             assert_eq!(payment["amount_received"], "12.345678");
             assert_eq!(payment["transfers"][0]["tx_hash"], json!(tx_hash));
@@ -26,29 +28,29 @@ async fn the_exact_amount_settles_on_every_chain_and_token() {
                 payment["status_history"].as_array().unwrap().iter().map(|e| e["status"].clone()).collect();
             assert_eq!(history, ["pending", "confirmed", "settled"]);
 
-            let after = world.holdings(chain, token).await;
+            let after = stage.purses().holdings(chain, token).await;
             assert_eq!(after.0 - before.0, units(&payment["settlement"]["psp_amount"]));
             assert_eq!(after.1 - before.1, units(&payment["settlement"]["treasury_fee"]));
             assert_eq!(
-                world.events(&id).await,
+                psp.events(&id).await,
                 ["payment.confirmed", "payin.confirmed", "payment.settled", "payin.settled"]
             );
         }
     }
-    app.stop().await;
+    stage.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn best_resolves_to_a_chain_and_says_why() {
-    let (app, world) = story().await;
-    let made = world.initiate("5", Token::Usdt, "best").await;
+/// `best` resolves to a chain and says why.
+async fn best_says_why<S: Stage>() {
+    let (stage, psp) = story::<S>().await;
+    let made = psp.initiate("5", Token::Usdt, "best").await;
     let chain: Chain = made["chain"].as_str().unwrap().parse().unwrap();
     let candidates = made["chain_candidates"].as_array().unwrap_or_else(|| panic!("{made:#}"));
     assert_eq!(candidates.len(), Chain::ALL.len());
     assert!(candidates.iter().all(|candidate| !candidate["reason"].as_str().unwrap().is_empty()));
     let id = made["payment_id"].as_str().unwrap();
-    world.pay(id, json!({})).await;
-    let payment = world.until_status(id, "settled").await;
+    stage.pay(id, Transfer::exact()).await;
+    let payment = psp.until_status(id, "settled").await;
     assert_eq!(payment["chain"], json!(chain));
-    app.stop().await;
+    stage.stop().await;
 }

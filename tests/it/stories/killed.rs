@@ -11,6 +11,7 @@ use tokio::sync::RwLock;
 use super::crowd::check_books;
 use crate::process::Running;
 use crate::receiver::Receiver;
+use crate::stage::Purses;
 use crate::world::{PATIENCE, World};
 
 const PAYMENTS: usize = 1_000;
@@ -72,7 +73,7 @@ async fn a_thousand_payments_survive_a_stop_and_a_kill() {
     for (id, _, _) in &payments {
         world.until_status(id, "settled").await;
     }
-    check_books(&world, &receiver, &payments).await;
+    check_books(&world, &Purses::of_sandbox(&world).await, &receiver, &payments).await;
     process.stop();
 }
 

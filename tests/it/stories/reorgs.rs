@@ -1,51 +1,50 @@
 //! The chain takes blocks back.
 
 use payferry_domain::{Chain, Token};
-use reqwest::Method;
 use serde_json::json;
 
-use super::story;
+use crate::stage::{Dropped, Stage, Transfer, on_every_stage, story};
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_transfer_that_is_dropped_before_finality_leaves_the_payment_pending_and_counts_once_when_remined() {
-    let (app, world) = story().await;
+on_every_stage!(dropped_and_mined_again, gone_for_good,);
+
+/// A transfer that is dropped before finality leaves the payment pending, and counts once when it is mined again.
+async fn dropped_and_mined_again<S: Stage>() {
+    let (stage, psp) = story::<S>().await;
     let chain = Chain::Base;
-    let id = world.payment("10", Token::Usdc, chain).await;
-    app.pause_mining(chain);
-    world.pay(&id, json!({})).await;
-    world.mine(chain, 1).await;
-    world.until(&id, "seen", |payment| payment["transfers"][0]["status"] == "seen").await;
+    let id = psp.payment("10", Token::Usdc, chain).await;
+    stage.pause_mining(chain).await;
+    stage.pay(&id, Transfer::exact()).await;
+    stage.mine(chain, 1).await;
+    psp.until(&id, "seen", |payment| payment["transfers"][0]["status"] == "seen").await;
 
-    let reorg = json!({"depth": 1, "dropped": "remine"});
-    world.ok(Method::POST, &format!("/sandbox/chains/{chain}/reorg"), reorg).await;
+    stage.reorg(chain, 1, Dropped::Remine).await;
     let back =
-        world.until(&id, "reorged", |payment| payment["labels"].as_array().unwrap().contains(&json!("REORGED"))).await;
+        psp.until(&id, "reorged", |payment| payment["labels"].as_array().unwrap().contains(&json!("REORGED"))).await;
     assert_eq!(back["status"], "pending");
     assert_eq!(back["transfers"][0]["status"], "orphaned");
 
-    world.mine(chain, 3).await;
-    app.resume_mining(chain);
-    let settled = world.until_status(&id, "settled").await;
+    stage.mine(chain, 3).await;
+    stage.resume_mining(chain).await;
+    let settled = psp.until_status(&id, "settled").await;
     assert_eq!(settled["amount_received"], "10.00");
-    assert_eq!(world.holdings(chain, Token::Usdc).await, (9_900_000, 100_000));
-    app.stop().await;
+    assert_eq!(stage.purses().holdings(chain, Token::Usdc).await, (9_900_000, 100_000));
+    stage.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_transfer_that_is_gone_for_good_lets_the_payment_expire() {
-    let (app, world) = story().await;
+/// A transfer that is gone for good lets the payment expire.
+async fn gone_for_good<S: Stage>() {
+    let (stage, psp) = story::<S>().await;
     let chain = Chain::Arbitrum;
-    let id = world.payment("10", Token::Usdc, chain).await;
-    app.pause_mining(chain);
-    world.pay(&id, json!({})).await;
-    world.mine(chain, 1).await;
-    world.until(&id, "seen", |payment| payment["transfers"][0]["status"] == "seen").await;
-    let reorg = json!({"depth": 1, "dropped": "discard"});
-    world.ok(Method::POST, &format!("/sandbox/chains/{chain}/reorg"), reorg).await;
-    app.resume_mining(chain);
-    world.until(&id, "reorged", |payment| payment["labels"].as_array().unwrap().contains(&json!("REORGED"))).await;
-    world.advance(3_600).await;
-    let failed = world.until_status(&id, "failed").await;
+    let id = psp.payment("10", Token::Usdc, chain).await;
+    stage.pause_mining(chain).await;
+    stage.pay(&id, Transfer::exact()).await;
+    stage.mine(chain, 1).await;
+    psp.until(&id, "seen", |payment| payment["transfers"][0]["status"] == "seen").await;
+    stage.reorg(chain, 1, Dropped::Discard).await;
+    stage.resume_mining(chain).await;
+    psp.until(&id, "reorged", |payment| payment["labels"].as_array().unwrap().contains(&json!("REORGED"))).await;
+    stage.advance(3_600).await;
+    let failed = psp.until_status(&id, "failed").await;
     assert_eq!((&failed["failure_reason"], &failed["amount_received"]), (&json!("expired"), &json!("0.00")));
-    app.stop().await;
+    stage.stop().await;
 }

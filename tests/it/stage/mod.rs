@@ -1,0 +1,135 @@
+//! What a story is played on: a running service with chains, and somebody who moves the world around it.
+//!
+//! A story is written once, over any [`Stage`], and is one test on each of them; see `on_every_stage`. What the PSP does
+//! is not here: that is plain HTTP, the same on every stage.
+
+mod purses;
+mod sandbox;
+
+use payferry_actors::System;
+use payferry_domain::{Chain, Timestamp, Token};
+
+use crate::receiver::Receiver;
+use crate::world::World;
+
+pub use payferry_devchain::Dropped;
+pub use purses::Purses;
+pub use sandbox::OnSandbox;
+
+/// A running service, its chains, and whoever pays on them. Chains make blocks by themselves, unless they are paused.
+pub trait Stage: Sized {
+    /// How many payments a crowd is here.
+    const CROWD: usize;
+
+    /// A fresh one.
+    async fn start() -> Self;
+
+    /// Where the PSP reaches the service.
+    fn api_url(&self) -> &str;
+
+    /// The PSP's key.
+    fn api_key(&self) -> &str;
+
+    /// The service's supervision tree.
+    fn system(&self) -> &System;
+
+    /// Where money ends up.
+    fn purses(&self) -> &Purses;
+
+    /// Sends a real transfer to the payment's wallet; answers the transaction's hash.
+    async fn pay(&self, payment_id: &str, transfer: Transfer) -> String;
+
+    /// Mines blocks, also on a paused chain.
+    async fn mine(&self, chain: Chain, blocks: u64);
+
+    /// The chain makes no blocks by itself any more.
+    async fn pause_mining(&self, chain: Chain);
+
+    /// The chain makes blocks by itself again.
+    async fn resume_mining(&self, chain: Chain);
+
+    /// The chain replaces its last blocks by others, without their transactions.
+    async fn reorg(&self, chain: Chain, depth: u64, dropped: Dropped);
+
+    /// Moves the time of all chains on, with blocks all the way.
+    async fn advance(&self, secs: u64);
+
+    /// Moves a paused chain's time on to a moment, with blocks all the way.
+    async fn advance_chain_to(&self, chain: Chain, at: Timestamp);
+
+    /// Mines one block with what waits on a paused chain, at the second of this moment.
+    async fn mine_at(&self, chain: Chain, at: Timestamp);
+
+    /// The chain stands still for so long, and then goes on.
+    async fn jump_chain(&self, chain: Chain, secs: u64);
+
+    /// Makes the payment's actor panic; it has been dealt with when this answers.
+    async fn panic(&self, payment_id: &str);
+
+    /// Stops the service, then the chains.
+    async fn stop(self);
+}
+
+/// A transfer to a payment's wallet: what is due, as it is due, unless it is said otherwise.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Transfer {
+    pub amount: Option<&'static str>,
+    pub token: Option<Token>,
+    pub chain: Option<Chain>,
+    pub is_sanctioned: bool,
+}
+
+impl Transfer {
+    /// What is due.
+    pub fn exact() -> Self {
+        Self::default()
+    }
+
+    /// Another amount.
+    pub fn of(amount: &'static str) -> Self {
+        Self { amount: Some(amount), ..Self::default() }
+    }
+
+    /// From a payer on the sanctions list.
+    pub fn sanctioned(self) -> Self {
+        Self { is_sanctioned: true, ..self }
+    }
+
+    /// In this token, wanted or not.
+    pub fn in_token(self, token: Token) -> Self {
+        Self { token: Some(token), ..self }
+    }
+
+    /// On this chain, wanted or not.
+    pub fn on(self, chain: Chain) -> Self {
+        Self { chain: Some(chain), ..self }
+    }
+}
+
+/// A fresh stage, and the PSP's view of it.
+pub async fn story<S: Stage>() -> (S, World) {
+    let (stage, psp, _) = story_with_receiver().await;
+    (stage, psp)
+}
+
+/// The same with the PSP's webhook receiver, which otherwise ends at once.
+pub async fn story_with_receiver<S: Stage>() -> (S, World, Receiver) {
+    let (stage, receiver) = (S::start().await, Receiver::start().await);
+    let psp = World::connect(stage.api_url(), stage.api_key(), &receiver).await;
+    (stage, psp, receiver)
+}
+
+/// One test of each story per stage: `stories::exact::every_chain_and_token::on_the_sandbox`.
+macro_rules! on_every_stage {
+    ($($story:ident),+ $(,)?) => {
+        $(
+            mod $story {
+                #[tokio::test(flavor = "multi_thread")]
+                async fn on_the_sandbox() {
+                    super::$story::<crate::stage::OnSandbox>().await;
+                }
+            }
+        )+
+    };
+}
+pub(crate) use on_every_stage;

@@ -1,0 +1,129 @@
+//! The sandbox in the test's process, with its chains in it: moved by its own routes where it has them.
+
+use std::time::Duration;
+
+use payferry::config::Config;
+use payferry::sandbox::{Sandbox, SandboxOptions};
+use payferry_actors::System;
+use payferry_devchain::Devchain;
+use payferry_domain::{Chain, Timestamp, Token};
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use super::{Dropped, Purses, Stage, Transfer};
+use crate::world::World;
+
+/// Short, so that finality comes soon.
+const BLOCK_TIME: Duration = Duration::from_millis(100);
+/// Blocks so far apart never look like an outage.
+const SPACING_SECS: u64 = 15;
+
+/// A running sandbox.
+pub struct OnSandbox {
+    sandbox: Sandbox,
+    /// Its own routes are behind the PSP's key.
+    psp: World,
+    purses: Purses,
+}
+
+impl OnSandbox {
+    fn chain(&self, chain: Chain) -> &Devchain {
+        self.sandbox.world().chain(chain).devchain()
+    }
+}
+
+impl Stage for OnSandbox {
+    const CROWD: usize = 1_000;
+
+    async fn start() -> Self {
+        let mut config = Config::default();
+        config.server.listen = "127.0.0.1:0".parse().unwrap();
+        config.server.operator_listen = "127.0.0.1:0".parse().unwrap();
+        let options = SandboxOptions { block_time: BLOCK_TIME, ..SandboxOptions::ephemeral() };
+        let sandbox = Sandbox::start(options, &config).await.unwrap();
+        let psp = World::new(&sandbox.ready().api_url, &sandbox.ready().api_key);
+        let purses = Purses::of_sandbox(&psp).await;
+        Self { sandbox, psp, purses }
+    }
+
+    fn api_url(&self) -> &str {
+        &self.sandbox.ready().api_url
+    }
+
+    fn api_key(&self) -> &str {
+        &self.sandbox.ready().api_key
+    }
+
+    fn system(&self) -> &System {
+        self.sandbox.system()
+    }
+
+    fn purses(&self) -> &Purses {
+        &self.purses
+    }
+
+    async fn pay(&self, payment_id: &str, transfer: Transfer) -> String {
+        let mut body = json!({"from": if transfer.is_sanctioned { "sanctioned" } else { "clean" }});
+        let said = [
+            ("amount", transfer.amount),
+            ("currency", transfer.token.map(Token::as_str)),
+            ("chain", transfer.chain.map(Chain::as_str)),
+        ];
+        for (field, value) in said.into_iter().filter(|(_, value)| value.is_some()) {
+            body[field] = json!(value);
+        }
+        let paid = self.psp.ok(Method::POST, &format!("/sandbox/payments/{payment_id}/pay"), body).await;
+        paid["tx_hash"].as_str().unwrap().to_owned()
+    }
+
+    async fn mine(&self, chain: Chain, blocks: u64) {
+        self.psp.ok(Method::POST, &format!("/sandbox/chains/{chain}/mine"), json!({"blocks": blocks})).await;
+    }
+
+    async fn pause_mining(&self, chain: Chain) {
+        self.chain(chain).pause_mining();
+    }
+
+    async fn resume_mining(&self, chain: Chain) {
+        self.chain(chain).resume_mining();
+    }
+
+    async fn reorg(&self, chain: Chain, depth: u64, dropped: Dropped) {
+        let dropped = match dropped {
+            Dropped::Remine => "remine",
+            Dropped::Discard => "discard",
+        };
+        let body = json!({"depth": depth, "dropped": dropped});
+        self.psp.ok(Method::POST, &format!("/sandbox/chains/{chain}/reorg"), body).await;
+    }
+
+    async fn advance(&self, secs: u64) {
+        self.psp.ok(Method::POST, "/sandbox/clock/advance", json!({"seconds": secs})).await;
+    }
+
+    async fn advance_chain_to(&self, chain: Chain, at: Timestamp) {
+        let head = self.chain(chain).head().timestamp;
+        let to = u64::try_from(at.as_millis() / 1_000).unwrap();
+        self.chain(chain).advance_time(to - head, SPACING_SECS).await.unwrap();
+    }
+
+    async fn mine_at(&self, chain: Chain, at: Timestamp) {
+        let seconds = at.as_millis() / 1_000;
+        self.chain(chain).call("evm_setNextBlockTimestamp", json!([seconds])).await.unwrap();
+        let mined = self.chain(chain).mine(1).await.unwrap();
+        assert_eq!(i64::try_from(mined[0].timestamp).unwrap(), seconds);
+    }
+
+    async fn jump_chain(&self, chain: Chain, secs: u64) {
+        self.chain(chain).jump_time(secs).await.unwrap();
+    }
+
+    async fn panic(&self, payment_id: &str) {
+        let panicked = self.psp.ok(Method::POST, &format!("/sandbox/payments/{payment_id}/panic"), Value::Null).await;
+        assert_eq!(panicked["panics"], 1, "{panicked:#}");
+    }
+
+    async fn stop(self) {
+        self.sandbox.stop().await;
+    }
+}
