@@ -1,7 +1,6 @@
 //! The running service: database, supervision tree and the two listeners, started and stopped in order.
 //!
-//! What is simulated is not known here: the sandbox hands in its chains and its routes, `serve` will hand in real
-//! chains and none.
+//! What is simulated is not known here: the sandbox hands in its chains and its routes, `serve` real chains and none.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

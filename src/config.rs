@@ -3,6 +3,7 @@
 //! Layers: the embedded `default.toml` < a file < the environment. Every key is in the defaults; a key that is not
 //! there does not exist. Deliberately absent: secrets themselves (the file names where they are).
 
+mod chains;
 mod load;
 
 use std::net::SocketAddr;
@@ -11,8 +12,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use payferry_actors::webhook::{Schedule, UrlPolicy, WebhookConfig};
+use payferry_domain::Address;
 use serde::{Deserialize, Deserializer};
 
+use crate::http::Environment;
+
+pub use chains::{ChainConfig, Chains, Endpoint};
 pub use load::{ConfigError, DEFAULTS, ENV_PREFIX, Location};
 
 /// Everything that can be configured.
@@ -24,6 +29,14 @@ pub struct Config {
     pub database: Database,
     /// Where secrets are kept.
     pub secrets: Secrets,
+    /// The account that pays for gas.
+    pub signer: Signer,
+    /// The settlement contract.
+    pub contracts: Contracts,
+    /// The chains.
+    pub chains: Chains,
+    /// Who is asked where money comes from.
+    pub kyt: Kyt,
     /// What is logged.
     pub log: Log,
     /// The actors of payments.
@@ -50,6 +63,10 @@ pub struct Server {
     /// What links begin with; `None` takes the bound address.
     #[serde(deserialize_with = "optional_url")]
     pub public_url: Option<url::Url>,
+    /// Which world it is: decides which keys are taken and where webhooks may go.
+    pub environment: Environment,
+    /// Whether a proxy in front tells the payer's address as the last entry of `X-Forwarded-For`.
+    pub behind_proxy: bool,
 }
 
 /// Where rows are kept.
@@ -66,6 +83,54 @@ pub struct Secrets {
     /// A file with 32 bytes in hexadecimal.
     #[serde(deserialize_with = "optional_path")]
     pub master_key_file: Option<PathBuf>,
+    /// A file with the bearer token of the operator's listener.
+    #[serde(deserialize_with = "optional_path")]
+    pub operator_token_file: Option<PathBuf>,
+}
+
+/// The account that pays for gas: exactly one of the three.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Signer {
+    /// A file with 64 hexadecimal digits.
+    #[serde(deserialize_with = "optional_path")]
+    pub private_key_file: Option<PathBuf>,
+    /// A Web3 keystore.
+    #[serde(deserialize_with = "optional_path")]
+    pub keystore_file: Option<PathBuf>,
+    /// A file with the keystore's password.
+    #[serde(deserialize_with = "optional_path")]
+    pub keystore_password_file: Option<PathBuf>,
+    /// A file with a mnemonic.
+    #[serde(deserialize_with = "optional_path")]
+    pub mnemonic_file: Option<PathBuf>,
+    /// Which of its accounts: m/44'/60'/0'/0/this.
+    pub mnemonic_index: u32,
+}
+
+/// The settlement contract, at the same address on every chain.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Contracts {
+    /// As `payferry deploy` printed it.
+    #[serde(deserialize_with = "chains::optional_address")]
+    pub address: Option<Address>,
+    /// Where fees go.
+    #[serde(deserialize_with = "chains::optional_address")]
+    pub treasury: Option<Address>,
+    /// Who may change roles and pause; `deploy` needs it.
+    #[serde(deserialize_with = "chains::optional_address")]
+    pub admin: Option<Address>,
+}
+
+/// Who is asked where money comes from: the strictest of all that are set.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Kyt {
+    /// Sanctioned addresses, one a line.
+    #[serde(deserialize_with = "optional_path")]
+    pub sanctions_file: Option<PathBuf>,
+    /// Chainalysis' list on each chain.
+    pub oracle: bool,
+    /// Nobody is asked. For test networks.
+    pub allow_everything: bool,
 }
 
 /// What is logged.
@@ -131,13 +196,22 @@ fn expected(key: &str) -> &'static str {
     match key {
         "server.listen" | "server.operator_listen" => "an address and a port, such as \"127.0.0.1:8080\"",
         "server.public_url" => "an http or https URL, or nothing",
+        "server.environment" => "\"production\" or \"sandbox\"",
+        "server.behind_proxy" | "kyt.oracle" | "kyt.allow_everything" => "true or false",
         "database.url" => "a path, \"sqlite://path?mode=rwc\" or \"postgres://user:password@host/name\"",
-        "secrets.master_key_file" => "the path of a file",
+        "contracts.address" | "contracts.treasury" | "contracts.admin" => {
+            "an address, 0x and 40 hexadecimal digits, or nothing"
+        }
+        "signer.mnemonic_index" => "a whole number",
+        key if key.ends_with("_file") => "the path of a file",
         "log.filter" => "a level or target=level with commas, such as \"warn,payferry=info\"",
         "log.format" => "\"text\" or \"json\"",
         "webhooks.retry_delays_ms" => "a list of three whole numbers above zero",
         "payments.shards" => "a number that divides 256, such as 16",
-        _ => "a whole number above zero",
+        key => match key.strip_prefix("chains.").and_then(|rest| rest.split_once('.')) {
+            Some((_, key)) => chains::expected(key),
+            None => "a whole number above zero",
+        },
     }
 }
 
@@ -149,6 +223,12 @@ pub fn database_url(text: &str) -> Option<String> {
         _ if text.is_empty() => None,
         _ => Some(format!("sqlite://{text}?mode=rwc")),
     }
+}
+
+/// The file of a SQLite URL; `None` for other databases.
+pub fn sqlite_file(url: &str) -> Option<&std::path::Path> {
+    let file = url.strip_prefix("sqlite:")?;
+    Some(file.trim_start_matches("//").split('?').next().unwrap_or_default().as_ref())
 }
 
 fn optional_url<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<url::Url>, D::Error> {
@@ -191,6 +271,9 @@ fn divides_256<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::E
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use payferry_actors::chain::ChainSpec;
+    use payferry_domain::{Chain, Finality, FinalityPolicy};
+
     use super::*;
 
     fn refused(file: &str, env: &[(&str, &str)]) -> String {
@@ -219,7 +302,8 @@ mod tests {
     fn errors_name_place_key_and_what_was_expected() {
         assert_eq!(
             refused("[server]\n\nlisen = 1\n", &[]),
-            "payferry.toml:3: there is no key `server.lisen`; expected one of listen, operator_listen, public_url"
+            "payferry.toml:3: there is no key `server.lisen`; expected one of behind_proxy, environment, \
+             listen, operator_listen, public_url"
         );
         assert_eq!(
             refused("[server]\nlisten = \"localhost\"\n", &[]),
@@ -250,5 +334,59 @@ mod tests {
         assert_eq!(database_url("a/b.db").unwrap(), "sqlite://a/b.db?mode=rwc");
         assert_eq!(database_url("postgres://x/y").unwrap(), "postgres://x/y");
         assert_eq!(database_url("mysql://x/y"), None);
+    }
+
+    #[test]
+    fn chains_are_configured_one_by_one() {
+        let path = tempfile::NamedTempFile::new().unwrap();
+        let file = "[contracts]\ntreasury = \"0x00000000000000000000000000000000000000aa\"\n[chains.base]\n\
+                    endpoints = [\"https://node.example/KEY\"]\nchain_id = 84532\nusdt = \"\"\nstart_block = 7\n\
+                    finality = [{ wait = 5 }]\nmax_fee_gwei = \"0.25\"\n";
+        std::fs::write(&path, file).unwrap();
+        let config = Config::load(Some(path.path()), []).unwrap();
+        let on: Vec<Chain> = config.chains.iter().filter(|(_, chain)| chain.is_on()).map(|(name, _)| *name).collect();
+        assert_eq!(on, [Chain::Base]);
+        let base = &config.chains[&Chain::Base];
+        assert_eq!(format!("{:?}", base.endpoints), "[node.example]", "the key in the URL is not shown");
+        let spec = base.spec(Chain::Base, Address([9; 20]), &config.contracts);
+        assert_eq!((spec.chain_id, spec.start_block, spec.tokens.len()), (84_532, Some(7), 1));
+        assert_eq!(spec.finality, FinalityPolicy::flat(Finality::Blocks(5)));
+        assert_eq!((spec.fees.max_fee_wei, spec.fees.priority_fee_min_wei), (250_000_000, 1_000_000));
+        assert_eq!(spec.treasury.to_string(), "0x00000000000000000000000000000000000000aa");
+    }
+
+    #[test]
+    fn the_defaults_of_chains_are_those_of_their_actors() {
+        let config = Config::defaults();
+        for chain in Chain::ALL {
+            let section = &config.chains[&chain];
+            assert!(!section.is_on());
+            let spec = section.spec(chain, Address([9; 20]), &config.contracts);
+            let own = ChainSpec::new(chain, spec.contract, spec.treasury, spec.tokens.clone());
+            let own = ChainSpec { lookalikes: spec.lookalikes.clone(), ..own };
+            assert_eq!(format!("{spec:?}"), format!("{own:?}"));
+        }
+    }
+
+    #[test]
+    fn a_bad_chain_is_told_what_is_expected() {
+        let of = |line: &str| refused(&format!("[chains.base]\n{line}\n"), &[]);
+        let bands = of("finality = [{ below = \"5\", wait = 2 }]");
+        assert!(bands.contains("`chains.base.finality`") && bands.contains("one band or three"), "{bands}");
+        let endpoints = of("endpoints = [\"ftp://node.example/hunter2\"]");
+        assert!(endpoints.contains("a list of http or https URLs") && !endpoints.contains("hunter2"), "{endpoints}");
+        assert!(of("usdc = \"0x12\"").ends_with("expected an address, 0x and 40 hexadecimal digits, or nothing"));
+        assert!(of("max_fee_gwei = \"0.0000000001\"").contains("gwei as text"));
+        assert!(of("start_block = \"soon\"").contains("\"latest\" or a block's number"));
+        assert!(refused("[chains.doge]\nendpoints = []\n", &[]).contains("there is no key `chains.doge"));
+    }
+
+    #[test]
+    fn the_examples_are_read() {
+        for name in ["mainnet", "testnet"] {
+            let path = format!("{}/docs/examples/{name}.toml", env!("CARGO_MANIFEST_DIR"));
+            let config = Config::load(Some(path.as_ref()), []).unwrap();
+            assert!(config.chains.values().all(ChainConfig::is_on), "{name}");
+        }
     }
 }

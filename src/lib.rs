@@ -11,5 +11,6 @@ pub mod http;
 pub mod keys;
 pub mod operator;
 pub mod sandbox;
+pub mod service;
 pub mod telemetry;
 pub mod tenants;

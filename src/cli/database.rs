@@ -1,15 +1,20 @@
 //! Which database a command works on, and the keys that belong to it.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context, bail};
-use payferry_actors::seal::{MASTER_KEY_BYTES, Sealer};
+use payferry_actors::seal::Sealer;
 use payferry_entities::Database;
 use payferry_migration::{MigrationStatus, Migrator, MigratorTrait};
 
-use crate::config::{Config, database_url};
+use crate::config::{Config, database_url, sqlite_file};
 use crate::keys::KeyMode;
 use crate::sandbox::{Keys, database_file, keys_file};
+use crate::service::secrets;
+
+/// What is said of a database URL that is none.
+pub(super) const URL_EXPECTED: &str =
+    "--database-url: expected a path, sqlite://path?mode=rwc or postgres://user:password@host/name";
 
 /// Options of every command that works on a database.
 #[derive(Debug, clap::Args)]
@@ -32,9 +37,7 @@ impl DatabaseArgs {
         Ok(match (&self.database_url, &self.data_dir) {
             (Some(given), _) => match database_url(given) {
                 Some(url) => url,
-                None => bail!(
-                    "--database-url: expected a path, sqlite://path?mode=rwc or postgres://user:password@host/name"
-                ),
+                None => bail!(URL_EXPECTED),
             },
             (None, Some(folder)) => {
                 let file = database_file(folder);
@@ -49,8 +52,9 @@ impl DatabaseArgs {
 
     /// Opens the database and makes sure that its tables are up to date.
     pub(super) async fn open(&self, config: &Config) -> anyhow::Result<Database> {
-        if let Some(file) = sqlite_file(&self.url(config)?).filter(|file| !Path::new(file).exists()) {
-            bail!("there is no database at {file}; make it with `payferry migrate`");
+        let url = self.url(config)?;
+        if let Some(file) = sqlite_file(&url).filter(|file| !file.exists()) {
+            bail!("there is no database at {}; make it with `payferry migrate`", file.display());
         }
         let database = self.open_any(config).await?;
         let migrations = Migrator::get_migration_with_status_read_only(database.reader()).await?;
@@ -67,23 +71,12 @@ impl DatabaseArgs {
             let keys = Keys::read(&keys_file(folder))?.context("--data-dir: the sandbox has no keys")?;
             return Ok((keys.sealer(), KeyMode::Test));
         }
-        let Some(file) = &config.secrets.master_key_file else {
+        if config.secrets.master_key_file.is_none() {
             bail!(
                 "API keys are hashed with the master key: set `secrets.master_key_file` in the configuration, or \
                  PAYFERRY_SECRETS__MASTER_KEY_FILE, or --data-dir for a sandbox's"
             );
-        };
-        let text = std::fs::read_to_string(file).with_context(|| format!("the master key {}", file.display()))?;
-        let mut master = [0; MASTER_KEY_BYTES];
-        if hex::decode_to_slice(text.trim(), &mut master).is_err() {
-            bail!("the master key {}: expected 64 hexadecimal digits", file.display());
         }
-        Ok((Sealer::new(&master), KeyMode::Live))
+        Ok((secrets::sealer(config)?, config.server.environment.key_mode()))
     }
-}
-
-/// The file of a SQLite URL; `None` for other databases.
-fn sqlite_file(url: &str) -> Option<&str> {
-    let file = url.strip_prefix("sqlite:")?;
-    Some(file.trim_start_matches("//").split('?').next().unwrap_or_default())
 }

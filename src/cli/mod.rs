@@ -1,11 +1,15 @@
 //! The command line: one file a subcommand.
 
+mod check;
 mod database;
 mod demo;
+mod deploy;
 mod key;
 mod migrate;
 mod psp;
 mod sandbox;
+mod serve;
+mod signals;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -32,6 +36,12 @@ struct Cli {
 enum Command {
     /// Run everything in one process: the service, three simulated chains, a PSP with a key.
     Sandbox(sandbox::Args),
+    /// Run the service on the chains of the configuration.
+    Serve(serve::Args),
+    /// Look at everything that `serve` needs and print how it is, as a table.
+    Check(check::Args),
+    /// Deploy the settlement contract on the chains of the configuration.
+    Deploy(deploy::Args),
     /// Play the whole story against a fresh sandbox, with a closing table.
     Demo(demo::Args),
     /// Bring the database's tables up to date.
@@ -76,6 +86,9 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     let done = runtime.block_on(async {
         match cli.command {
             Command::Sandbox(args) => sandbox::run(args, config).await,
+            Command::Serve(args) => serve::run(args, config).await,
+            Command::Check(args) => check::run(args, config).await,
+            Command::Deploy(args) => deploy::run(args, config).await,
             Command::Demo(args) => demo::run(args, config).await,
             Command::Migrate(args) => migrate::run(args, config).await,
             Command::Psp(args) => psp::run(args, config).await,

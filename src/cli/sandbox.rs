@@ -5,8 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use tokio::signal::unix::{SignalKind, signal};
-
+use super::signals::Signals;
 use crate::config::Config;
 use crate::sandbox::{BLOCK_TIME_MS_DEFAULT, DEFAULT_FOLDER, Keep, Ready, Sandbox, SandboxOptions};
 
@@ -14,8 +13,6 @@ use crate::sandbox::{BLOCK_TIME_MS_DEFAULT, DEFAULT_FOLDER, Keep, Ready, Sandbox
 const BLOCK_TIME_MS_MAX: u64 = 10_000;
 /// Shortest block time, milliseconds.
 const BLOCK_TIME_MS_MIN: u64 = 10;
-/// Exit code after a second signal, as a shell gives it for SIGINT.
-const INTERRUPTED: i32 = 130;
 
 /// Options of `sandbox`.
 #[derive(Debug, clap::Args)]
@@ -79,32 +76,9 @@ pub(super) async fn run(args: Args, mut config: Config) -> anyhow::Result<ExitCo
     if !args.json {
         println!("\nStopping.");
     }
-    tokio::spawn(async move {
-        signals.next().await;
-        std::process::exit(INTERRUPTED);
-    });
+    signals.end_at_next();
     sandbox.stop().await;
     Ok(ExitCode::SUCCESS)
-}
-
-/// What asks a process to end.
-struct Signals {
-    interrupt: tokio::signal::unix::Signal,
-    terminate: tokio::signal::unix::Signal,
-}
-
-impl Signals {
-    fn new() -> std::io::Result<Self> {
-        let [interrupt, terminate] = [SignalKind::interrupt(), SignalKind::terminate()].map(signal);
-        Ok(Self { interrupt: interrupt?, terminate: terminate? })
-    }
-
-    async fn next(&mut self) {
-        tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
-        }
-    }
 }
 
 fn introduce(ready: &Ready, folder: &str, ephemeral: bool) {

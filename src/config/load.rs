@@ -129,7 +129,11 @@ fn defaults() -> Table {
 
 /// A value for an error message, unless it may hold a secret.
 fn shown(key: &[String], value: &Value) -> String {
-    if key.last().is_some_and(|last| last == "url") { "not usable".to_owned() } else { value.to_string() }
+    if key.last().is_some_and(|last| last == "url" || last == "endpoints") {
+        "not usable".to_owned()
+    } else {
+        value.to_string()
+    }
 }
 
 fn typed(text: &str, like: &Value) -> Value {

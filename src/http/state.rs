@@ -7,6 +7,7 @@ use moka::sync::Cache;
 use payferry_actors::System;
 use payferry_actors::clock::Clock;
 use payferry_actors::seal::Sealer;
+use payferry_actors::webhook::UrlPolicy;
 use payferry_domain::{MerchantId, PspId};
 use payferry_entities::Database;
 use url::Url;
@@ -31,7 +32,8 @@ pub struct HttpConfig {
 }
 
 /// Which world this is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Environment {
     /// Simulated chains and play money.
     Sandbox,
@@ -45,6 +47,14 @@ impl Environment {
         match self {
             Self::Sandbox => KeyMode::Test,
             Self::Production => KeyMode::Live,
+        }
+    }
+
+    /// Where webhooks may go here.
+    pub const fn url_policy(self) -> UrlPolicy {
+        match self {
+            Self::Sandbox => UrlPolicy::Sandbox,
+            Self::Production => UrlPolicy::Production,
         }
     }
 }

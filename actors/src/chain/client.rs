@@ -151,6 +151,12 @@ impl ChainClient {
         Ok(answers.into_iter().map(|answer| answer.and_then(|raw| parse(&raw))).collect())
     }
 
+    /// Gas that a call of this account would take now, by the node's own account of it.
+    pub async fn estimate_gas(&self, from: Address, to: Address, input: Vec<u8>) -> Result<u64, ClientError> {
+        let call = json!([{"from": from, "to": to, "data": Bytes::from(input)}]);
+        self.ask::<U64>("eth_estimateGas", call).await.map(|gas| gas.to())
+    }
+
     /// The nonce that the account's next transaction has, by the newest or another block (`latest`, `finalized`).
     pub async fn nonce(&self, account: Address, block: &str) -> Result<u64, ClientError> {
         self.ask::<U64>("eth_getTransactionCount", json!([account, block])).await.map(|nonce| nonce.to())

@@ -1,0 +1,66 @@
+//! `payferry check`.
+
+use std::process::ExitCode;
+
+use payferry_actors::chain::inspect::Grade;
+use serde_json::json;
+
+use crate::config::{Config, database_url};
+use crate::service::check::{Line, check, is_good};
+
+/// Options of `check`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  payferry check --config payferry.toml
+  payferry check --config payferry.toml --json | jq '.[] | select(.grade != \"ok\")'
+
+Changes nothing. Exit code 1 if the service, or a chain of it, could not run like this.")]
+pub(super) struct Args {
+    /// Another database than the configuration's: a path or postgres://user:password@host/name.
+    #[arg(long, value_name = "URL", env = "PAYFERRY_DATABASE_URL", hide_env_values = true)]
+    database_url: Option<String>,
+    /// Print one line of JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) async fn run(args: Args, mut config: Config) -> anyhow::Result<ExitCode> {
+    if let Some(given) = &args.database_url {
+        config.database.url = database_url(given).ok_or_else(|| anyhow::anyhow!(super::database::URL_EXPECTED))?;
+    }
+    let lines = check(&config).await;
+    if args.json {
+        let rows = lines.iter().map(|line| {
+            let Line { place, finding } = line;
+            json!({"place": place, "what": finding.what, "grade": word(finding.grade), "detail": finding.detail})
+        });
+        println!("{}", rows.collect::<serde_json::Value>());
+    } else {
+        table(&lines);
+    }
+    Ok(if is_good(&lines) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn table(lines: &[Line]) {
+    let width = |of: fn(&Line) -> &str| lines.iter().map(|line| of(line).chars().count()).max().unwrap_or(0);
+    let (places, whats) = (width(|line| &line.place), width(|line| &line.finding.what));
+    for Line { place, finding } in lines {
+        println!("{:<5}  {place:<places$}  {:<whats$}  {}", word(finding.grade), finding.what, finding.detail);
+    }
+    let count = |grade| lines.iter().filter(|line| line.finding.grade == grade).count();
+    println!(
+        "\n{} looked at: {} ok, {} to look after, {} wrong",
+        lines.len(),
+        count(Grade::Good),
+        count(Grade::Doubtful),
+        count(Grade::Bad)
+    );
+}
+
+fn word(grade: Grade) -> &'static str {
+    match grade {
+        Grade::Good => "ok",
+        Grade::Doubtful => "look",
+        Grade::Bad => "wrong",
+    }
+}

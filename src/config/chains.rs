@@ -1,0 +1,252 @@
+//! `[chains.*]`: one chain each, and what the actors are told of it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::num::NonZeroU64;
+use std::str::FromStr;
+use std::time::Duration;
+
+use payferry_actors::chain::{ChainSpec, L1Gas};
+use payferry_domain::{Address, Amount, Chain, Finality, FinalityPolicy, Token};
+use rust_decimal::Decimal;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
+use url::Url;
+
+use super::Contracts;
+
+/// Wei in a gwei.
+const GWEI: u32 = 1_000_000_000;
+
+/// The chains by name. One without endpoints does not run.
+pub type Chains = BTreeMap<Chain, ChainConfig>;
+
+/// One chain.
+#[derive(Debug, Clone, Deserialize)]
+pub struct ChainConfig {
+    /// JSON-RPC over HTTP, in the order in which they are tried.
+    pub endpoints: Vec<Endpoint>,
+    /// EIP-155 id that every endpoint must answer with.
+    pub chain_id: NonZeroU64,
+    /// USDC's contract; `None` if it is not taken here.
+    #[serde(deserialize_with = "optional_address")]
+    pub usdc: Option<Address>,
+    /// USDT's contract; `None` if it is not taken here.
+    #[serde(deserialize_with = "optional_address")]
+    pub usdt: Option<Address>,
+    /// Contracts that are mistaken for those.
+    pub lookalikes: Vec<Address>,
+    /// The first block read where there is no cursor.
+    #[serde(deserialize_with = "start_block")]
+    pub start_block: Option<u64>,
+    /// What is final, by amount.
+    #[serde(deserialize_with = "finality")]
+    pub finality: FinalityPolicy,
+    /// How often the head is asked for.
+    pub poll_interval_ms: NonZeroU64,
+    /// Whether the endpoints know the `safe` block.
+    pub has_safe: bool,
+    /// Whether the endpoints know the `finalized` block.
+    pub has_finalized: bool,
+    /// Depth that stands for both where they do not.
+    pub fallback_depth_blocks: NonZeroU64,
+    /// Most blocks read in one step.
+    pub range_blocks_max: NonZeroU64,
+    /// How far behind the head blocks are read a second time.
+    pub second_look_blocks: NonZeroU64,
+    /// How long an endpoint may take to answer.
+    pub request_timeout_ms: NonZeroU64,
+    /// Whether the endpoints take several calls in one request.
+    pub json_rpc_batches: bool,
+    /// Gas that the chain charges besides execution.
+    #[serde(deserialize_with = "l1_gas")]
+    pub l1_gas: L1Gas,
+    /// Most that is offered per gas, wei.
+    #[serde(rename = "max_fee_gwei", deserialize_with = "gwei")]
+    pub max_fee_wei: u128,
+    /// Least tip per gas, wei.
+    #[serde(rename = "priority_fee_min_gwei", deserialize_with = "gwei")]
+    pub priority_fee_min_wei: u128,
+    /// How long the settler waits for more before it signs a batch.
+    pub batch_window_ms: u64,
+    /// A transaction that is not mined for so long is signed again with higher fees.
+    pub stuck_after_ms: NonZeroU64,
+    /// Where Chainalysis' list is on this chain; `None` if there is none.
+    #[serde(deserialize_with = "optional_address")]
+    pub sanctions_oracle: Option<Address>,
+}
+
+impl ChainConfig {
+    /// Whether it runs here.
+    pub fn is_on(&self) -> bool {
+        !self.endpoints.is_empty()
+    }
+
+    /// How long an endpoint may take to answer.
+    pub fn request_timeout(&self) -> Duration {
+        Duration::from_millis(self.request_timeout_ms.get())
+    }
+
+    /// What the actors are told of it.
+    pub fn spec(&self, chain: Chain, contract: Address, contracts: &Contracts) -> ChainSpec {
+        let tokens = [(Token::Usdc, self.usdc), (Token::Usdt, self.usdt)];
+        let tokens = tokens.into_iter().filter_map(|(token, address)| Some((token, address?))).collect();
+        let treasury = contracts.treasury.unwrap_or(Address([0; 20]));
+        let mut spec = ChainSpec::new(chain, contract, treasury, tokens);
+        spec.chain_id = self.chain_id.get();
+        spec.lookalikes.clone_from(&self.lookalikes);
+        spec.start_block = self.start_block;
+        spec.finality = self.finality;
+        spec.poll_interval = Duration::from_millis(self.poll_interval_ms.get());
+        spec.has_safe = self.has_safe;
+        spec.has_finalized = self.has_finalized;
+        spec.fallback_depth_blocks = self.fallback_depth_blocks.get();
+        spec.range_blocks_max = self.range_blocks_max.get();
+        spec.second_look_blocks = self.second_look_blocks.get();
+        spec.l1_gas = self.l1_gas;
+        spec.fees.max_fee_wei = self.max_fee_wei;
+        spec.fees.priority_fee_max_wei = self.max_fee_wei / 2;
+        spec.fees.priority_fee_min_wei = self.priority_fee_min_wei;
+        spec.batch_window = Duration::from_millis(self.batch_window_ms);
+        spec.stuck_after = Duration::from_millis(self.stuck_after_ms.get());
+        spec
+    }
+}
+
+/// An endpoint's URL. It often carries a key: nothing prints it whole.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Endpoint(Url);
+
+impl Endpoint {
+    /// The URL, to connect to.
+    pub fn expose(&self) -> &Url {
+        &self.0
+    }
+}
+
+impl fmt::Display for Endpoint {
+    /// Its host and port only.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.host_str().unwrap_or("?"))?;
+        self.0.port().map_or(Ok(()), |port| write!(f, ":{port}"))
+    }
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl<'de> Deserialize<'de> for Endpoint {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match super::optional_url(deserializer)? {
+            Some(url) => Ok(Self(url)),
+            None => Err(D::Error::custom("an empty URL")),
+        }
+    }
+}
+
+/// What may stand at a key of a chain, for the error that says so.
+pub(super) fn expected(key: &str) -> &'static str {
+    match key {
+        "endpoints" => "a list of http or https URLs",
+        "usdc" | "usdt" | "sanctions_oracle" => "an address, 0x and 40 hexadecimal digits, or nothing",
+        "lookalikes" => "a list of addresses",
+        "start_block" => "\"latest\" or a block's number",
+        "finality" => {
+            "one band or three, the amounts rising, such as [{ below = \"1000\", wait = 2 }, { below = \"50000\", \
+             wait = \"safe\" }, { wait = \"finalized\" }]"
+        }
+        "has_safe" | "has_finalized" | "json_rpc_batches" => "true or false",
+        "l1_gas" => "\"none\" or \"arbitrum\"",
+        "max_fee_gwei" | "priority_fee_min_gwei" => "gwei as text, such as \"0.001\"",
+        "batch_window_ms" => "a whole number",
+        _ => "a whole number above zero",
+    }
+}
+
+/// An address, or nothing for an empty text.
+pub(super) fn optional_address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Address>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    if text.is_empty() { Ok(None) } else { text.parse().map(Some).map_err(D::Error::custom) }
+}
+
+fn start_block<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Start {
+        Number(u64),
+        Text(String),
+    }
+    match Start::deserialize(deserializer)? {
+        Start::Number(number) => Ok(Some(number)),
+        Start::Text(text) if text == "latest" => Ok(None),
+        Start::Text(text) => text.parse().map(Some).map_err(D::Error::custom),
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Band {
+    below: Option<String>,
+    wait: Wait,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Wait {
+    Blocks(u32),
+    Tag(String),
+}
+
+impl Wait {
+    fn finality(&self) -> Option<Finality> {
+        match self {
+            Self::Blocks(blocks) => (*blocks > 0).then_some(Finality::Blocks(*blocks)),
+            Self::Tag(tag) if tag == "safe" => Some(Finality::Safe),
+            Self::Tag(tag) if tag == "finalized" => Some(Finality::Finalized),
+            Self::Tag(_) => None,
+        }
+    }
+}
+
+fn finality<'de, D: Deserializer<'de>>(deserializer: D) -> Result<FinalityPolicy, D::Error> {
+    let bands = Vec::<Band>::deserialize(deserializer)?;
+    let read = || {
+        let waits: Vec<Finality> = bands.iter().map(|band| band.wait.finality()).collect::<Option<_>>()?;
+        let (last, lower) = bands.split_last()?;
+        let below: Vec<Amount> =
+            lower.iter().map(|band| Amount::from_str(band.below.as_deref()?).ok()).collect::<Option<_>>()?;
+        match (waits.as_slice(), below.as_slice(), &last.below) {
+            ([all], [], None) => Some(FinalityPolicy::flat(*all)),
+            ([small, medium, large], [small_below, medium_below], None) if small_below <= medium_below => {
+                Some(FinalityPolicy {
+                    small_below: *small_below,
+                    small: *small,
+                    medium_below: *medium_below,
+                    medium: *medium,
+                    large: *large,
+                })
+            }
+            _ => None,
+        }
+    };
+    read().ok_or_else(|| D::Error::custom("not bands of amounts"))
+}
+
+fn l1_gas<'de, D: Deserializer<'de>>(deserializer: D) -> Result<L1Gas, D::Error> {
+    match String::deserialize(deserializer)?.as_str() {
+        "none" => Ok(L1Gas::None),
+        "arbitrum" => Ok(L1Gas::ArbitrumNodeInterface),
+        _ => Err(D::Error::custom("not known")),
+    }
+}
+
+/// Gwei as decimal text, answered in wei.
+fn gwei<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u128, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    let gwei = Decimal::from_str_exact(&text).map_err(D::Error::custom)?;
+    let wei = gwei.checked_mul(Decimal::from(GWEI)).filter(Decimal::is_integer);
+    wei.and_then(|wei| u128::try_from(wei).ok()).ok_or_else(|| D::Error::custom("not a number of wei"))
+}

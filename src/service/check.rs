@@ -1,0 +1,100 @@
+//! Looks at everything that the service needs before it is started, and says how it is.
+
+use futures::future::join_all;
+use payferry_actors::chain::inspect::{Finding, Grade, inspect_contracts, inspect_endpoint};
+use payferry_actors::clock::Clock;
+use payferry_actors::wallet::{OperatorSigner, checksummed};
+use payferry_domain::{Address, Timestamp};
+use payferry_entities::Database;
+use payferry_migration::{MigrationStatus, Migrator, MigratorTrait};
+
+use super::chains::{self, Configured};
+use super::{contract, kyt, secrets};
+use crate::config::{Config, sqlite_file};
+
+/// A line of the report: where something was looked at, and how it is.
+#[derive(Debug, Clone)]
+pub struct Line {
+    /// `service`, or a chain and perhaps one of its endpoints.
+    pub place: String,
+    /// What was found there.
+    pub finding: Finding,
+}
+
+/// Looks at all of it; nothing is changed.
+pub async fn check(config: &Config) -> Vec<Line> {
+    let mut lines = Lines::default();
+    lines.read("master key", secrets::sealer(config).map(|_| "read".to_owned()));
+    lines.read("operator token", secrets::operator_token(config).map(|_| "read".to_owned()));
+    let signer = secrets::signer(&config.signer);
+    let operator = signer.as_ref().map(OperatorSigner::address).ok();
+    lines.read("signer", signer.map(|signer| checksummed(signer.address())));
+    lines.read("database", database(&config.database.url).await);
+    let address = contract(config);
+    let known = *address.as_ref().unwrap_or(&Address([0; 20]));
+    lines.read("contract", address.map(checksummed));
+    match chains::configured(config, known) {
+        Err(error) => lines.read("chains", Err(error)),
+        Ok(chains) => {
+            let kyt = kyt::screener(config, &chains, &Clock::default());
+            lines.read("kyt", kyt.map(|screener| screener.name().to_owned()));
+            for found in join_all(chains.iter().map(|chain| one(chain, operator))).await {
+                lines.0.extend(found);
+            }
+        }
+    }
+    lines.0
+}
+
+/// Whether the service would run on all of it.
+pub fn is_good(lines: &[Line]) -> bool {
+    lines.iter().all(|line| line.finding.grade < Grade::Bad)
+}
+
+#[derive(Default)]
+struct Lines(Vec<Line>);
+
+impl Lines {
+    fn read(&mut self, what: &str, outcome: anyhow::Result<String>) {
+        let (grade, detail) = match outcome {
+            Ok(detail) => (Grade::Good, detail),
+            Err(error) => (Grade::Bad, format!("{error:#}")),
+        };
+        let finding = Finding { what: what.to_owned(), grade, detail };
+        self.0.push(Line { place: "service".to_owned(), finding });
+    }
+}
+
+async fn database(url: &str) -> anyhow::Result<String> {
+    // Opening would make it.
+    if let Some(file) = sqlite_file(url).filter(|file| !file.exists()) {
+        return Ok(format!("{} will be made at the first start", file.display()));
+    }
+    let database = Database::open(url).await?;
+    let migrations = Migrator::get_migration_with_status_read_only(database.reader()).await?;
+    let pending = migrations.iter().filter(|migration| migration.status() == MigrationStatus::Pending).count();
+    let backend = database.backend();
+    database.close().await?;
+    Ok(match pending {
+        0 => format!("{backend:?}, tables up to date"),
+        n => format!("{backend:?}, {n} migrations to come at the next start"),
+    })
+}
+
+async fn one(chain: &Configured, operator: Option<Address>) -> Vec<Line> {
+    let name = chain.spec.chain;
+    let now = Timestamp::from(chrono::Utc::now());
+    let endpoints = chain.endpoints.iter().map(|(endpoint, client)| async move {
+        let found = inspect_endpoint(&chain.spec, client, now).await;
+        found.into_iter().map(|finding| Line { place: format!("{name} at {endpoint}"), finding }).collect::<Vec<_>>()
+    });
+    let mut lines: Vec<Line> = join_all(endpoints).await.into_iter().flatten().collect();
+    // Of a wrong or dead chain there is nothing more to say.
+    if lines.iter().any(|line| line.finding.grade < Grade::Bad)
+        && let Some(operator) = operator
+    {
+        let found = inspect_contracts(&chain.spec, &chain.client, operator).await;
+        lines.extend(found.into_iter().map(|finding| Line { place: name.to_string(), finding }));
+    }
+    lines
+}

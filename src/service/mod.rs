@@ -1,0 +1,113 @@
+//! The service as it runs in production: chains and secrets from the configuration, nothing simulated.
+
+pub mod chains;
+pub mod check;
+pub mod kyt;
+pub mod secrets;
+
+use std::sync::Arc;
+
+use anyhow::{Context, bail};
+use payferry_actors::System;
+use payferry_actors::chain::NoCheckpoint;
+use payferry_actors::clock::Clock;
+use payferry_domain::Address;
+use payferry_entities::Database;
+use serde::Serialize;
+
+use crate::app::{App, AppParts, Listeners};
+use crate::config::Config;
+use crate::http::{AppState, Environment, HttpConfig, Limits, router};
+
+/// Where a running service is: the line that `--json` prints.
+#[derive(Debug, Clone, Serialize)]
+pub struct Ready {
+    /// Where PSPs and payers reach the service.
+    pub api_url: String,
+    /// Where the operator does.
+    pub operator_url: String,
+    /// The process.
+    pub pid: u32,
+}
+
+/// A running service.
+#[derive(Debug)]
+pub struct Service {
+    app: App,
+    ready: Ready,
+}
+
+impl Service {
+    /// Reads every secret, opens the database and starts. It answers requests when this returns; a chain that cannot be
+    /// used says so in the log and is tried again, and the others run.
+    pub async fn start(config: &Config) -> anyhow::Result<Self> {
+        let listeners = Listeners::bind(config).await?;
+        let clock = Clock::default();
+        let signer = secrets::signer(&config.signer)?;
+        let chains = chains::configured(config, contract(config)?)?;
+        let screener = kyt::screener(config, &chains, &clock)?;
+        let (sealer, operator_token) = (secrets::sealer(config)?, secrets::operator_token(config)?);
+        let database = Database::open(&config.database.url).await.context("the database cannot be opened")?;
+
+        let environment = config.server.environment;
+        let ready =
+            Ready { api_url: listeners.api_url()?, operator_url: listeners.operator_url()?, pid: std::process::id() };
+        let http = HttpConfig { public_url: listeners.public_url().clone(), environment, limits: limits(config) };
+        let parts = AppParts {
+            database,
+            sealer,
+            clock,
+            chains: chains.into_iter().map(|chain| chain.setup(signer.clone(), Arc::new(NoCheckpoint))).collect(),
+            screener,
+            webhooks: config.webhooks.sender(environment.url_policy()),
+            operator_token,
+        };
+        let routes = |system: &System| router(AppState::new(system.clone(), http));
+        let app = App::start(config, listeners, parts, routes).await?;
+        Ok(Self { app, ready })
+    }
+
+    /// Where it is.
+    pub fn ready(&self) -> &Ready {
+        &self.ready
+    }
+
+    /// Where PSPs and payers reach it.
+    pub fn api_url(&self) -> &str {
+        &self.ready.api_url
+    }
+
+    /// Where the operator does.
+    pub fn operator_url(&self) -> &str {
+        &self.ready.operator_url
+    }
+
+    /// The supervision tree.
+    pub fn system(&self) -> &System {
+        self.app.system()
+    }
+
+    /// Stops in order. Bounded in time.
+    pub async fn stop(self) {
+        self.app.stop().await;
+    }
+}
+
+/// Where the settlement contract is.
+pub fn contract(config: &Config) -> anyhow::Result<Address> {
+    match (config.contracts.address, config.contracts.treasury) {
+        (Some(address), Some(_)) => Ok(address),
+        (None, _) => {
+            bail!("`contracts.address` is not set: deploy the contract with `payferry deploy`, which prints it")
+        }
+        (_, None) => bail!("`contracts.treasury` is not set: where fees go"),
+    }
+}
+
+fn limits(config: &Config) -> Limits {
+    let limits = match config.server.environment {
+        Environment::Sandbox => Limits::sandbox(),
+        Environment::Production => Limits::production(),
+    };
+    Limits { behind_proxy: config.server.behind_proxy, ..limits }
+}

@@ -1,0 +1,58 @@
+//! Reads the files that secrets are in. What was read never stands in an error.
+
+use std::path::Path;
+
+use anyhow::{Context, bail, ensure};
+use payferry_actors::seal::{MASTER_KEY_BYTES, Sealer};
+use payferry_actors::wallet::OperatorSigner;
+
+use crate::config::{Config, Signer};
+
+/// Shortest operator token, characters.
+pub const OPERATOR_TOKEN_CHARS_MIN: usize = 16;
+
+/// What seals secrets and hashes API keys.
+pub fn sealer(config: &Config) -> anyhow::Result<Sealer> {
+    let Some(file) = &config.secrets.master_key_file else {
+        bail!("`secrets.master_key_file` is not set: a file with 64 hexadecimal digits");
+    };
+    let mut master = [0; MASTER_KEY_BYTES];
+    if hex::decode_to_slice(read(file)?.trim(), &mut master).is_err() {
+        bail!("the master key {}: expected 64 hexadecimal digits", file.display());
+    }
+    Ok(Sealer::new(&master))
+}
+
+/// What opens the operator's listener.
+pub fn operator_token(config: &Config) -> anyhow::Result<String> {
+    let Some(file) = &config.secrets.operator_token_file else {
+        bail!("`secrets.operator_token_file` is not set: a file with the operator's bearer token");
+    };
+    let token = read(file)?.trim().to_owned();
+    ensure!(
+        token.len() >= OPERATOR_TOKEN_CHARS_MIN,
+        "the operator token {}: expected at least {OPERATOR_TOKEN_CHARS_MIN} characters",
+        file.display()
+    );
+    Ok(token)
+}
+
+/// The account that settles and pays for gas.
+pub fn signer(config: &Signer) -> anyhow::Result<OperatorSigner> {
+    let Signer { private_key_file, keystore_file, mnemonic_file, .. } = config;
+    match (private_key_file, keystore_file, mnemonic_file) {
+        (Some(file), None, None) => {
+            OperatorSigner::from_private_key(&read(file)?).with_context(|| file.display().to_string())
+        }
+        (None, None, None) => {
+            bail!("no signer: set one of `signer.private_key_file`, `signer.keystore_file`, `signer.mnemonic_file`")
+        }
+        _ => bail!(
+            "several signers: set only one of `signer.private_key_file`, `signer.keystore_file`, `signer.mnemonic_file`"
+        ),
+    }
+}
+
+fn read(file: &Path) -> anyhow::Result<String> {
+    std::fs::read_to_string(file).with_context(|| file.display().to_string())
+}
