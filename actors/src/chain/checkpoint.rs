@@ -1,4 +1,14 @@
-//! Places between the steps of a settlement where a test can make the settler die.
+//! Places between the steps of a settlement where a test can make the settler die, or the whole process stand still
+//! until it is killed.
+
+use std::fmt;
+use std::io::Write as _;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Names the step after which the settlers of this process stand still; for tests that kill it there.
+pub const HOLD_AFTER: &str = "PAYFERRY_HOLD_AFTER";
 
 /// What has just been done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -23,6 +33,25 @@ impl Step {
     /// All of them, in order.
     pub const ALL: [Self; 7] =
         [Self::Batched, Self::Signed, Self::Stored, Self::Broadcast, Self::Mined, Self::Recorded, Self::Told];
+
+    /// Its name, in small letters.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Batched => "batched",
+            Self::Signed => "signed",
+            Self::Stored => "stored",
+            Self::Broadcast => "broadcast",
+            Self::Mined => "mined",
+            Self::Recorded => "recorded",
+            Self::Told => "told",
+        }
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
 }
 
 /// The settler is to die here.
@@ -44,3 +73,84 @@ pub trait Checkpoint: Send + Sync + 'static {
 pub struct NoCheckpoint;
 
 impl Checkpoint for NoCheckpoint {}
+
+/// Stands still after a step, for ever: the process is to be killed exactly there.
+#[derive(Debug)]
+pub struct HoldAfter {
+    step: Step,
+    /// How often the step may still be passed.
+    passes: AtomicU32,
+}
+
+/// Not a step, or not a number of times.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no step to hold after: expected one of {steps}, and if you like :n for its n-th time", steps = Step::ALL.map(Step::as_str).join(", "))]
+pub struct NoSuchStep(String);
+
+impl FromStr for HoldAfter {
+    type Err = NoSuchStep;
+
+    /// A step's name, or `name:n` for the n-th time that it is reached.
+    fn from_str(text: &str) -> Result<Self, NoSuchStep> {
+        let (name, time) = text.split_once(':').unwrap_or((text, "1"));
+        let step = Step::ALL.into_iter().find(|step| step.as_str() == name);
+        let passes = time.parse::<u32>().ok().and_then(|time| time.checked_sub(1));
+        let found = step.zip(passes).map(|(step, passes)| Self { step, passes: passes.into() });
+        found.ok_or_else(|| NoSuchStep(text.to_owned()))
+    }
+}
+
+impl HoldAfter {
+    /// What [`HOLD_AFTER`] asks for; nothing in every process that is not about to be killed by a test.
+    pub fn from_env() -> Result<Arc<dyn Checkpoint>, NoSuchStep> {
+        match std::env::var(HOLD_AFTER) {
+            Ok(text) => Ok(Arc::new(text.parse::<Self>()?)),
+            Err(_) => Ok(Arc::new(NoCheckpoint)),
+        }
+    }
+
+    /// Whether this time is the one.
+    fn holds(&self, step: Step) -> bool {
+        let used = |passes: u32| passes.checked_sub(1);
+        step == self.step && self.passes.fetch_update(Ordering::AcqRel, Ordering::Acquire, used).is_err()
+    }
+}
+
+impl Checkpoint for HoldAfter {
+    fn reached(&self, step: Step) -> Result<(), Killed> {
+        if self.holds(step) {
+            // Not the log, which may be off or buffered: whoever kills waits for this line.
+            let _ = writeln!(std::io::stderr().lock(), "held after {step}");
+            loop {
+                std::thread::park();
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_holds_at_the_time_that_was_asked_for() {
+        let hold: HoldAfter = "stored".parse().unwrap();
+        assert!(!hold.holds(Step::Signed) && hold.holds(Step::Stored) && hold.holds(Step::Stored));
+        let third: HoldAfter = "mined:3".parse().unwrap();
+        let held = [Step::Mined, Step::Stored, Step::Mined, Step::Mined, Step::Mined].map(|step| third.holds(step));
+        assert_eq!(held, [false, false, false, true, true]);
+    }
+
+    #[test]
+    fn every_step_has_a_name_and_nothing_else_is_one() {
+        for step in Step::ALL {
+            assert!(step.to_string().parse::<HoldAfter>().unwrap().holds(step));
+        }
+        for text in ["", "sunk", "mined:0", "mined:x", "mined:", ":1"] {
+            assert_eq!(text.parse::<HoldAfter>().unwrap_err(), NoSuchStep(text.to_owned()));
+        }
+        assert!("sunk".parse::<HoldAfter>().unwrap_err().to_string().contains("batched, signed, stored"));
+    }
+}

@@ -27,7 +27,7 @@ pub mod watcher;
 pub mod watchlist;
 mod wire;
 
-pub use checkpoint::{Checkpoint, Killed, NoCheckpoint, Step};
+pub use checkpoint::{Checkpoint, HoldAfter, Killed, NoCheckpoint, Step};
 pub use client::{ChainClient, ClientError};
 pub use config::{ChainSpec, FeeCeilings, L1Gas, SpecError};
 pub use operations::Role;

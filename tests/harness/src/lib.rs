@@ -7,3 +7,27 @@
 
 pub mod anvil;
 pub mod database;
+pub mod deployment;
+pub mod node;
+pub mod payers;
+pub mod process;
+pub mod psp;
+pub mod receiver;
+pub mod settings;
+
+use std::time::Duration;
+
+/// How long a story waits for what it expects. Generous: the machines are slow and noisy, the stories are not.
+pub const PATIENCE: Duration = Duration::from_mins(2);
+
+/// Gives HTTP clients their TLS provider: they bring none of their own. Repeatable.
+pub fn install_tls() {
+    // An error says that one is installed already.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+}
+
+/// Ports that nobody uses now: a service that is started again keeps its addresses.
+pub fn free_ports<const N: usize>() -> [u16; N] {
+    let bound = [(); N].map(|()| std::net::TcpListener::bind("127.0.0.1:0").unwrap());
+    bound.map(|listener| listener.local_addr().unwrap().port())
+}

@@ -1,0 +1,167 @@
+//! What stands on a node for Payferry: test tokens, payers with money, and the settlement contract.
+//!
+//! Deliberately absent: payments. The contract may also be deployed by `payferry deploy`; then its address is told.
+
+use std::collections::BTreeMap;
+
+use alloy::primitives::{Address, B256, Bytes, U256, keccak256};
+use alloy::sol_types::SolCall;
+use payferry_contracts::{
+    CREATE2_DEPLOYER, PAYFERRY_DEPLOY_GAS_MAX, Token as TokenContract, create2_deploy_input, payferry_address,
+    payferry_init_code, salt_of, test_usdc_init_code, test_usdt_init_code, vault_address,
+};
+use payferry_devchain::Wallet;
+use payferry_domain::{Chain, Token};
+
+use crate::node::Node;
+use crate::payers::send_as;
+
+/// Base units that each payer gets of each token.
+pub const PAYER_FUNDS: u64 = 1_000_000_000_000_000;
+/// Gas of minting to all payers.
+const MINT_GAS: u64 = 8_000_000;
+/// Gas money of every account, in whole coins.
+const GAS_COINS: u64 = 1_000_000;
+
+/// Everybody on the test chains: keys derived from names, worth nothing anywhere else.
+#[derive(Debug)]
+pub struct Accounts {
+    /// Deploys contracts and owns the test tokens.
+    pub deployer: Wallet,
+    /// The operator's account: settles, sends, pays for gas.
+    pub operator: Wallet,
+    /// Payers whose money is clean.
+    pub payers: Vec<Wallet>,
+    /// A payer that belongs on the sanctions list.
+    pub sanctioned: Wallet,
+}
+
+impl Accounts {
+    /// The same ones each time.
+    pub fn known(payers: usize) -> Self {
+        Self {
+            deployer: wallet("deployer"),
+            operator: wallet("operator"),
+            payers: (0..payers).map(|n| wallet(&format!("payer {n}"))).collect(),
+            sanctioned: wallet("sanctioned payer"),
+        }
+    }
+
+    /// Who administers the contract. Its key is used by nobody here.
+    pub fn admin() -> Address {
+        wallet("admin").address()
+    }
+
+    /// Where fees go.
+    pub fn treasury() -> Address {
+        wallet("treasury").address()
+    }
+
+    /// The operator's private key, 64 hexadecimal digits.
+    pub fn operator_key(&self) -> String {
+        hex::encode(self.operator.signer().to_bytes())
+    }
+
+    /// Payers of both kinds, the sanctioned one last.
+    pub fn all_payers(&self) -> impl Iterator<Item = &Wallet> {
+        self.payers.iter().chain([&self.sanctioned])
+    }
+}
+
+fn wallet(name: &str) -> Wallet {
+    Wallet::from_seed(&format!("payferry test {name}"))
+}
+
+/// What is on one node.
+#[derive(Clone, Debug)]
+pub struct Deployment {
+    /// As the service names the chain.
+    pub chain: Chain,
+    /// Where it is.
+    pub node: Node,
+    /// The test tokens.
+    pub tokens: BTreeMap<Token, Address>,
+    /// The settlement contract, once it is there.
+    pub contract: Address,
+}
+
+impl Deployment {
+    /// Funds the accounts, deploys the tokens and Payferry, and mints to the payers.
+    pub async fn new(chain: Chain, node: Node, accounts: &Accounts) -> Self {
+        let mut deployment = Self::tokens_only(chain, node, accounts).await;
+        deployment.deploy_payferry(accounts).await;
+        deployment
+    }
+
+    /// The same without Payferry, for `payferry deploy`: set `contract` to what it prints.
+    pub async fn tokens_only(chain: Chain, node: Node, accounts: &Accounts) -> Self {
+        let gas_money = U256::from(GAS_COINS) * U256::from(10).pow(U256::from(18));
+        for wallet in [&accounts.deployer, &accounts.operator].into_iter().chain(accounts.all_payers()) {
+            node.set_balance(wallet.address(), gas_money).await;
+        }
+        let owner = accounts.deployer.address();
+        let codes = [(Token::Usdc, test_usdc_init_code(owner)), (Token::Usdt, test_usdt_init_code(owner))];
+        let mut tokens = BTreeMap::new();
+        for (token, code) in codes {
+            let salt = keccak256(format!("payferry test {token} on {chain}"));
+            let address = deploy(&node, &accounts.deployer, salt, &code).await;
+            tokens.insert(token, address);
+        }
+        let deployment = Self { chain, node, tokens, contract: Address::ZERO };
+        for token in deployment.tokens.values() {
+            deployment.mint(accounts, *token).await;
+        }
+        deployment
+    }
+
+    /// Deploys Payferry as `payferry deploy` would, with the operator in both roles.
+    pub async fn deploy_payferry(&mut self, accounts: &Accounts) {
+        let operator = accounts.operator.address();
+        let code = payferry_init_code(Accounts::admin(), operator, operator, Accounts::treasury());
+        self.contract = deploy(&self.node, &accounts.deployer, B256::ZERO, &code).await;
+        assert_eq!(self.contract, payferry_address(&code, B256::ZERO));
+    }
+
+    /// A token's contract.
+    pub fn token(&self, token: Token) -> Address {
+        self.tokens[&token]
+    }
+
+    /// Where the vault of a PSP or a payment is, or will be.
+    pub fn vault(&self, id: &str) -> Address {
+        vault_address(self.contract, salt_of(id))
+    }
+
+    /// What an account holds, base units.
+    pub async fn balance(&self, token: Token, account: Address) -> i64 {
+        self.node.balance_of(self.token(token), account).await.to()
+    }
+
+    /// What the PSP's vault and the treasury hold, base units.
+    pub async fn holdings(&self, psp_id: &str, token: Token) -> (i64, i64) {
+        (self.balance(token, self.vault(psp_id)).await, self.balance(token, Accounts::treasury()).await)
+    }
+
+    /// All payers are given money in one transaction.
+    async fn mint(&self, accounts: &Accounts, token: Address) {
+        let to: Vec<Address> = accounts.all_payers().map(Wallet::address).collect();
+        let last = accounts.sanctioned.address();
+        let values = vec![U256::from(PAYER_FUNDS); to.len()];
+        let call = TokenContract::mintBatchCall { to, values };
+        send_as(&self.node, &accounts.deployer, token, call.abi_encode().into(), MINT_GAS).await;
+        self.node.mine(1).await;
+        assert!(!self.node.balance_of(token, last).await.is_zero(), "the tokens were not minted");
+    }
+}
+
+/// Deploys through the canonical CREATE2 deployer; answers where.
+async fn deploy(node: &Node, deployer: &Wallet, salt: B256, init_code: &[u8]) -> Address {
+    let address = CREATE2_DEPLOYER.create2_from_code(salt, init_code);
+    if !node.has_code(address).await {
+        let input: Bytes = create2_deploy_input(salt, init_code);
+        send_as(node, deployer, CREATE2_DEPLOYER, input, PAYFERRY_DEPLOY_GAS_MAX).await;
+        node.mine(1).await;
+        assert!(node.has_code(address).await, "nothing is at {address} after the deployment");
+    }
+    address
+}

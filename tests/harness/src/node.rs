@@ -1,0 +1,385 @@
+//! An EVM node by its URL: devchain over HTTP, anvil, or any other that knows anvil's controls.
+//!
+//! Everything goes over JSON-RPC, so that a story runs on either. Deliberately absent: what is deployed on it
+//! (`deployment`), who pays on it (`payers`).
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use alloy::primitives::{Address, B256, Bytes, U256};
+use alloy::rpc::types::{Filter, Log, TransactionReceipt};
+use alloy::sol_types::SolCall;
+use payferry_contracts::Token as TokenContract;
+use payferry_devchain::{ChainConfig, Devchain, Mining};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tokio::sync::Mutex;
+use tokio::time::MissedTickBehavior;
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::anvil::{Anvil, AnvilOptions};
+use crate::install_tls;
+
+pub use payferry_devchain::Dropped;
+
+/// Blocks so far apart never look like an outage, seconds.
+pub const SPACING_SECS: u64 = 15;
+
+/// A running node. Clones are the same one; what this process started for it ends with the last of them.
+#[derive(Clone)]
+pub struct Node {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    url: String,
+    chain_id: u64,
+    http: reqwest::Client,
+    kind: Kind,
+}
+
+/// What answers at the URL.
+enum Kind {
+    /// A devchain of this process.
+    Devchain { chain: Devchain, _serving: AbortOnDropHandle<()> },
+    /// An anvil, which this process makes mine.
+    Anvil { _anvil: Anvil, paused: Arc<Mutex<bool>>, _mining: AbortOnDropHandle<()> },
+}
+
+/// A request that the node refused.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Refused {
+    /// JSON-RPC's error code.
+    pub code: i64,
+    /// The node's words.
+    pub message: String,
+    /// More, if the node says more.
+    pub data: Value,
+}
+
+/// A block's place in the chain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Head {
+    /// From 0.
+    pub number: u64,
+    /// Of the header.
+    pub hash: B256,
+    /// Unix seconds.
+    pub timestamp: u64,
+}
+
+impl fmt::Debug for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Node").field("url", &self.inner.url).field("chain_id", &self.inner.chain_id).finish()
+    }
+}
+
+impl Node {
+    /// A devchain in memory, served over HTTP on a free port of this machine.
+    pub async fn devchain(chain_id: u64, block_time: Duration) -> Self {
+        Self::devchain_with(ChainConfig { chain_id, mining: Mining::Interval(block_time), ..ChainConfig::default() })
+            .await
+    }
+
+    /// The same, configured in full.
+    pub async fn devchain_with(config: ChainConfig) -> Self {
+        let chain_id = config.chain_id;
+        let chain = Devchain::open(config).await.unwrap();
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let router = chain.router();
+        let serving = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+        let kind = Kind::Devchain { chain, _serving: AbortOnDropHandle::new(serving) };
+        Self { inner: Arc::new(Inner { url, chain_id, http: client(), kind }) }
+    }
+
+    /// An anvil on a free port of this machine. Its blocks are asked for one by one: the intervals that it can be told
+    /// to take up again are whole seconds.
+    pub async fn anvil(chain_id: u64, block_time: Duration) -> Self {
+        let options = AnvilOptions { chain_id, mining: Mining::OnDemand, ..AnvilOptions::default() };
+        let anvil = tokio::task::spawn_blocking(move || Anvil::start(options)).await.unwrap();
+        let (url, http, paused) = (anvil.url(), client(), Arc::new(Mutex::new(false)));
+        let mining = tokio::spawn(mine_by_interval(url.clone(), http.clone(), block_time, Arc::clone(&paused)));
+        let kind = Kind::Anvil { _anvil: anvil, paused, _mining: AbortOnDropHandle::new(mining) };
+        Self { inner: Arc::new(Inner { url, chain_id, http, kind }) }
+    }
+
+    /// Where it answers.
+    pub fn url(&self) -> &str {
+        &self.inner.url
+    }
+
+    /// Its EIP-155 chain id.
+    pub fn chain_id(&self) -> u64 {
+        self.inner.chain_id
+    }
+
+    /// The devchain itself, if it is one of this process: for its faults, which no other node has.
+    pub fn in_process(&self) -> Option<&Devchain> {
+        match &self.inner.kind {
+            Kind::Devchain { chain, .. } => Some(chain),
+            Kind::Anvil { .. } => None,
+        }
+    }
+
+    /// One request, which may be refused. Panics if nobody answers.
+    pub async fn try_rpc(&self, method: &str, params: Value) -> Result<Value, Refused> {
+        let mut answer = post(&self.inner.http, &self.inner.url, method, &params)
+            .await
+            .unwrap_or_else(|error| panic!("{method}: {error}"));
+        match answer.get_mut("error") {
+            Some(error) => Err(Refused {
+                code: error["code"].as_i64().unwrap_or_default(),
+                message: error["message"].as_str().unwrap_or_default().to_owned(),
+                data: error["data"].take(),
+            }),
+            None => Ok(answer["result"].take()),
+        }
+    }
+
+    /// One request that must succeed.
+    pub async fn rpc(&self, method: &str, params: Value) -> Value {
+        let answer = self.try_rpc(method, params.clone()).await;
+        answer.unwrap_or_else(|refused| panic!("{method} {params}: {refused:?}"))
+    }
+
+    /// The same, read as `T`.
+    pub async fn ask<T: DeserializeOwned>(&self, method: &str, params: Value) -> T {
+        let answer = self.rpc(method, params).await;
+        serde_json::from_value(answer.clone()).unwrap_or_else(|error| panic!("{method}: {error}: {answer}"))
+    }
+
+    /// A call of a contract's function at the newest block.
+    pub async fn call<C: SolCall>(&self, to: Address, call: &C) -> C::Return {
+        let data = Bytes::from(call.abi_encode());
+        let output: Bytes = self.ask("eth_call", json!([{"to": to, "data": data}, "latest"])).await;
+        C::abi_decode_returns(&output).unwrap_or_else(|error| panic!("{}: {error}: {output}", C::SIGNATURE))
+    }
+
+    /// The newest block.
+    pub async fn head(&self) -> Head {
+        let block = self.rpc("eth_getBlockByNumber", json!(["latest", false])).await;
+        Head {
+            number: quantity(&block["number"]),
+            hash: serde_json::from_value(block["hash"].clone()).unwrap(),
+            timestamp: quantity(&block["timestamp"]),
+        }
+    }
+
+    /// The next nonce of an account as of `tag`: latest, pending.
+    pub async fn nonce(&self, account: Address, tag: &str) -> u64 {
+        quantity(&self.rpc("eth_getTransactionCount", json!([account, tag])).await)
+    }
+
+    /// Whether a contract is there.
+    pub async fn has_code(&self, address: Address) -> bool {
+        let code: Bytes = self.ask("eth_getCode", json!([address, "latest"])).await;
+        !code.is_empty()
+    }
+
+    /// What an account holds of a token, base units.
+    pub async fn balance_of(&self, token: Address, account: Address) -> U256 {
+        self.call(token, &TokenContract::balanceOfCall { account }).await
+    }
+
+    /// The receipt of a transaction that is mined.
+    pub async fn receipt(&self, hash: B256) -> Option<TransactionReceipt> {
+        self.ask("eth_getTransactionReceipt", json!([hash])).await
+    }
+
+    /// Logs.
+    pub async fn logs(&self, filter: &Filter) -> Vec<Log> {
+        self.ask("eth_getLogs", json!([filter])).await
+    }
+
+    /// Sends signed bytes.
+    pub async fn send_raw(&self, raw: &Bytes) -> Result<B256, Refused> {
+        let hash = self.try_rpc("eth_sendRawTransaction", json!([raw])).await?;
+        Ok(serde_json::from_value(hash).unwrap())
+    }
+
+    /// Mines so many blocks now.
+    pub async fn mine(&self, blocks: u64) {
+        self.rpc("anvil_mine", json!([blocks])).await;
+    }
+
+    /// Mines one block with what waits, at this second of Unix time.
+    pub async fn mine_at(&self, timestamp: u64) {
+        self.rpc("evm_setNextBlockTimestamp", json!([timestamp])).await;
+        self.rpc("evm_mine", json!([])).await;
+    }
+
+    /// Mines no more by itself; [`Node::mine`] and its like still work.
+    pub async fn pause_mining(&self) {
+        self.set_paused(true).await;
+    }
+
+    /// Mines by itself again.
+    pub async fn resume_mining(&self) {
+        self.set_paused(false).await;
+    }
+
+    async fn set_paused(&self, pause: bool) {
+        match &self.inner.kind {
+            Kind::Devchain { .. } => {
+                self.rpc("evm_setAutomine", json!([!pause])).await;
+            }
+            Kind::Anvil { paused, .. } => *paused.lock().await = pause,
+        }
+    }
+
+    /// Moves chain time on, with blocks all the way, so that it does not look like an outage.
+    pub async fn advance_time(&self, secs: u64) {
+        let mut left = secs;
+        while left > 0 {
+            let step = left.min(SPACING_SECS);
+            self.jump_time(step).await;
+            left -= step;
+        }
+    }
+
+    /// Moves chain time on in one gap, as an outage would, and mines one block that shows it.
+    pub async fn jump_time(&self, secs: u64) {
+        self.rpc("evm_increaseTime", json!([secs])).await;
+        self.rpc("evm_mine", json!([])).await;
+    }
+
+    /// Replaces the last `depth` blocks by others, one more of them.
+    pub async fn reorg(&self, depth: u64, dropped: Dropped) {
+        match &self.inner.kind {
+            Kind::Devchain { .. } => {
+                self.rpc("anvil_reorg", json!([depth, [], dropped == Dropped::Remine])).await;
+            }
+            Kind::Anvil { paused, .. } => {
+                // Anvil's drops all transactions, and makes one block less.
+                let _paused = paused.lock().await;
+                let raw = if dropped == Dropped::Remine { self.newest_transactions(depth).await } else { Vec::new() };
+                self.rpc("anvil_reorg", json!([depth, []])).await;
+                self.rpc("evm_mine", json!([])).await;
+                for raw in raw {
+                    self.send_raw(&raw).await.unwrap_or_else(|refused| panic!("put back: {refused:?}"));
+                }
+            }
+        }
+    }
+
+    /// The transactions of the newest blocks, raw, in their order.
+    async fn newest_transactions(&self, blocks: u64) -> Vec<Bytes> {
+        let head = self.head().await.number;
+        let mut raw = Vec::new();
+        for number in (head + 1).saturating_sub(blocks)..=head {
+            let block = self.rpc("eth_getBlockByNumber", json!([format!("{number:#x}"), false])).await;
+            for hash in block["transactions"].as_array().unwrap() {
+                raw.push(self.ask("eth_getRawTransactionByHash", json!([hash])).await);
+            }
+        }
+        raw
+    }
+
+    /// Sets an account's balance, in wei.
+    pub async fn set_balance(&self, account: Address, wei: U256) {
+        self.rpc("anvil_setBalance", json!([account, wei])).await;
+    }
+}
+
+fn client() -> reqwest::Client {
+    install_tls();
+    reqwest::Client::new()
+}
+
+async fn post(http: &reqwest::Client, url: &str, method: &str, params: &Value) -> Result<Value, reqwest::Error> {
+    let request = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
+    http.post(url).json(&request).send().await?.json().await
+}
+
+/// Asks for a block each time the interval is over, unless it is paused.
+async fn mine_by_interval(url: String, http: reqwest::Client, interval: Duration, paused: Arc<Mutex<bool>>) {
+    let mut ticks = tokio::time::interval(interval);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    ticks.tick().await;
+    loop {
+        ticks.tick().await;
+        // Held until the block is there: once paused, none is under way.
+        let paused = paused.lock().await;
+        if !*paused {
+            // A node that is gone mines nothing; who asks it something else says so.
+            let _ = post(&http, &url, "evm_mine", &json!([])).await;
+        }
+    }
+}
+
+fn quantity(value: &Value) -> u64 {
+    let number: U256 = serde_json::from_value(value.clone()).unwrap_or_else(|error| panic!("{value}: {error}"));
+    number.to()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Nothing is mined unless a test says so.
+    const NEVER: Duration = Duration::from_hours(24);
+
+    #[tokio::test]
+    async fn the_controls_move_blocks_and_time_on_devchain() {
+        the_controls_move_blocks_and_time(Node::devchain(8_453, NEVER).await).await;
+    }
+
+    #[tokio::test]
+    async fn the_controls_move_blocks_and_time_on_anvil() {
+        the_controls_move_blocks_and_time(Node::anvil(8_453, NEVER).await).await;
+    }
+
+    async fn the_controls_move_blocks_and_time(node: Node) {
+        assert_eq!(node.rpc("eth_chainId", json!([])).await, "0x2105");
+        let before = node.head().await;
+        node.mine(3).await;
+        assert_eq!(node.head().await.number, before.number + 3);
+        node.advance_time(40).await;
+        let advanced = node.head().await;
+        assert_eq!(advanced.number, before.number + 6, "blocks of 15, 15 and 10 seconds");
+        assert!(advanced.timestamp >= before.timestamp + 40);
+        node.jump_time(100).await;
+        let jumped = node.head().await;
+        assert_eq!(jumped.number, advanced.number + 1);
+        node.mine_at(jumped.timestamp + 1_000).await;
+        assert_eq!(node.head().await.timestamp, jumped.timestamp + 1_000);
+        let refused = node.try_rpc("eth_nonsense", json!([])).await.unwrap_err();
+        assert_eq!(refused.code, -32_601);
+    }
+
+    #[tokio::test]
+    async fn a_devchain_mines_by_itself_until_it_is_paused() {
+        it_mines_by_itself_until_it_is_paused(Node::devchain(137, Duration::from_millis(10)).await).await;
+    }
+
+    #[tokio::test]
+    async fn an_anvil_mines_by_itself_until_it_is_paused() {
+        it_mines_by_itself_until_it_is_paused(Node::anvil(137, Duration::from_millis(10)).await).await;
+    }
+
+    async fn it_mines_by_itself_until_it_is_paused(node: Node) {
+        let grows = async || {
+            let before = node.head().await.number;
+            let since = std::time::Instant::now();
+            while node.head().await.number == before && since.elapsed() < Duration::from_secs(30) {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            node.head().await.number > before
+        };
+        assert!(grows().await);
+        node.pause_mining().await;
+        // A block may have been under way.
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        let still = node.head().await;
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        assert_eq!(node.head().await, still);
+        node.reorg(1, Dropped::Discard).await;
+        let other = node.head().await;
+        assert_eq!(other.number, still.number + 1);
+        assert_ne!(other.hash, still.hash);
+        node.resume_mining().await;
+        assert!(grows().await);
+    }
+}
