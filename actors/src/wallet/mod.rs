@@ -2,11 +2,13 @@
 //!
 //! Deliberately absent: nonces (the settler's table), fees, anything that talks to a chain.
 
+mod keystore;
 mod signer;
 
 use payferry_contracts::{salt_of, vault_address};
 use payferry_domain::{Address, Hash32, PaymentId, PspId};
 
+pub use keystore::KeystoreError;
 pub use signer::{OperatorSigner, SignedTx, SignerError};
 
 /// Derives vault addresses. They depend on the factory's address alone, which is the same on every chain.
