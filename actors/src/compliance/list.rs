@@ -1,11 +1,12 @@
-//! Screens against a list of addresses: the sandbox's provider.
+//! Screens against a list of addresses that does not change: the sandbox's provider.
 
 use std::collections::HashSet;
 
 use payferry_domain::Address;
-use payferry_domain::payment::{Decision, Verdict};
+use payferry_domain::payment::Verdict;
 
 use super::kyt::{KytError, KytScreener, ScreenRequest};
+use super::verdict;
 use crate::clock::Clock;
 
 /// Blocks what comes from a listed address, allows the rest.
@@ -32,22 +33,7 @@ impl KytScreener for ListScreener {
 
     async fn screen(&self, request: &ScreenRequest) -> Result<Verdict, KytError> {
         let listed = self.addresses.contains(&request.from);
-        let (decision, level, score, flags) = if listed {
-            (Decision::Block, "severe", 100, vec!["sanctions".to_owned()])
-        } else {
-            (Decision::Allow, "low", 0, Vec::new())
-        };
-        Ok(Verdict {
-            decision,
-            by_operator: false,
-            risk_level: Some(level.to_owned()),
-            score: Some(score),
-            flags,
-            provider: self.name.clone(),
-            provider_ref: None,
-            list_version: Some(self.version.clone()),
-            plain_sender: None,
-            checked_at: self.clock.now(),
-        })
+        let verdict = verdict::of_listing(&self.name, listed, self.clock.now());
+        Ok(Verdict { list_version: Some(self.version.clone()), ..verdict })
     }
 }

@@ -1,9 +1,23 @@
-//! Screening of incoming money (KYT): the trait providers implement, a list-based provider, and the actor that asks them.
+//! Screening of incoming money (KYT): the trait that providers implement, the providers, and the actor that asks them.
+//!
+//! One provider is asked; where several are configured, it is [`Strictest`] over them. An error of a provider is never an
+//! `allow`: [`Screening`] holds the money and asks again.
 
+mod allow_all;
 mod kyt;
 mod list;
+mod oracle;
+mod sanctions_file;
 mod screening;
+mod strictest;
+#[cfg(test)]
+mod tests;
+mod verdict;
 
+pub use allow_all::AllowAll;
 pub use kyt::{KytError, KytScreener, ScreenRequest};
 pub use list::ListScreener;
+pub use oracle::ChainalysisOracle;
+pub use sanctions_file::{SanctionsFile, SanctionsFileError};
 pub use screening::{Screening, ScreeningConfig};
+pub use strictest::Strictest;

@@ -1,0 +1,305 @@
+//! Screens against a file of sanctioned addresses, which may be replaced while the service runs.
+//!
+//! One address a line, in either letter case; `#` begins a comment, blank lines do not matter. The file is looked at when
+//! a transfer is screened, and its content decides whether it changed: sizes repeat easily where every line is as long
+//! as the next, and not every tool that replaces files sets their time. What cannot be read or makes no sense, an empty
+//! list included, never replaces the list that was there. Deliberately absent: fetching lists.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::{ErrorKind, Read};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use payferry_domain::Address;
+use payferry_domain::payment::Verdict;
+use sha2::{Digest, Sha256};
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+use super::kyt::{KytError, KytScreener, ScreenRequest};
+use super::verdict;
+use crate::clock::Clock;
+
+/// The name that stands in verdicts.
+const NAME: &str = "sanctions_file";
+/// The file is looked at no more often.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// Largest file that is read; enough for some 700,000 addresses.
+const FILE_BYTES_MAX: u64 = 32 * 1024 * 1024;
+/// Bytes of the content's digest that name a version, two digits each.
+const VERSION_BYTES: usize = 6;
+
+/// Why a file is no list.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SanctionsFileError {
+    /// It cannot be read.
+    #[error("the sanctions file cannot be read: {0}")]
+    Unreadable(ErrorKind),
+    /// It is larger than is read.
+    #[error("the sanctions file is larger than {FILE_BYTES_MAX} bytes")]
+    TooLarge,
+    /// A line is neither address, comment nor blank. Lines count from 1.
+    #[error("line {0} of the sanctions file is not an address: 0x and 40 hexadecimal digits, # begins a comment")]
+    BadLine(usize),
+    /// It lists nobody, which is more likely an accident than good news.
+    #[error("the sanctions file lists no address")]
+    Empty,
+}
+
+impl SanctionsFileError {
+    /// The name in metrics.
+    const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Unreadable(_) => "unreadable",
+            Self::TooLarge => "too_large",
+            Self::BadLine(_) => "bad_line",
+            Self::Empty => "empty",
+        }
+    }
+}
+
+/// Blocks what comes from an address of a file, allows the rest.
+#[derive(Debug)]
+pub struct SanctionsFile {
+    path: PathBuf,
+    clock: Clock,
+    current: Mutex<Current>,
+}
+
+#[derive(Debug)]
+struct Current {
+    list: List,
+    checked: Instant,
+    /// What is wrong with the file now; the list is an older one.
+    trouble: Option<SanctionsFileError>,
+}
+
+#[derive(Debug)]
+struct List {
+    digest: [u8; 32],
+    addresses: HashSet<Address>,
+}
+
+impl SanctionsFile {
+    /// Reads the file, which must be a list now.
+    pub fn open(path: impl Into<PathBuf>, clock: Clock) -> Result<Self, SanctionsFileError> {
+        let path = path.into();
+        let list = List::parse(&read(&path)?)?;
+        let current = Current { list, checked: Instant::now(), trouble: None };
+        Ok(Self { path, clock, current: Mutex::new(current) })
+    }
+
+    /// Looks at the file again if it is time. Whoever screens meanwhile waits for it: it takes milliseconds.
+    async fn refresh(&self, current: &mut Current) {
+        if current.checked.elapsed() < CHECK_INTERVAL {
+            return;
+        }
+        let (path, known) = (self.path.clone(), current.list.digest);
+        let looked = tokio::task::spawn_blocking(move || {
+            let bytes = read(&path)?;
+            if digest_of(&bytes) == known { Ok(None) } else { List::parse(&bytes).map(Some) }
+        });
+        let looked = looked.await.unwrap_or(Err(SanctionsFileError::Unreadable(ErrorKind::Other)));
+        current.checked = Instant::now();
+        match looked {
+            Ok(changed) => current.take(changed),
+            Err(error) => current.keep(error),
+        }
+    }
+}
+
+impl Current {
+    fn take(&mut self, changed: Option<List>) {
+        let mended = self.trouble.take().is_some();
+        let news = mended || changed.is_some();
+        if let Some(list) = changed {
+            self.list = list;
+        }
+        if news {
+            let (count, version) = (self.list.addresses.len(), self.list.version());
+            tracing::info!(list.version = version, count, "the sanctions file is in force as it is now");
+        }
+    }
+
+    fn keep(&mut self, error: SanctionsFileError) {
+        metrics::counter!("payferry_sanctions_file_errors_total", "reason" => error.as_str()).increment(1);
+        if self.trouble.as_ref() != Some(&error) {
+            let version = self.list.version();
+            tracing::warn!(list.version = version, %error, "the list read before stays in force");
+            self.trouble = Some(error);
+        }
+    }
+}
+
+#[async_trait::async_trait]
+impl KytScreener for SanctionsFile {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    async fn screen(&self, request: &ScreenRequest) -> Result<Verdict, KytError> {
+        let mut current = self.current.lock().await;
+        self.refresh(&mut current).await;
+        let verdict = verdict::of_listing(NAME, current.list.addresses.contains(&request.from), self.clock.now());
+        Ok(Verdict { list_version: Some(current.list.version()), ..verdict })
+    }
+}
+
+impl List {
+    fn parse(bytes: &[u8]) -> Result<Self, SanctionsFileError> {
+        let mut addresses = HashSet::new();
+        for (index, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
+            let bad = || SanctionsFileError::BadLine(index + 1);
+            let line = line.split(|byte| *byte == b'#').next().unwrap_or_default();
+            let text = str::from_utf8(line).map_err(|_| bad())?.trim();
+            // Some editors begin a file with a byte order mark.
+            let text = if index == 0 { text.trim_start_matches('\u{feff}') } else { text };
+            if !text.is_empty() {
+                addresses.insert(text.replacen("0X", "0x", 1).parse().map_err(|_| bad())?);
+            }
+        }
+        if addresses.is_empty() {
+            return Err(SanctionsFileError::Empty);
+        }
+        Ok(Self { digest: digest_of(bytes), addresses })
+    }
+
+    /// A short digest of the file's content.
+    fn version(&self) -> String {
+        hex::encode(&self.digest[..VERSION_BYTES])
+    }
+}
+
+fn digest_of(bytes: &[u8]) -> [u8; 32] {
+    Sha256::digest(bytes).into()
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, SanctionsFileError> {
+    let unreadable = |error: std::io::Error| SanctionsFileError::Unreadable(error.kind());
+    let mut bytes = Vec::new();
+    let mut file = File::open(path).map_err(unreadable)?.take(FILE_BYTES_MAX + 1);
+    file.read_to_end(&mut bytes).map_err(unreadable)?;
+    if bytes.len() as u64 > FILE_BYTES_MAX {
+        return Err(SanctionsFileError::TooLarge);
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use payferry_domain::payment::Decision;
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::compliance::tests::{request_from, until};
+
+    const OUTLAW: &str = "0x00000000000000000000000000000000000000Ab";
+    const OTHER: &str = "0x00000000000000000000000000000000000000Cd";
+
+    struct Desk {
+        dir: TempDir,
+        screener: SanctionsFile,
+    }
+
+    impl Desk {
+        fn new(content: &str) -> Self {
+            let dir = TempDir::new().unwrap();
+            let path = dir.path().join("list");
+            std::fs::write(&path, content).unwrap();
+            Self { dir, screener: SanctionsFile::open(path, Clock::default()).unwrap() }
+        }
+
+        fn write(&self, content: impl AsRef<[u8]>) {
+            std::fs::write(self.dir.path().join("list"), content).unwrap();
+        }
+
+        async fn screen(&self, from: &str) -> Verdict {
+            self.screener.screen(&request_from(from.parse().unwrap())).await.unwrap()
+        }
+
+        /// Waits until the file was looked at and found wrong like this.
+        async fn until_trouble(&self, error: SanctionsFileError) {
+            until("the trouble is noticed", async || {
+                self.screen(OTHER).await;
+                self.screener.current.lock().await.trouble == Some(error.clone())
+            })
+            .await;
+        }
+    }
+
+    fn error_of(content: &[u8]) -> SanctionsFileError {
+        List::parse(content).unwrap_err()
+    }
+
+    #[tokio::test]
+    async fn listed_senders_are_blocked_and_the_rest_allowed() {
+        let upper = OUTLAW.to_uppercase();
+        let list = format!(
+            "\u{feff}# sanctioned\r\n\r\n  {upper} # since 2022\r\n\n#\n{}\n",
+            "0x".to_owned() + &"1".repeat(40)
+        );
+        let desk = Desk::new(&list);
+        let verdict = desk.screen(OUTLAW).await;
+        assert_eq!((verdict.decision, verdict.flags), (Decision::Block, vec!["sanctions".to_owned()]));
+        assert_eq!(verdict.provider, "sanctions_file");
+        assert_eq!(verdict.list_version.unwrap(), hex::encode(&Sha256::digest(list)[..6]));
+        assert_eq!(desk.screen(OTHER).await.decision, Decision::Allow);
+    }
+
+    #[test]
+    fn what_is_no_list_is_refused_with_the_line() {
+        for bad in ["0x12", "what", "0x00000000000000000000000000000000000000zz", &format!("{OUTLAW} {OTHER}")] {
+            assert_eq!(
+                error_of(format!("# list\n{OUTLAW}\n{bad}\n").as_bytes()),
+                SanctionsFileError::BadLine(3),
+                "{bad}"
+            );
+        }
+        assert_eq!(error_of(b"\xff\xfe"), SanctionsFileError::BadLine(1));
+        assert_eq!(error_of(b"# nobody\n\n"), SanctionsFileError::Empty);
+        let missing = SanctionsFile::open("/nowhere/list", Clock::default()).unwrap_err();
+        assert_eq!(missing, SanctionsFileError::Unreadable(ErrorKind::NotFound));
+        assert!(SanctionsFileError::BadLine(3).to_string().starts_with("line 3 "));
+    }
+
+    #[tokio::test]
+    async fn a_file_that_changes_is_read_again() {
+        let desk = Desk::new(OUTLAW);
+        let before = desk.screen(OUTLAW).await;
+        // As long as the one before, which is what a look at sizes would miss.
+        desk.write(OTHER);
+        until("the other one is listed", async || desk.screen(OTHER).await.decision == Decision::Block).await;
+        let after = desk.screen(OUTLAW).await;
+        assert_eq!(after.decision, Decision::Allow);
+        assert_ne!(after.list_version, before.list_version);
+
+        // Replaced by another file under its name, which is older than the one it replaces.
+        let path = desk.dir.path().join("new");
+        let file = File::create(&path).unwrap();
+        std::fs::write(&path, OUTLAW).unwrap();
+        file.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
+        std::fs::rename(&path, desk.dir.path().join("list")).unwrap();
+        until("the first one is listed again", async || desk.screen(OUTLAW).await.decision == Decision::Block).await;
+        assert_eq!(desk.screen(OUTLAW).await.list_version, before.list_version);
+    }
+
+    #[tokio::test]
+    async fn a_file_that_goes_bad_or_missing_leaves_the_list_in_force() {
+        let desk = Desk::new(OUTLAW);
+        let before = desk.screen(OUTLAW).await;
+        desk.write(format!("{OTHER}\nwhat\n"));
+        desk.until_trouble(SanctionsFileError::BadLine(2)).await;
+        assert_eq!(desk.screen(OUTLAW).await.list_version, before.list_version);
+        assert_eq!(desk.screen(OTHER).await.decision, Decision::Allow);
+        desk.write("");
+        desk.until_trouble(SanctionsFileError::Empty).await;
+        std::fs::remove_file(desk.dir.path().join("list")).unwrap();
+        desk.until_trouble(SanctionsFileError::Unreadable(ErrorKind::NotFound)).await;
+        assert_eq!(desk.screen(OUTLAW).await.decision, Decision::Block);
+        desk.write(format!("{OUTLAW}\n{OTHER}\n"));
+        until("the mended list is in force", async || desk.screen(OTHER).await.decision == Decision::Block).await;
+        assert_eq!(desk.screener.current.lock().await.trouble, None);
+    }
+}

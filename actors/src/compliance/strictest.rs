@@ -1,0 +1,216 @@
+//! Several providers as one: all are asked at once, and the strictest decision counts.
+
+use std::sync::Arc;
+
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt, StreamExt};
+use payferry_domain::payment::{Decision, Verdict};
+
+use super::kyt::{KytError, KytScreener, ScreenRequest};
+
+/// Takes the strictest decision of several providers. An error of one is an error, unless another one blocks: that
+/// stands whatever the rest may say, and is not waited for longer than it takes.
+pub struct Strictest {
+    name: String,
+    first: Arc<dyn KytScreener>,
+    others: Vec<Arc<dyn KytScreener>>,
+}
+
+impl Strictest {
+    /// Asks `first` and `others`. Of equal decisions, that of the earlier one is told.
+    pub fn new(first: Arc<dyn KytScreener>, others: Vec<Arc<dyn KytScreener>>) -> Self {
+        let mut name = first.name().to_owned();
+        for other in &others {
+            name.push('+');
+            name.push_str(other.name());
+        }
+        Self { name, first, others }
+    }
+}
+
+#[async_trait::async_trait]
+impl KytScreener for Strictest {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    async fn screen(&self, request: &ScreenRequest) -> Result<Verdict, KytError> {
+        let screeners = std::iter::once(&self.first).chain(&self.others);
+        let mut answers: FuturesUnordered<_> = screeners
+            .enumerate()
+            .map(|(place, screener)| async move { (place, screener.name(), screener.screen(request).await) })
+            .collect();
+        let (mut verdicts, mut errors) = (Vec::new(), Vec::new());
+        let mut blocked = false;
+        // Once one blocks, only those that have answered by now are still heard.
+        while let Some((place, name, answer)) =
+            if blocked { answers.next().now_or_never().flatten() } else { answers.next().await }
+        {
+            match answer {
+                Ok(verdict) => {
+                    blocked |= verdict.decision == Decision::Block;
+                    verdicts.push((place, verdict));
+                }
+                Err(error) => errors.push((place, format!("{name}: {error}"))),
+            }
+        }
+        if blocked || errors.is_empty() {
+            return merge(verdicts);
+        }
+        errors.sort();
+        let errors: Vec<String> = errors.into_iter().map(|(_, error)| error).collect();
+        Err(KytError(errors.join("; ")))
+    }
+}
+
+/// The strictest verdict, with the flags of all and the sender's kind as far as anyone looked at it.
+fn merge(mut verdicts: Vec<(usize, Verdict)>) -> Result<Verdict, KytError> {
+    verdicts.sort_by_key(|(place, verdict)| (std::cmp::Reverse(strictness(verdict.decision)), *place));
+    let mut verdicts = verdicts.into_iter().map(|(_, verdict)| verdict);
+    let mut decided = verdicts.next().ok_or_else(|| KytError("nobody was asked".to_owned()))?;
+    for other in verdicts {
+        for flag in other.flags {
+            if !decided.flags.contains(&flag) {
+                decided.flags.push(flag);
+            }
+        }
+        // Only what all who looked at it call a plain account is one.
+        decided.plain_sender = match (decided.plain_sender, other.plain_sender) {
+            (Some(one), Some(another)) => Some(one && another),
+            (one, another) => one.or(another),
+        };
+    }
+    Ok(decided)
+}
+
+const fn strictness(decision: Decision) -> u8 {
+    match decision {
+        Decision::Allow => 0,
+        Decision::Review => 1,
+        Decision::Block => 2,
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::time::Duration;
+
+    use payferry_domain::Timestamp;
+    use tokio::sync::Barrier;
+
+    use super::*;
+    use crate::compliance::tests::request;
+    use crate::compliance::verdict::bare;
+
+    /// Answers what it was told to.
+    struct Scripted(&'static str, Answer);
+
+    #[derive(Clone, Copy)]
+    enum Answer {
+        Says(Decision, &'static [&'static str]),
+        Fails,
+        Hangs,
+    }
+
+    #[async_trait::async_trait]
+    impl KytScreener for Scripted {
+        fn name(&self) -> &str {
+            self.0
+        }
+
+        async fn screen(&self, _: &ScreenRequest) -> Result<Verdict, KytError> {
+            match self.1 {
+                Answer::Says(decision, flags) => {
+                    let flags = flags.iter().map(|&flag| flag.to_owned()).collect();
+                    Ok(Verdict { flags, ..bare(self.0, decision, Timestamp(7)) })
+                }
+                Answer::Fails => Err(KytError("away".to_owned())),
+                Answer::Hangs => std::future::pending().await,
+            }
+        }
+    }
+
+    async fn ask(answers: &[(&'static str, Answer)]) -> Result<Verdict, KytError> {
+        let mut screeners: Vec<Arc<dyn KytScreener>> = Vec::new();
+        for (name, answer) in answers {
+            screeners.push(Arc::new(Scripted(name, *answer)));
+        }
+        let first = screeners.remove(0);
+        let asked = Strictest::new(first, screeners);
+        tokio::time::timeout(Duration::from_mins(1), asked.screen(&request())).await.unwrap()
+    }
+
+    const ALLOWS: Answer = Answer::Says(Decision::Allow, &[]);
+    const REVIEWS: Answer = Answer::Says(Decision::Review, &["mixer"]);
+    const BLOCKS: Answer = Answer::Says(Decision::Block, &["sanctions", "mixer"]);
+
+    #[tokio::test]
+    async fn the_strictest_decision_counts_and_names_its_provider() {
+        for (answers, decision, provider) in [
+            ([("a", ALLOWS), ("b", ALLOWS)], Decision::Allow, "a"),
+            ([("a", ALLOWS), ("b", REVIEWS)], Decision::Review, "b"),
+            ([("a", REVIEWS), ("b", BLOCKS)], Decision::Block, "b"),
+            ([("a", BLOCKS), ("b", ALLOWS)], Decision::Block, "a"),
+        ] {
+            let verdict = ask(&answers).await.unwrap();
+            assert_eq!((verdict.decision, verdict.provider.as_str()), (decision, provider));
+        }
+        let both = ask(&[("a", REVIEWS), ("b", Answer::Says(Decision::Review, &["mixer", "scam"]))]).await.unwrap();
+        assert_eq!((both.provider.as_str(), both.flags), ("a", vec!["mixer".to_owned(), "scam".to_owned()]));
+        let blocked = ask(&[("a", BLOCKS), ("b", Answer::Says(Decision::Block, &["scam"]))]).await.unwrap();
+        assert_eq!((blocked.provider.as_str(), blocked.flags.len()), ("a", 3));
+        let only = ask(&[("a", REVIEWS)]).await.unwrap();
+        assert_eq!(only.decision, Decision::Review);
+    }
+
+    #[tokio::test]
+    async fn an_error_of_one_is_an_error_unless_another_blocks() {
+        let error = ask(&[("a", ALLOWS), ("b", Answer::Fails), ("c", REVIEWS)]).await.unwrap_err();
+        assert_eq!(error.to_string(), "b: away");
+        let error = ask(&[("a", Answer::Fails), ("b", Answer::Fails)]).await.unwrap_err();
+        assert_eq!(error.to_string(), "a: away; b: away");
+        let blocked = ask(&[("a", Answer::Fails), ("b", BLOCKS)]).await.unwrap();
+        assert_eq!((blocked.decision, blocked.provider.as_str()), (Decision::Block, "b"));
+    }
+
+    #[tokio::test]
+    async fn a_block_does_not_wait_for_one_that_never_answers() {
+        let blocked = ask(&[("a", Answer::Hangs), ("b", BLOCKS)]).await.unwrap();
+        assert_eq!(blocked.decision, Decision::Block);
+    }
+
+    /// Answers only when the other one is asked, too.
+    struct Together(Arc<Barrier>);
+
+    #[async_trait::async_trait]
+    impl KytScreener for Together {
+        fn name(&self) -> &'static str {
+            "together"
+        }
+
+        async fn screen(&self, _: &ScreenRequest) -> Result<Verdict, KytError> {
+            self.0.wait().await;
+            Ok(bare("together", Decision::Allow, Timestamp(7)))
+        }
+    }
+
+    #[tokio::test]
+    async fn all_are_asked_at_once() {
+        let barrier = Arc::new(Barrier::new(2));
+        let asked = Strictest::new(Arc::new(Together(barrier.clone())), vec![Arc::new(Together(barrier))]);
+        assert_eq!(asked.name(), "together+together");
+        let request = request();
+        let verdict = tokio::time::timeout(Duration::from_mins(1), asked.screen(&request)).await;
+        assert_eq!(verdict.unwrap().unwrap().decision, Decision::Allow);
+    }
+
+    #[test]
+    fn a_sender_is_plain_only_if_nobody_says_otherwise() {
+        let says = |plain_sender| (0, Verdict { plain_sender, ..bare("a", Decision::Allow, Timestamp(7)) });
+        let plain = |one, another| merge(vec![says(one), says(another)]).unwrap().plain_sender;
+        assert_eq!(plain(None, Some(true)), Some(true));
+        assert_eq!(plain(Some(true), Some(false)), Some(false));
+        assert_eq!(plain(None, None), None);
+    }
+}

@@ -1,0 +1,225 @@
+//! The providers together: the oracle on a real chain, and what screening makes of providers that fail.
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use alloy::primitives::{Bytes, bytes};
+use parking_lot::Mutex;
+use payferry_devchain::{ChainConfig, Devchain, Faults, GenesisAccount};
+use payferry_domain::payment::{Command, Decision, TransferKey, Verdict};
+use payferry_domain::{Address, Amount, Chain, Hash32, PaymentId, Timestamp, Token};
+use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
+
+use super::{
+    AllowAll, ChainalysisOracle, KytError, KytScreener, ListScreener, ScreenRequest, Screening, ScreeningConfig,
+    Strictest,
+};
+use crate::chain::ChainClient;
+use crate::clock::Clock;
+use crate::inbox::PaymentInbox;
+use crate::wallet::alloy_address;
+
+const PATIENCE: Duration = Duration::from_mins(1);
+const PAUSE: Duration = Duration::from_millis(20);
+const OUTLAW: Address = Address([0xbb; 20]);
+const HONEST: Address = Address([0xcc; 20]);
+const ORACLE: Address = Address([0x0a; 20]);
+
+/// A transfer from this sender, on Base.
+pub(super) fn request_from(from: Address) -> ScreenRequest {
+    ScreenRequest { from, ..request() }
+}
+
+/// Any transfer.
+pub(super) fn request() -> ScreenRequest {
+    ScreenRequest {
+        payment_id: PaymentId::generate(),
+        key: TransferKey { chain: Chain::Base, tx_hash: Hash32([1; 32]), log_index: 0 },
+        revision: 1,
+        from: HONEST,
+        token: Token::Usdc,
+        amount: Amount::from_units(1_000_000),
+    }
+}
+
+/// Waits until it holds.
+pub(super) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !holds().await {
+        assert!(Instant::now() < deadline, "not in time: {what}");
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// Answers `isSanctioned` with whether the account is 0xbbbb..., and any other call with nothing.
+const LISTS_THE_OUTLAW: Bytes = bytes!(
+    "60003560e01c63df592f7d14601057005b" // another selector: stop
+    "60043573bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb14" // account == outlaw
+    "60005260206000f3" // as a word
+);
+/// Answers any call with the word 2.
+const ANSWERS_TWO: Bytes = bytes!("600260005260206000f3");
+/// Answers any call with `true`, twice.
+const ANSWERS_TWICE: Bytes = bytes!("6001600052600160205260406000f3");
+/// Reverts.
+const REVERTS: Bytes = bytes!("60006000fd");
+
+/// A chain with this code where the oracle is.
+async fn chain_with(code: Bytes) -> Devchain {
+    let oracle = GenesisAccount { address: alloy_address(ORACLE), code, ..GenesisAccount::default() };
+    Devchain::open(ChainConfig { genesis: vec![oracle], ..ChainConfig::default() }).await.unwrap()
+}
+
+fn oracle_on(chain: &Devchain) -> ChainalysisOracle {
+    let client = ChainClient::new(chain.transport()).with_timeout(Duration::from_secs(30));
+    ChainalysisOracle::new(Clock::default()).on(Chain::Base, client, ORACLE)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_oracle_is_asked_about_the_sender_on_the_transfers_chain() {
+    let (lists, empty) = (chain_with(LISTS_THE_OUTLAW).await, chain_with(Bytes::new()).await);
+    let client = ChainClient::new(empty.transport());
+    let oracle = oracle_on(&lists).on(Chain::Polygon, client, ORACLE);
+    let blocked = oracle.screen(&request_from(OUTLAW)).await.unwrap();
+    assert_eq!((blocked.decision, blocked.provider.as_str()), (Decision::Block, "chainalysis_oracle"));
+    assert_eq!(blocked.flags, ["sanctions"]);
+    assert_eq!(oracle.screen(&request_from(HONEST)).await.unwrap().decision, Decision::Allow);
+    oracle.check(Chain::Base).await.unwrap();
+
+    let on = |chain| {
+        let request = request_from(OUTLAW);
+        ScreenRequest { key: TransferKey { chain, ..request.key }, ..request }
+    };
+    let error = oracle.screen(&on(Chain::Polygon)).await.unwrap_err().to_string();
+    assert!(error.contains("polygon") && error.contains("no such contract"), "{error}");
+    let error = oracle.check(Chain::Arbitrum).await.unwrap_err().to_string();
+    assert!(error.contains("arbitrum") && error.contains("not configured"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_oracle_that_answers_nonsense_allows_nothing() {
+    for code in [ANSWERS_TWO, ANSWERS_TWICE, REVERTS] {
+        let chain = chain_with(code.clone()).await;
+        let error = oracle_on(&chain).screen(&request_from(HONEST)).await.unwrap_err().to_string();
+        assert!(error.starts_with("the sanctions oracle on base: "), "{code}: {error}");
+    }
+}
+
+#[test]
+fn the_oracle_is_where_chainalysis_says() {
+    let text = |chain| ChainalysisOracle::default_address(chain).to_string();
+    assert_eq!(text(Chain::Base), "0x3a91a31cb3dc49b4db9ce721f50a9d076c8d739b");
+    assert_eq!(text(Chain::Polygon), "0x40c57923924b5c5c5455c48d93317139addac8fb");
+    assert_eq!(text(Chain::Arbitrum), text(Chain::Polygon));
+}
+
+#[tokio::test]
+async fn whoever_allows_everything_says_so() {
+    let verdict = AllowAll::new(Clock::default()).screen(&request_from(OUTLAW)).await.unwrap();
+    assert_eq!((verdict.decision, verdict.provider.as_str()), (Decision::Allow, "allow_everything_unscreened"));
+    assert_eq!((verdict.risk_level, verdict.score), (None, None));
+}
+
+/// A supervisor that lets its children be.
+struct Roof;
+
+#[ractor::async_trait]
+impl Actor for Roof {
+    type Msg = ();
+    type State = ();
+    type Arguments = ();
+
+    async fn pre_start(&self, _: ActorRef<()>, (): ()) -> Result<(), ActorProcessingErr> {
+        Ok(())
+    }
+
+    async fn handle_supervisor_evt(
+        &self,
+        _: ActorRef<()>,
+        _: SupervisionEvent,
+        (): &mut (),
+    ) -> Result<(), ActorProcessingErr> {
+        Ok(())
+    }
+}
+
+/// Keeps the verdicts it is told.
+#[derive(Default)]
+struct Inbox(Mutex<Vec<Verdict>>);
+
+impl PaymentInbox for Inbox {
+    fn tell(&self, _: PaymentId, command: Command) {
+        if let Command::ScreenTransfer { verdict, .. } = command {
+            self.0.lock().push(verdict);
+        }
+    }
+
+    fn chain_progressed(&self, _: Chain, _: Timestamp) {}
+
+    fn chain_stood_still(&self, _: Chain, _: u64, _: Timestamp, _: Timestamp) {}
+}
+
+impl Inbox {
+    fn told(&self) -> Vec<(Decision, String)> {
+        self.0.lock().iter().map(|verdict| (verdict.decision, verdict.provider.clone())).collect()
+    }
+}
+
+async fn screening(screener: impl KytScreener, inbox: &Arc<Inbox>) -> (Screening, ActorRef<()>) {
+    let (roof, _) = Actor::spawn(None, Roof, ()).await.unwrap();
+    let config = ScreeningConfig { retry_min: PAUSE, retry_max: PAUSE, review_interval: PAUSE, ..Default::default() };
+    let (screener, inbox) = (Arc::new(screener), Arc::clone(inbox));
+    (Screening::start(roof.get_cell(), config, screener, inbox, Clock::default()).await.unwrap(), roof)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn money_is_held_while_the_oracle_is_away_and_decided_when_it_is_back() {
+    let chain = chain_with(LISTS_THE_OUTLAW).await;
+    chain.set_faults(Faults { unavailable_rate: 1.0, ..Faults::default() });
+    let list = ListScreener::new("list", "1", [], Clock::default());
+    let both = Strictest::new(Arc::new(list), vec![Arc::new(oracle_on(&chain))]);
+    let inbox = Arc::<Inbox>::default();
+    let (screening, roof) = screening(both, &inbox).await;
+    screening.screen(request_from(OUTLAW));
+    let held = (Decision::Review, "list+chainalysis_oracle".to_owned());
+    until("the payment hears that it waits", async || inbox.told() == [held.clone()]).await;
+    assert_eq!(inbox.0.lock()[0].flags, ["provider_unavailable"]);
+    chain.set_faults(Faults::default());
+    let blocked = (Decision::Block, "chainalysis_oracle".to_owned());
+    until("the payment hears the verdict", async || inbox.told() == [held.clone(), blocked.clone()]).await;
+    roof.stop(None);
+}
+
+/// Cannot make up its mind for a while.
+struct Hesitant(AtomicU32);
+
+#[async_trait::async_trait]
+impl KytScreener for Hesitant {
+    fn name(&self) -> &'static str {
+        "hesitant"
+    }
+
+    async fn screen(&self, request: &ScreenRequest) -> Result<Verdict, KytError> {
+        let verdict = AllowAll::new(Clock::default()).screen(request).await?;
+        let asked = self.0.fetch_add(1, Ordering::Relaxed);
+        let decision = if asked == 0 { Decision::Review } else { Decision::Allow };
+        Ok(Verdict { decision, provider: "hesitant".to_owned(), ..verdict })
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn money_in_review_is_shown_to_all_providers_again() {
+    let lists = chain_with(LISTS_THE_OUTLAW).await;
+    let both = Strictest::new(Arc::new(oracle_on(&lists)), vec![Arc::new(Hesitant(AtomicU32::new(0)))]);
+    let inbox = Arc::<Inbox>::default();
+    let (screening, roof) = screening(both, &inbox).await;
+    let request = request();
+    screening.screen(request.clone());
+    until("the review is told", async || inbox.told() == [(Decision::Review, "hesitant".to_owned())]).await;
+    screening.screen_later(request, Timestamp(i64::MAX));
+    until("the second look is told", async || inbox.told().len() == 2).await;
+    assert_eq!(inbox.told()[1], (Decision::Allow, "chainalysis_oracle".to_owned()));
+    roof.stop(None);
+}

@@ -1,0 +1,34 @@
+//! Verdicts as providers start them, so that the same finding reads the same from each.
+
+use payferry_domain::Timestamp;
+use payferry_domain::payment::{Decision, Verdict};
+
+/// Flag of a sender that stands on a sanctions list.
+pub(super) const FLAG_SANCTIONS: &str = "sanctions";
+
+/// A decision and who made it, nothing more.
+pub(super) fn bare(provider: &str, decision: Decision, checked_at: Timestamp) -> Verdict {
+    Verdict {
+        decision,
+        by_operator: false,
+        risk_level: None,
+        score: None,
+        flags: Vec::new(),
+        provider: provider.to_owned(),
+        provider_ref: None,
+        list_version: None,
+        plain_sender: None,
+        checked_at,
+    }
+}
+
+/// What a sanctions list says: block what is listed, allow the rest.
+pub(super) fn of_listing(provider: &str, listed: bool, checked_at: Timestamp) -> Verdict {
+    let (decision, level, score, flags) = if listed {
+        (Decision::Block, "severe", 100, vec![FLAG_SANCTIONS.to_owned()])
+    } else {
+        (Decision::Allow, "low", 0, Vec::new())
+    };
+    let verdict = bare(provider, decision, checked_at);
+    Verdict { risk_level: Some(level.to_owned()), score: Some(score), flags, ..verdict }
+}
