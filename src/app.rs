@@ -18,10 +18,11 @@ use payferry_migration::{Migrator, MigratorTrait};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 use url::Url;
 
 use crate::config::Config;
-use crate::{http, operator};
+use crate::{http, operator, telemetry};
 
 /// The whole stop is cut short after this: what is not done by then is resumed at the next start.
 pub const STOP_TIMEOUT: Duration = Duration::from_secs(9);
@@ -87,6 +88,7 @@ pub struct App {
     system: System,
     api: Serving,
     operator: Serving,
+    _metrics: AbortOnDropHandle<()>,
 }
 
 #[derive(Debug)]
@@ -104,6 +106,8 @@ impl App {
         parts: AppParts,
         routes: impl FnOnce(&System) -> Router,
     ) -> anyhow::Result<Self> {
+        // First, so that whatever says what it measures is heard.
+        let metrics = telemetry::keep_metrics();
         Migrator::up(parts.database.writer(), None).await.context("the database could not be migrated")?;
         let screening = ScreeningConfig {
             concurrency_max: config.screening.concurrency_max.get(),
@@ -123,7 +127,7 @@ impl App {
         .await?;
         let api = Serving::start(listeners.api, routes(&system));
         let operator = Serving::start(listeners.operator, operator::router(system.clone(), &parts.operator_token));
-        Ok(Self { system, api, operator })
+        Ok(Self { system, api, operator, _metrics: metrics })
     }
 
     /// The tree.
@@ -134,7 +138,7 @@ impl App {
     /// Stops in order: no new requests, those under way are answered, the tree ends with its journal flushed, the
     /// database is closed. Takes at most [`STOP_TIMEOUT`].
     pub async fn stop(self) {
-        let Self { system, api, operator } = self;
+        let Self { system, api, operator, _metrics } = self;
         let orderly = async {
             api.end().await;
             // The operator may look on until the requests are answered.

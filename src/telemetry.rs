@@ -1,7 +1,11 @@
-//! Logs. Deliberately absent for now: metrics exporters and OpenTelemetry.
+//! Logs, and the metrics of this process. Deliberately absent for now: OpenTelemetry.
 
 use std::io::IsTerminal;
+use std::sync::OnceLock;
+use std::time::Duration;
 
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+use tokio_util::task::AbortOnDropHandle;
 use tracing_subscriber::EnvFilter;
 
 use crate::config::{Log, LogFormat};
@@ -19,4 +23,35 @@ pub fn init(log: &Log, usual: &str) {
         LogFormat::Text => builder.try_init(),
         LogFormat::Json => builder.json().try_init(),
     };
+}
+
+/// Upper ends of the buckets of every histogram, seconds.
+const BUCKETS_SECS: [f64; 14] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
+/// How often what was recorded is put into buckets, so that it does not pile up where nobody scrapes.
+const UPKEEP_EVERY: Duration = Duration::from_secs(5);
+
+/// The metrics of this process: there is one set, however many services run in it.
+pub fn metrics() -> &'static PrometheusHandle {
+    static METRICS: OnceLock<PrometheusHandle> = OnceLock::new();
+    METRICS.get_or_init(|| {
+        let builder = PrometheusBuilder::new().set_buckets(&BUCKETS_SECS);
+        let recorder = builder.expect("there are buckets").build_recorder();
+        let handle = recorder.handle();
+        if metrics::set_global_recorder(recorder).is_err() {
+            tracing::warn!("metrics are recorded elsewhere in this process; /metrics stays empty");
+        }
+        handle
+    })
+}
+
+/// Keeps the metrics in order until it is dropped.
+pub fn keep_metrics() -> AbortOnDropHandle<()> {
+    let metrics = metrics();
+    AbortOnDropHandle::new(tokio::spawn(async move {
+        let mut ticks = tokio::time::interval(UPKEEP_EVERY);
+        loop {
+            ticks.tick().await;
+            metrics.run_upkeep();
+        }
+    }))
 }

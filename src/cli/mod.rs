@@ -58,6 +58,7 @@ impl Command {
         match self {
             // Its stories go wrong on purpose, and its table says how they ended.
             Self::Demo(_) => "off",
+            Self::Serve(_) => "warn,payferry=info,payferry_actors=info",
             _ => "warn",
         }
     }

@@ -1,6 +1,6 @@
-//! The operator's listener: health, and a view of the actors.
+//! The operator's listener: health, metrics, and a view of the actors.
 //!
-//! Deliberately absent for now: metrics, the live page, administration of PSPs and keys.
+//! Deliberately absent for now: the live page, administration of PSPs and keys.
 
 use axum::extract::{Request, State};
 use axum::http::{StatusCode, header};
@@ -14,11 +14,14 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-/// The operator's routes. Everything but health wants `Authorization: Bearer <operator token>`.
+use crate::telemetry;
+
+/// The operator's routes. Everything but health and metrics wants `Authorization: Bearer <operator token>`.
 pub fn router(system: System, token: &str) -> Router {
     let token = Token(Sha256::digest(token).into());
     let closed = Router::new().route("/ops/actors", get(actors)).layer(middleware::from_fn_with_state(token, admit));
-    let open = Router::new().route("/healthz", get(healthz)).route("/readyz", get(readyz));
+    let open =
+        Router::new().route("/healthz", get(healthz)).route("/readyz", get(readyz)).route("/metrics", get(metrics));
     open.merge(closed).with_state(system)
 }
 
@@ -54,4 +57,9 @@ async fn readyz(State(system): State<System>) -> (StatusCode, Json<Value>) {
 /// The supervision tree as it shows itself: live payments, restarts, incidents, quarantined payments.
 async fn actors(State(system): State<System>) -> Response {
     Json(system.observe()).into_response()
+}
+
+/// All metrics of the process, in Prometheus' text format.
+async fn metrics() -> impl IntoResponse {
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], telemetry::metrics().render())
 }

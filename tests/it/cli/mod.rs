@@ -4,6 +4,7 @@ mod admin;
 mod config;
 mod demo;
 mod sandbox;
+mod serve;
 mod world;
 
 use std::process::Output;

@@ -1,0 +1,181 @@
+//! `serve`, `check` and `deploy`, against chains outside of the process.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use payferry_domain::{Chain, Token};
+use payferry_harness::database::TestDatabase;
+use payferry_harness::deployment::{Accounts, Deployment};
+use payferry_harness::node::Node;
+use payferry_harness::payers::{Payer, Payers};
+use payferry_harness::process::{Binary, Folder};
+use payferry_harness::psp::Psp;
+use payferry_harness::receiver::Receiver;
+use serde_json::Value;
+
+use super::{PATIENCE, complaint};
+
+const BLOCK_TIME: Duration = Duration::from_millis(100);
+
+/// Chains with tokens and payers, and a configuration for them; the contract is still to be deployed.
+struct Outside {
+    accounts: Arc<Accounts>,
+    chains: Vec<Deployment>,
+    folder: Folder,
+    _database: TestDatabase,
+    _temp: tempfile::TempDir,
+}
+
+impl Outside {
+    async fn with(chains: &[Chain]) -> Self {
+        let (accounts, temp) = (Arc::new(Accounts::known(2)), tempfile::tempdir().unwrap());
+        let mut deployments = Vec::new();
+        for chain in chains {
+            let node = Node::devchain(chain.default_id(), BLOCK_TIME).await;
+            deployments.push(Deployment::tokens_only(*chain, node, &accounts).await);
+        }
+        let database = TestDatabase::create().await;
+        let folder = Folder::new(temp.path(), database.url(), &deployments, &accounts, [0, 0]);
+        Self { accounts, chains: deployments, folder, _database: database, _temp: temp }
+    }
+
+    /// What `check --json` says: `place: what` and the grade of each line, and the exit code.
+    fn check(&self) -> (Vec<(String, String, String)>, Option<i32>) {
+        let output =
+            binary().command().arg("--config").arg(self.folder.config()).args(["check", "--json"]).output().unwrap();
+        let rows: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
+        let text = |row: &Value, key: &str| row[key].as_str().unwrap().to_owned();
+        let line = |row: &Value| {
+            (format!("{}: {}", text(row, "place"), text(row, "what")), text(row, "grade"), text(row, "detail"))
+        };
+        (rows.iter().map(line).collect(), output.status.code())
+    }
+}
+
+fn binary() -> Binary {
+    Binary::at(env!("CARGO_BIN_EXE_payferry"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_deployed_and_checked_serves() {
+    let mut outside = Outside::with(&[Chain::Base, Chain::Arbitrum]).await;
+    let binary = binary();
+    outside.folder.settings.contracts.address = alloy::primitives::Address::ZERO;
+    outside.folder.write();
+    let (lines, code) = outside.check();
+    assert_eq!(code, Some(1));
+    let wrong: Vec<&str> = lines.iter().filter(|line| line.1 == "wrong").map(|line| line.0.as_str()).collect();
+    assert_eq!(wrong, ["base: contract", "arbitrum: contract"], "{lines:#?}");
+
+    let admin = Accounts::admin().to_string();
+    let printed = binary.run(&outside.folder, &["deploy", "--admin", &admin]);
+    let printed: toml::Table = printed.parse().unwrap();
+    let address = printed["contracts"]["address"].as_str().unwrap().parse().unwrap();
+    let config = outside.folder.config();
+    let again = binary.command().arg("--config").arg(config).args(["deploy", "--admin", &admin]).output().unwrap();
+    assert!(again.status.success());
+    assert_eq!(complaint(&again), "base: it is there already\narbitrum: it is there already");
+    outside.folder.settings.contracts.address = address;
+    outside.folder.write();
+    for chain in &mut outside.chains {
+        chain.contract = address;
+    }
+    let (lines, code) = outside.check();
+    assert_eq!(code, Some(0), "{lines:#?}");
+    assert!(lines.iter().all(|line| line.1 == "ok"), "{lines:#?}");
+
+    let (psp_id, key) = binary.make_psp(&outside.folder, "Northern Pay");
+    let (served, receiver) = (binary.serve(&outside.folder), Receiver::start().await);
+    let psp = Psp::connect(served.api_url(), &key, &receiver).await;
+    for chain in &outside.chains {
+        let id = psp.payment("10", Token::Usdt, chain.chain).await;
+        let wallet = psp.read(&id).await["intermediary_wallet"].as_str().unwrap().parse().unwrap();
+        let payers = Payers::new(chain, &outside.accounts);
+        payers.transfer(Payer::Clean, Token::Usdt, wallet, 10_000_000).await;
+        psp.until_status(&id, "settled").await;
+        assert_eq!(chain.holdings(&psp_id, Token::Usdt).await, (9_900_000, 100_000));
+    }
+    receiver.until(8).await;
+    let metrics = reqwest::get(format!("{}/metrics", served.operator_url())).await.unwrap();
+    assert_eq!(metrics.headers()["content-type"], "text/plain; version=0.0.4; charset=utf-8");
+    let metrics = metrics.text().await.unwrap();
+    let requests = "payferry_http_requests_total{method=\"POST\",route=\"/payments/initiate\",status=\"201\"} 2";
+    assert!(metrics.contains(requests), "{metrics}");
+    served.stop();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_chain_that_is_another_than_configured_does_not_run_and_the_others_do() {
+    let mut outside = Outside::with(&[Chain::Base, Chain::Polygon]).await;
+    for chain in &mut outside.chains {
+        chain.deploy_payferry(&outside.accounts).await;
+    }
+    outside.folder.settings.contracts.address = outside.chains[0].contract;
+    // The second endpoint carries a key, which nothing may show.
+    let base = outside.folder.settings.chains[&Chain::Base].endpoints[0].clone();
+    let polygon = outside.folder.settings.chains.get_mut(&Chain::Polygon).unwrap();
+    polygon.endpoints = vec![base, "http://127.0.0.1:1/very-secret-key".to_owned()];
+    outside.folder.write();
+
+    let (lines, code) = outside.check();
+    assert_eq!(code, Some(1));
+    let wrong: Vec<&str> = lines.iter().filter(|line| line.1 == "wrong").map(|line| line.2.as_str()).collect();
+    let expected = ["it is of chain 8453, expected chain id 137", "the endpoint is not available: no connection"];
+    assert_eq!(wrong, expected, "{lines:#?}");
+    assert!(!format!("{lines:?}").contains("very-secret-key"));
+
+    let binary = binary();
+    let (_, key) = binary.make_psp(&outside.folder, "Northern Pay");
+    let served = binary.serve(&outside.folder);
+    let mut psp = Psp::new(served.api_url(), &key);
+    psp.merchant_id = psp.merchant("shop").await;
+    let since = Instant::now();
+    while psp.initiate("10", Token::Usdc, "best").await["chain"] != "base" {
+        assert!(since.elapsed() < PATIENCE);
+    }
+    let (status, problem) =
+        psp.call(reqwest::Method::POST, "/payments/initiate", psp.initiation("10", Token::Usdc, "polygon")).await;
+    assert_eq!((status.as_u16(), &problem["code"]), (503, &Value::from("chain_unavailable")));
+    let log = served.log();
+    assert!(log.contains("it is of chain 8453") || log.contains("is of chain 8453"), "{log}");
+    assert!(!log.contains("very-secret-key"), "{log}");
+    served.stop();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn serve_says_what_is_not_configured() {
+    let outside = Outside::with(&[Chain::Base]).await;
+    let refused = |env: &[(&str, &str)]| {
+        let output = binary()
+            .command()
+            .arg("--config")
+            .arg(outside.folder.config())
+            .envs(env.iter().copied())
+            .args(["serve", "--json"])
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        assert!(output.stdout.is_empty());
+        complaint(&output)
+    };
+    for (name, value, expected) in [
+        ("PAYFERRY_SIGNER__PRIVATE_KEY_FILE", "", "no signer: set one of `signer.private_key_file`"),
+        ("PAYFERRY_SIGNER__MNEMONIC_FILE", "words", "several signers"),
+        ("PAYFERRY_SIGNER__PRIVATE_KEY_FILE", "/nowhere/key", "/nowhere/key: No such file"),
+        (
+            "PAYFERRY_CONTRACTS__ADDRESS",
+            "",
+            "`contracts.address` is not set: deploy the contract with `payferry deploy`",
+        ),
+        ("PAYFERRY_CONTRACTS__TREASURY", "", "`contracts.treasury` is not set"),
+        ("PAYFERRY_CHAINS__BASE__ENDPOINTS", "[]", "no chain has endpoints: set `chains.base.endpoints`"),
+        ("PAYFERRY_SECRETS__MASTER_KEY_FILE", "", "`secrets.master_key_file` is not set"),
+        ("PAYFERRY_SECRETS__OPERATOR_TOKEN_FILE", "", "`secrets.operator_token_file` is not set"),
+        ("PAYFERRY_KYT__SANCTIONS_FILE", "", "no KYT provider"),
+        ("PAYFERRY_DATABASE__URL", "postgres://me:hunter2@127.0.0.1:1/x", "the database cannot be opened"),
+    ] {
+        let complaint = refused(&[(name, value)]);
+        assert!(complaint.contains(expected), "{name}={value}: {complaint}");
+        assert!(!complaint.contains("hunter2"), "{complaint}");
+    }
+}
