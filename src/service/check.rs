@@ -3,6 +3,7 @@
 use futures::future::join_all;
 use payferry_actors::chain::inspect::{Finding, Grade, inspect_contracts, inspect_endpoint};
 use payferry_actors::clock::Clock;
+use payferry_actors::compliance::ChainalysisOracle;
 use payferry_actors::wallet::{OperatorSigner, checksummed};
 use payferry_domain::{Address, Timestamp};
 use payferry_entities::Database;
@@ -41,6 +42,9 @@ pub async fn check(config: &Config) -> Vec<Line> {
             for found in join_all(chains.iter().map(|chain| one(chain, operator))).await {
                 lines.0.extend(found);
             }
+            if let Some(oracle) = config.kyt.oracle.then(|| kyt::oracle(config, &chains, &Clock::default())) {
+                lines.oracle(&chains, oracle).await;
+            }
         }
     }
     lines.0
@@ -60,8 +64,24 @@ impl Lines {
             Ok(detail) => (Grade::Good, detail),
             Err(error) => (Grade::Bad, format!("{error:#}")),
         };
-        let finding = Finding { what: what.to_owned(), grade, detail };
-        self.0.push(Line { place: "service".to_owned(), finding });
+        self.add("service".to_owned(), what, grade, detail);
+    }
+
+    fn add(&mut self, place: String, what: &str, grade: Grade, detail: String) {
+        self.0.push(Line { place, finding: Finding { what: what.to_owned(), grade, detail } });
+    }
+
+    /// An oracle that is not configured everywhere is among the findings of the service already.
+    async fn oracle(&mut self, chains: &[Configured], oracle: anyhow::Result<ChainalysisOracle>) {
+        let Ok(oracle) = oracle else { return };
+        for chain in chains {
+            let name = chain.spec.chain;
+            let (grade, detail) = match oracle.check(name).await {
+                Ok(()) => (Grade::Good, "answers".to_owned()),
+                Err(error) => (Grade::Bad, error.to_string()),
+            };
+            self.add(name.to_string(), "sanctions oracle", grade, detail);
+        }
     }
 }
 

@@ -2,20 +2,45 @@
 
 use std::sync::Arc;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use payferry_actors::clock::Clock;
-use payferry_actors::compliance::{KytScreener, ListScreener};
+use payferry_actors::compliance::{AllowAll, ChainalysisOracle, KytScreener, SanctionsFile, Strictest};
 
 use super::chains::Configured;
 use crate::config::Config;
 
 /// The strictest of all providers that are configured; an error if there is none.
-pub fn screener(config: &Config, _chains: &[Configured], clock: &Clock) -> anyhow::Result<Arc<dyn KytScreener>> {
-    let Some(file) = &config.kyt.sanctions_file else {
-        bail!("no KYT provider: set `kyt.sanctions_file`");
+pub fn screener(config: &Config, chains: &[Configured], clock: &Clock) -> anyhow::Result<Arc<dyn KytScreener>> {
+    let mut asked: Vec<Arc<dyn KytScreener>> = Vec::new();
+    if let Some(file) = &config.kyt.sanctions_file {
+        asked.push(Arc::new(SanctionsFile::open(file, clock.clone()).context("`kyt.sanctions_file`")?));
+    }
+    if config.kyt.oracle {
+        asked.push(Arc::new(oracle(config, chains, clock)?));
+    }
+    let allow_everything = config.kyt.allow_everything;
+    let mut asked = asked.into_iter();
+    let Some(first) = asked.next() else {
+        ensure!(
+            allow_everything,
+            "no KYT provider: set `kyt.sanctions_file`, `kyt.oracle`, or on a test network `kyt.allow_everything`"
+        );
+        return Ok(Arc::new(AllowAll::new(clock.clone())));
     };
-    let text = std::fs::read_to_string(file).with_context(|| file.display().to_string())?;
-    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
-    let addresses = lines.map(str::parse).collect::<Result<Vec<_>, _>>()?;
-    Ok(Arc::new(ListScreener::new("sanctions file", "1", addresses, clock.clone())))
+    ensure!(!allow_everything, "`kyt.allow_everything` contradicts the KYT provider that is set beside it");
+    let others: Vec<_> = asked.collect();
+    Ok(if others.is_empty() { first } else { Arc::new(Strictest::new(first, others)) })
+}
+
+/// Chainalysis' list on every chain that runs.
+pub(super) fn oracle(config: &Config, chains: &[Configured], clock: &Clock) -> anyhow::Result<ChainalysisOracle> {
+    let mut oracle = ChainalysisOracle::new(clock.clone());
+    for chain in chains {
+        let name = chain.spec.chain;
+        let Some(contract) = config.chains.get(&name).and_then(|section| section.sanctions_oracle) else {
+            bail!("`kyt.oracle` is on and `chains.{name}.sanctions_oracle` is not set");
+        };
+        oracle = oracle.on(name, chain.client.clone(), contract);
+    }
+    Ok(oracle)
 }

@@ -5,11 +5,9 @@ pub mod check;
 pub mod kyt;
 pub mod secrets;
 
-use std::sync::Arc;
-
 use anyhow::{Context, bail};
 use payferry_actors::System;
-use payferry_actors::chain::NoCheckpoint;
+use payferry_actors::chain::HoldAfter;
 use payferry_actors::clock::Clock;
 use payferry_domain::Address;
 use payferry_entities::Database;
@@ -46,6 +44,7 @@ impl Service {
         let signer = secrets::signer(&config.signer)?;
         let chains = chains::configured(config, contract(config)?)?;
         let screener = kyt::screener(config, &chains, &clock)?;
+        let checkpoint = HoldAfter::from_env()?;
         let (sealer, operator_token) = (secrets::sealer(config)?, secrets::operator_token(config)?);
         let database = Database::open(&config.database.url).await.context("the database cannot be opened")?;
 
@@ -57,7 +56,7 @@ impl Service {
             database,
             sealer,
             clock,
-            chains: chains.into_iter().map(|chain| chain.setup(signer.clone(), Arc::new(NoCheckpoint))).collect(),
+            chains: chains.into_iter().map(|chain| chain.setup(signer.clone(), checkpoint.clone())).collect(),
             screener,
             webhooks: config.webhooks.sender(environment.url_policy()),
             operator_token,

@@ -39,11 +39,21 @@ pub fn operator_token(config: &Config) -> anyhow::Result<String> {
 
 /// The account that settles and pays for gas.
 pub fn signer(config: &Signer) -> anyhow::Result<OperatorSigner> {
-    let Signer { private_key_file, keystore_file, mnemonic_file, .. } = config;
+    let Signer { private_key_file, keystore_file, keystore_password_file, mnemonic_file, mnemonic_index } = config;
     match (private_key_file, keystore_file, mnemonic_file) {
         (Some(file), None, None) => {
             OperatorSigner::from_private_key(&read(file)?).with_context(|| file.display().to_string())
         }
+        (None, Some(file), None) => {
+            let Some(password) = keystore_password_file else {
+                bail!("`signer.keystore_password_file` is not set: a file with the keystore's password");
+            };
+            let password = read(password)?;
+            OperatorSigner::from_keystore(file, password.trim_end_matches(['\r', '\n']))
+                .with_context(|| file.display().to_string())
+        }
+        (None, None, Some(file)) => OperatorSigner::from_mnemonic(read(file)?.trim(), *mnemonic_index)
+            .with_context(|| file.display().to_string()),
         (None, None, None) => {
             bail!("no signer: set one of `signer.private_key_file`, `signer.keystore_file`, `signer.mnemonic_file`")
         }
