@@ -14,6 +14,7 @@ const PAYMENTS_MAX: u32 = 10_000;
 #[command(after_help = "Examples:
   payferry demo
   payferry demo --payments 5000
+  payferry demo --database-url postgres://payferry:secret@localhost/demo
 
 Exit code 1 and a line that says what was wrong, if anything is not as expected.")]
 pub(super) struct Args {
@@ -23,6 +24,9 @@ pub(super) struct Args {
     /// Time between blocks, in milliseconds.
     #[arg(long, value_name = "MS", default_value_t = 200, value_parser = clap::value_parser!(u64).range(20..=2_000))]
     block_time_ms: u64,
+    /// An empty database in place of a temporary SQLite: a path or postgres://user:password@host/name.
+    #[arg(long, value_name = "URL", env = "PAYFERRY_SANDBOX_DATABASE_URL", hide_env_values = true)]
+    database_url: Option<String>,
 }
 
 /// What an actor says that panics because the sandbox's route asked it to.
@@ -44,8 +48,11 @@ pub(super) async fn run(args: Args, mut config: Config) -> anyhow::Result<ExitCo
     any(&mut config.server.listen);
     any(&mut config.server.operator_listen);
     config.server.public_url = None;
-    let options =
-        SandboxOptions { block_time: Duration::from_millis(args.block_time_ms), ..SandboxOptions::ephemeral() };
+    let options = SandboxOptions {
+        block_time: Duration::from_millis(args.block_time_ms),
+        database_url: args.database_url,
+        ..SandboxOptions::ephemeral()
+    };
     let sandbox = Sandbox::start(options, &config).await?;
     let played = tokio::select! {
         played = crate::demo::play(sandbox.ready(), usize::try_from(args.payments)?) => played,

@@ -16,12 +16,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use payferry_actors::System;
 use payferry_actors::psps::PspPolicies;
 use payferry_actors::webhook::UrlPolicy;
 use payferry_domain::{Chain, PspId};
-use payferry_entities::{Database, api_keys, psps};
+use payferry_entities::{Database, api_keys, chain_cursors, psps};
 use payferry_migration::{Migrator, MigratorTrait};
 use sea_orm::{EntityTrait, IntoActiveModel};
 use serde::Serialize;
@@ -117,6 +117,11 @@ impl Sandbox {
         };
         let database = Database::open(&url).await.context("the database cannot be opened")?;
         Migrator::up(database.writer(), None).await.context("the database could not be migrated")?;
+        if options.keep == Keep::Ephemeral && chain_cursors::Entity::find().one(database.reader()).await?.is_some() {
+            bail!(
+                "the database has seen other chains than these new ones: an ephemeral sandbox needs an empty database"
+            );
+        }
         seed(&database, &keys, &world).await?;
 
         let (api_url, operator_url) = (listeners.api_url()?, listeners.operator_url()?);
