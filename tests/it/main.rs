@@ -5,7 +5,5 @@ mod app;
 mod cli;
 mod http;
 mod process;
-mod receiver;
 mod stage;
 mod stories;
-mod world;

@@ -15,6 +15,9 @@ const POLL: Duration = Duration::from_millis(50);
 const PAGE: usize = 200;
 /// How long a request may take.
 const TIMEOUT: Duration = Duration::from_mins(1);
+/// How long an idle connection is used again: well below the 10 s after which the service closes it, or a request may
+/// meet the closing.
+const IDLE_MAX: Duration = Duration::from_secs(4);
 
 /// One PSP, with one merchant. Clones are the same.
 #[derive(Clone, Debug)]
@@ -32,7 +35,7 @@ impl Psp {
     /// A client with this key, and no merchant yet.
     pub fn new(url: &str, api_key: &str) -> Self {
         install_tls();
-        let http = reqwest::Client::builder().timeout(TIMEOUT).build().unwrap();
+        let http = reqwest::Client::builder().timeout(TIMEOUT).pool_idle_timeout(IDLE_MAX).build().unwrap();
         Self { url: url.to_owned(), api_key: api_key.to_owned(), merchant_id: String::new(), http }
     }
 
@@ -85,7 +88,7 @@ impl Psp {
     /// A request that must be answered.
     pub async fn call(&self, method: Method, path: &str, body: Value) -> (StatusCode, Value) {
         let answer = self.try_call(method.clone(), path, &body, None).await;
-        answer.unwrap_or_else(|error| panic!("{method} {path}: {error}"))
+        answer.unwrap_or_else(|error| panic!("{method} {path}: {error:?}"))
     }
 
     /// A request that must succeed.

@@ -5,22 +5,23 @@
 
 mod purses;
 mod sandbox;
+mod serve;
+
+use std::time::{Duration, Instant};
 
 use payferry_actors::System;
 use payferry_domain::{Chain, Timestamp, Token};
-
-use crate::receiver::Receiver;
-use crate::world::World;
+use payferry_harness::PATIENCE;
+use payferry_harness::psp::Psp;
+use payferry_harness::receiver::Receiver;
 
 pub use payferry_devchain::Dropped;
-pub use purses::Purses;
+pub use purses::{Purse, Purses};
 pub use sandbox::OnSandbox;
+pub use serve::{OnAnvil, OnDevchain};
 
 /// A running service, its chains, and whoever pays on them. Chains make blocks by themselves, unless they are paused.
 pub trait Stage: Sized {
-    /// How many payments a crowd is here.
-    const CROWD: usize;
-
     /// A fresh one.
     async fn start() -> Self;
 
@@ -107,16 +108,29 @@ impl Transfer {
 }
 
 /// A fresh stage, and the PSP's view of it.
-pub async fn story<S: Stage>() -> (S, World) {
+pub async fn story<S: Stage>() -> (S, Psp) {
     let (stage, psp, _) = story_with_receiver().await;
     (stage, psp)
 }
 
 /// The same with the PSP's webhook receiver, which otherwise ends at once.
-pub async fn story_with_receiver<S: Stage>() -> (S, World, Receiver) {
+pub async fn story_with_receiver<S: Stage>() -> (S, Psp, Receiver) {
     let (stage, receiver) = (S::start().await, Receiver::start().await);
-    let psp = World::connect(stage.api_url(), stage.api_key(), &receiver).await;
+    // A chain that was not looked at yet takes no payments.
+    for chain in Chain::ALL {
+        until_read(&stage, chain, Timestamp(0)).await;
+    }
+    let psp = Psp::connect(stage.api_url(), stage.api_key(), &receiver).await;
     (stage, psp, receiver)
+}
+
+/// Waits until the service has read the chain up to this moment.
+pub async fn until_read<S: Stage>(stage: &S, chain: Chain, at: Timestamp) {
+    let since = Instant::now();
+    while stage.system().chain_view(chain).is_none_or(|view| view.read_time < at) {
+        assert!(since.elapsed() < PATIENCE, "{chain} was never read up to {at}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }
 
 /// One test of each story per stage: `stories::exact::every_chain_and_token::on_the_sandbox`.
@@ -127,6 +141,16 @@ macro_rules! on_every_stage {
                 #[tokio::test(flavor = "multi_thread")]
                 async fn on_the_sandbox() {
                     super::$story::<crate::stage::OnSandbox>().await;
+                }
+
+                #[tokio::test(flavor = "multi_thread")]
+                async fn on_devchain() {
+                    super::$story::<crate::stage::OnDevchain>().await;
+                }
+
+                #[tokio::test(flavor = "multi_thread")]
+                async fn on_anvil() {
+                    super::$story::<crate::stage::OnAnvil>().await;
                 }
             }
         )+

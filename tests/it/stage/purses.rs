@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 
 use payferry_domain::{Chain, Token};
+use payferry_harness::psp::Psp;
 use reqwest::Method;
 use serde_json::{Value, json};
-
-use crate::world::World;
 
 /// Where money ends up, by chain.
 pub struct Purses {
@@ -28,7 +27,7 @@ impl Purses {
     }
 
     /// As a sandbox says it.
-    pub async fn of_sandbox(psp: &World) -> Self {
+    pub async fn of_sandbox(psp: &Psp) -> Self {
         let facts = psp.ok(Method::GET, "/sandbox", Value::Null).await;
         let purse = |chain: Chain| {
             let fact = |pointer: &str| {

@@ -7,22 +7,22 @@ use payferry::sandbox::{Sandbox, SandboxOptions};
 use payferry_actors::System;
 use payferry_devchain::Devchain;
 use payferry_domain::{Chain, Timestamp, Token};
+use payferry_harness::psp::Psp;
 use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::{Dropped, Purses, Stage, Transfer};
-use crate::world::World;
 
 /// Short, so that finality comes soon.
 const BLOCK_TIME: Duration = Duration::from_millis(100);
 /// Blocks so far apart never look like an outage.
-const SPACING_SECS: u64 = 15;
+const SPACING_SECS: i64 = 15;
 
 /// A running sandbox.
 pub struct OnSandbox {
     sandbox: Sandbox,
     /// Its own routes are behind the PSP's key.
-    psp: World,
+    psp: Psp,
     purses: Purses,
 }
 
@@ -33,15 +33,13 @@ impl OnSandbox {
 }
 
 impl Stage for OnSandbox {
-    const CROWD: usize = 1_000;
-
     async fn start() -> Self {
         let mut config = Config::default();
         config.server.listen = "127.0.0.1:0".parse().unwrap();
         config.server.operator_listen = "127.0.0.1:0".parse().unwrap();
         let options = SandboxOptions { block_time: BLOCK_TIME, ..SandboxOptions::ephemeral() };
         let sandbox = Sandbox::start(options, &config).await.unwrap();
-        let psp = World::new(&sandbox.ready().api_url, &sandbox.ready().api_key);
+        let psp = Psp::new(&sandbox.ready().api_url, &sandbox.ready().api_key);
         let purses = Purses::of_sandbox(&psp).await;
         Self { sandbox, psp, purses }
     }
@@ -102,9 +100,12 @@ impl Stage for OnSandbox {
     }
 
     async fn advance_chain_to(&self, chain: Chain, at: Timestamp) {
-        let head = self.chain(chain).head().timestamp;
-        let to = u64::try_from(at.as_millis() / 1_000).unwrap();
-        self.chain(chain).advance_time(to - head, SPACING_SECS).await.unwrap();
+        let to = at.as_millis() / 1_000;
+        let mut head = i64::try_from(self.chain(chain).head().timestamp).unwrap();
+        while head < to {
+            head = to.min(head + SPACING_SECS);
+            self.mine_at(chain, Timestamp::from_secs(head)).await;
+        }
     }
 
     async fn mine_at(&self, chain: Chain, at: Timestamp) {

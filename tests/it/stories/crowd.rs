@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use futures::StreamExt;
 use payferry_domain::{Chain, Token};
+use payferry_harness::psp::{Psp, units};
+use payferry_harness::receiver::Receiver;
 
-use crate::receiver::Receiver;
 use crate::stage::{Purses, Stage, Transfer, on_every_stage, story_with_receiver};
-use crate::world::{World, units};
 
+const PAYMENTS: usize = 1_000;
 /// Requests under way at once; bounded, as every load here.
 const IN_FLIGHT: usize = 64;
 
@@ -17,7 +18,7 @@ on_every_stage!(all_settle_and_all_are_announced);
 /// A thousand payments at once all settle and are all announced.
 async fn all_settle_and_all_are_announced<S: Stage>() {
     let (stage, psp, receiver) = story_with_receiver::<S>().await;
-    let ids = initiate_and_pay(&stage, &psp, S::CROWD).await;
+    let ids = initiate_and_pay(&stage, &psp, PAYMENTS).await;
     for (id, _, _) in &ids {
         psp.until_status(id, "settled").await;
     }
@@ -26,7 +27,7 @@ async fn all_settle_and_all_are_announced<S: Stage>() {
 }
 
 /// Makes and pays `count` payments over all chains and tokens.
-async fn initiate_and_pay<S: Stage>(stage: &S, psp: &World, count: usize) -> Vec<(String, Chain, Token)> {
+async fn initiate_and_pay<S: Stage>(stage: &S, psp: &Psp, count: usize) -> Vec<(String, Chain, Token)> {
     let wanted = (0..count).map(|n| (Chain::ALL[n % 3], Token::ALL[n / 3 % 2]));
     futures::stream::iter(wanted)
         .map(|(chain, token)| async move {
@@ -40,7 +41,7 @@ async fn initiate_and_pay<S: Stage>(stage: &S, psp: &World, count: usize) -> Vec
 }
 
 /// Vaults and treasury hold what was paid, every event was delivered once under one id, every sequence is gapless.
-pub async fn check_books(psp: &World, purses: &Purses, receiver: &Receiver, ids: &[(String, Chain, Token)]) {
+pub async fn check_books(psp: &Psp, purses: &Purses, receiver: &Receiver, ids: &[(String, Chain, Token)]) {
     let mut paid: BTreeMap<(Chain, &str), (i64, i64)> = BTreeMap::new();
     for (id, chain, token) in ids {
         let payment = psp.read(id).await;

@@ -1,12 +1,10 @@
 //! The deadline is judged by the time of blocks.
 
-use std::time::{Duration, Instant};
-
 use payferry_domain::{Chain, Timestamp, Token};
+use payferry_harness::psp::Psp;
 use serde_json::json;
 
-use crate::stage::{Stage, Transfer, on_every_stage, story};
-use crate::world::{PATIENCE, World};
+use crate::stage::{Stage, Transfer, on_every_stage, story, until_read};
 
 on_every_stage!(nothing_comes_and_it_expires, in_time_and_final_later, too_late, moved_on_by_an_outage,);
 
@@ -83,16 +81,7 @@ async fn moved_on_by_an_outage<S: Stage>() {
     stage.stop().await;
 }
 
-/// Waits until the service has read the chain up to this moment.
-async fn until_read<S: Stage>(stage: &S, chain: Chain, at: Timestamp) {
-    let since = Instant::now();
-    while stage.system().chain_view(chain).is_none_or(|view| view.read_time < at) {
-        assert!(since.elapsed() < PATIENCE, "{chain} was never read up to {at}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-}
-
-async fn expiry(psp: &World, id: &str) -> Timestamp {
+async fn expiry(psp: &Psp, id: &str) -> Timestamp {
     let payment = psp.read(id).await;
     let expires_at: chrono::DateTime<chrono::Utc> = payment["expires_at"].as_str().unwrap().parse().unwrap();
     Timestamp::from(expires_at)

@@ -1,10 +1,10 @@
 //! The exact amount, on every chain and token.
 
 use payferry_domain::{Chain, Token};
+use payferry_harness::psp::units;
 use serde_json::json;
 
 use crate::stage::{Stage, Transfer, on_every_stage, story};
-use crate::world::units;
 
 on_every_stage!(every_chain_and_token, best_says_why,);
 

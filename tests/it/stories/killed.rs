@@ -4,15 +4,16 @@ use std::time::{Duration, Instant};
 
 use futures::StreamExt;
 use payferry_domain::{Chain, Token};
+use payferry_harness::PATIENCE;
+use payferry_harness::psp::Psp;
+use payferry_harness::receiver::Receiver;
 use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::sync::RwLock;
 
 use super::crowd::check_books;
 use crate::process::Running;
-use crate::receiver::Receiver;
 use crate::stage::Purses;
-use crate::world::{PATIENCE, World};
 
 const PAYMENTS: usize = 1_000;
 const IN_FLIGHT: usize = 48;
@@ -27,7 +28,7 @@ fn free_ports() -> [u16; 2] {
 async fn a_thousand_payments_survive_a_stop_and_a_kill() {
     let (folder, ports, receiver) = (tempfile::tempdir().unwrap(), free_ports(), Receiver::start().await);
     let process = Running::start_with(folder.path(), ports, &[]);
-    let world = World::connect(process.text("api_url"), process.text("api_key"), &receiver).await;
+    let psp = Psp::connect(process.text("api_url"), process.text("api_key"), &receiver).await;
     let (psp_id, api_key) = (process.ready["psp_id"].clone(), process.ready["api_key"].clone());
     // Held while the sandbox is down, so that the customers of a dead service do not spin.
     let down = RwLock::new(());
@@ -35,11 +36,11 @@ async fn a_thousand_payments_survive_a_stop_and_a_kill() {
 
     let payments = futures::stream::iter(0..PAYMENTS)
         .map(|n| {
-            let (world, down, made) = (&world, &down, &made);
+            let (psp, down, made) = (&psp, &down, &made);
             async move {
                 let (chain, token) = (Chain::ALL[n % 3], Token::ALL[n / 3 % 2]);
-                let id = initiate(world, down, n, chain, token).await;
-                pay(world, down, &id).await;
+                let id = initiate(psp, down, n, chain, token).await;
+                pay(psp, down, &id).await;
                 made.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
                 (id, chain, token)
             }
@@ -71,22 +72,22 @@ async fn a_thousand_payments_survive_a_stop_and_a_kill() {
     let (payments, process) = tokio::join!(payments, deaths);
 
     for (id, _, _) in &payments {
-        world.until_status(id, "settled").await;
+        psp.until_status(id, "settled").await;
     }
-    check_books(&world, &Purses::of_sandbox(&world).await, &receiver, &payments).await;
+    check_books(&psp, &Purses::of_sandbox(&psp).await, &receiver, &payments).await;
     process.stop();
 }
 
 /// Initiates under an idempotency key until there is an answer.
-async fn initiate(world: &World, down: &RwLock<()>, n: usize, chain: Chain, token: Token) -> String {
+async fn initiate(psp: &Psp, down: &RwLock<()>, n: usize, chain: Chain, token: Token) -> String {
     let body = json!({
-        "merchant_id": world.merchant_id, "amount": "7.77", "currency": token.as_str(), "chain": chain.as_str(),
+        "merchant_id": psp.merchant_id, "amount": "7.77", "currency": token.as_str(), "chain": chain.as_str(),
     });
     let (key, since) = (format!("payment-{n}"), Instant::now());
     loop {
         let answer = {
             let _up = down.read().await;
-            world.try_call(Method::POST, "/payments/initiate", body.clone(), Some(&key)).await
+            psp.try_call(Method::POST, "/payments/initiate", &body, Some(&key)).await
         };
         match answer {
             Ok((status, payment)) if status.is_success() => return payment["payment_id"].as_str().unwrap().to_owned(),
@@ -99,12 +100,12 @@ async fn initiate(world: &World, down: &RwLock<()>, n: usize, chain: Chain, toke
 }
 
 /// Pays once: whether an unanswered transfer was accepted is looked up on the payment before another is sent.
-async fn pay(world: &World, down: &RwLock<()>, id: &str) {
+async fn pay(psp: &Psp, down: &RwLock<()>, id: &str) {
     let since = Instant::now();
     loop {
         let answer = {
             let _up = down.read().await;
-            world.try_call(Method::POST, &format!("/sandbox/payments/{id}/pay"), Value::Null, None).await
+            psp.try_call(Method::POST, &format!("/sandbox/payments/{id}/pay"), &Value::Null, None).await
         };
         if matches!(&answer, Ok((status, _)) if status.is_success()) {
             return;
@@ -112,7 +113,7 @@ async fn pay(world: &World, down: &RwLock<()>, id: &str) {
         // What the chain accepted before it died is mined soon after it is back.
         for _ in 0..30 {
             tokio::time::sleep(Duration::from_millis(100)).await;
-            let read = world.try_call(Method::GET, &format!("/payments/{id}"), Value::Null, None).await;
+            let read = psp.try_call(Method::GET, &format!("/payments/{id}"), &Value::Null, None).await;
             if matches!(read, Ok((_, payment)) if payment["transfers"].as_array().is_some_and(|seen| !seen.is_empty()))
             {
                 return;

@@ -1,0 +1,223 @@
+//! The service as `payferry serve` runs it, in the test's process, on nodes that are reached over HTTP.
+//!
+//! Its clock is the real one: only the chains' time is moved, in blocks so close that it is no outage. Each stage has
+//! nodes of its own, so that a chain in the future is nobody else's.
+
+use std::collections::BTreeMap;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use alloy::primitives::Address;
+use futures::future::join_all;
+use payferry::config::Config;
+use payferry::service::{Service, chains, secrets};
+use payferry_actors::System;
+use payferry_actors::chain::deploy::{Roles, contract_address, deploy};
+use payferry_actors::wallet::domain_address;
+use payferry_domain::{Amount, Chain, PaymentId, Timestamp, Token};
+use payferry_harness::PATIENCE;
+use payferry_harness::database::TestDatabase;
+use payferry_harness::deployment::{Accounts, Deployment};
+use payferry_harness::node::{Node, SPACING_SECS};
+use payferry_harness::payers::{Payer, Payers};
+use payferry_harness::process::Binary;
+use payferry_harness::psp::Psp;
+use payferry_harness::settings::Folder;
+use tempfile::TempDir;
+
+use super::{Dropped, Purse, Purses, Stage, Transfer};
+
+/// Short, so that finality comes soon.
+const BLOCK_TIME: Duration = Duration::from_millis(100);
+/// Enough that a crowd does not queue at one nonce.
+const PAYERS: usize = 16;
+/// Listeners take free ports.
+const ANY_PORT: u16 = 0;
+
+/// What answers JSON-RPC.
+pub trait Kind {
+    /// Starts one.
+    async fn start(chain_id: u64) -> Node;
+}
+
+/// Devchains, each behind a port.
+pub struct Devchains;
+
+impl Kind for Devchains {
+    async fn start(chain_id: u64) -> Node {
+        Node::devchain(chain_id, BLOCK_TIME).await
+    }
+}
+
+/// Anvils, each a process.
+pub struct Anvils;
+
+impl Kind for Anvils {
+    async fn start(chain_id: u64) -> Node {
+        Node::anvil(chain_id, BLOCK_TIME).await
+    }
+}
+
+/// `serve` against devchains over HTTP.
+pub type OnDevchain = Serve<Devchains>;
+/// `serve` against anvil.
+pub type OnAnvil = Serve<Anvils>;
+
+/// The service and its chains.
+pub struct Serve<K> {
+    service: Service,
+    psp: Psp,
+    purses: Purses,
+    chains: BTreeMap<Chain, (Deployment, Payers)>,
+    // Gone after the service.
+    _database: TestDatabase,
+    _folder: TempDir,
+    _kind: PhantomData<K>,
+}
+
+impl<K> Serve<K> {
+    fn node(&self, chain: Chain) -> &Node {
+        &self.chains[&chain].0.node
+    }
+}
+
+impl<K: Kind> Stage for Serve<K> {
+    async fn start() -> Self {
+        let accounts = Arc::new(Accounts::known(PAYERS));
+        let database = TestDatabase::create().await;
+        let folder = tempfile::tempdir().unwrap();
+        let mut deployments =
+            join_all(Chain::ALL.map(async |chain| {
+                Deployment::tokens_only(chain, K::start(chain.default_id()).await, &accounts).await
+            }))
+            .await;
+        let roles = Roles {
+            admin: domain_address(Accounts::admin()),
+            operator: domain_address(accounts.operator.address()),
+            treasury: domain_address(Accounts::treasury()),
+        };
+        let contract = contract_address(roles);
+        for deployment in &mut deployments {
+            deployment.contract = Address::from(contract.0);
+        }
+        let settings = Folder::new(folder.path(), database.url(), &deployments, &accounts, [ANY_PORT; 2]);
+        let config = Config::load(Some(&settings.config()), []).unwrap();
+        // As `payferry deploy` does it.
+        let signer = secrets::signer(&config.signer).unwrap();
+        let configured = chains::configured(&config, contract).unwrap();
+        for deployed in join_all(configured.iter().map(|one| deploy(&one.spec, &one.client, &signer, roles))).await {
+            assert_eq!(deployed.unwrap().address, contract);
+        }
+        let make_psp = move || Binary::at(env!("CARGO_BIN_EXE_payferry")).make_psp(&settings, "Ferry PSP");
+        let (psp_id, api_key) = tokio::task::spawn_blocking(make_psp).await.unwrap();
+        let service = Service::start(&config).await.unwrap();
+
+        let purse = |deployment: &Deployment| Purse {
+            rpc_url: deployment.node.url().to_owned(),
+            tokens: deployment.tokens.iter().map(|(token, address)| (*token, address.to_string())).collect(),
+            psp_vault: deployment.vault(&psp_id).to_string(),
+            treasury: Accounts::treasury().to_string(),
+        };
+        let purses = Purses::new(deployments.iter().map(|one| (one.chain, purse(one))).collect());
+        let with_payers = |deployment: Deployment| {
+            let payers = Payers::new(&deployment, &accounts);
+            (deployment.chain, (deployment, payers))
+        };
+        Self {
+            psp: Psp::new(service.api_url(), &api_key),
+            service,
+            purses,
+            chains: deployments.into_iter().map(with_payers).collect(),
+            _database: database,
+            _folder: folder,
+            _kind: PhantomData,
+        }
+    }
+
+    fn api_url(&self) -> &str {
+        self.service.api_url()
+    }
+
+    fn api_key(&self) -> &str {
+        &self.psp.api_key
+    }
+
+    fn system(&self) -> &System {
+        self.service.system()
+    }
+
+    fn purses(&self) -> &Purses {
+        &self.purses
+    }
+
+    /// As a customer would: the payment says where, what and how much.
+    async fn pay(&self, payment_id: &str, transfer: Transfer) -> String {
+        let payment = self.psp.read(payment_id).await;
+        let text = |field: &str| payment[field].as_str().unwrap_or_else(|| panic!("no {field} in {payment:#}"));
+        let to: Address = text("intermediary_wallet").parse().unwrap();
+        let amount: Amount = transfer.amount.unwrap_or_else(|| text("amount")).parse().unwrap();
+        let token: Token = transfer.token.unwrap_or_else(|| text("currency").parse().unwrap());
+        let chain: Chain = transfer.chain.unwrap_or_else(|| text("chain").parse().unwrap());
+        let payer = if transfer.is_sanctioned { Payer::Sanctioned } else { Payer::Clean };
+        self.chains[&chain].1.transfer(payer, token, to, amount.units()).await.to_string()
+    }
+
+    async fn mine(&self, chain: Chain, blocks: u64) {
+        self.node(chain).mine(blocks).await;
+    }
+
+    async fn pause_mining(&self, chain: Chain) {
+        self.node(chain).pause_mining().await;
+    }
+
+    async fn resume_mining(&self, chain: Chain) {
+        self.node(chain).resume_mining().await;
+    }
+
+    async fn reorg(&self, chain: Chain, depth: u64, dropped: Dropped) {
+        self.node(chain).reorg(depth, dropped).await;
+    }
+
+    async fn advance(&self, secs: u64) {
+        join_all(self.chains.values().map(|(deployment, _)| deployment.node.advance_time(secs))).await;
+    }
+
+    async fn advance_chain_to(&self, chain: Chain, at: Timestamp) {
+        // To the second: what a node adds to its clock passes while it is added.
+        let (node, to) = (self.node(chain), seconds(at));
+        let mut head = node.head().await.timestamp;
+        while head < to {
+            head = to.min(head + SPACING_SECS);
+            node.mine_at(head).await;
+        }
+    }
+
+    async fn mine_at(&self, chain: Chain, at: Timestamp) {
+        self.node(chain).mine_at(seconds(at)).await;
+        assert_eq!(self.node(chain).head().await.timestamp, seconds(at));
+    }
+
+    async fn jump_chain(&self, chain: Chain, secs: u64) {
+        self.node(chain).jump_time(secs).await;
+    }
+
+    async fn panic(&self, payment_id: &str) {
+        let system = self.service.system();
+        let incidents = || system.observe().incidents.iter().filter(|incident| incident.name == payment_id).count();
+        let (before, since) = (incidents(), Instant::now());
+        system.inject_panic(payment_id.parse::<PaymentId>().unwrap());
+        while incidents() == before {
+            assert!(since.elapsed() < PATIENCE, "{payment_id} never panicked");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    async fn stop(self) {
+        self.service.stop().await;
+    }
+}
+
+fn seconds(at: Timestamp) -> u64 {
+    u64::try_from(at.as_millis() / 1_000).unwrap()
+}
