@@ -7,6 +7,7 @@ use payferry::sandbox::{Sandbox, SandboxOptions};
 use payferry_actors::System;
 use payferry_devchain::Devchain;
 use payferry_domain::{Chain, Timestamp, Token};
+use payferry_harness::database::TestDatabase;
 use payferry_harness::psp::Psp;
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -24,6 +25,8 @@ pub struct OnSandbox {
     /// Its own routes are behind the PSP's key.
     psp: Psp,
     purses: Purses,
+    // Gone after the sandbox.
+    _database: TestDatabase,
 }
 
 impl OnSandbox {
@@ -37,11 +40,16 @@ impl Stage for OnSandbox {
         let mut config = Config::default();
         config.server.listen = "127.0.0.1:0".parse().unwrap();
         config.server.operator_listen = "127.0.0.1:0".parse().unwrap();
-        let options = SandboxOptions { block_time: BLOCK_TIME, ..SandboxOptions::ephemeral() };
+        let database = TestDatabase::create().await;
+        let options = SandboxOptions {
+            block_time: BLOCK_TIME,
+            database_url: Some(database.url().to_owned()),
+            ..SandboxOptions::ephemeral()
+        };
         let sandbox = Sandbox::start(options, &config).await.unwrap();
         let psp = Psp::new(&sandbox.ready().api_url, &sandbox.ready().api_key);
         let purses = Purses::of_sandbox(&psp).await;
-        Self { sandbox, psp, purses }
+        Self { sandbox, psp, purses, _database: database }
     }
 
     fn api_url(&self) -> &str {
