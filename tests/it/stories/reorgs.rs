@@ -1,11 +1,14 @@
 //! The chain takes blocks back.
 
+use std::time::{Duration, Instant};
+
 use payferry_domain::{Chain, Token};
+use payferry_harness::PATIENCE;
 use serde_json::json;
 
 use crate::stage::{Dropped, Stage, Transfer, on_every_stage, story};
 
-on_every_stage!(dropped_and_mined_again, gone_for_good,);
+on_every_stage!(dropped_and_mined_again, gone_for_good, a_settlement_mined_again, a_settlement_gone_for_good,);
 
 /// A transfer that is dropped before finality leaves the payment pending, and counts once when it is mined again.
 async fn dropped_and_mined_again<S: Stage>() {
@@ -46,5 +49,39 @@ async fn gone_for_good<S: Stage>() {
     stage.advance(3_600).await;
     let failed = psp.until_status(&id, "failed").await;
     assert_eq!((&failed["failure_reason"], &failed["amount_received"]), (&json!("expired"), &json!("0.00")));
+    stage.stop().await;
+}
+
+/// A settlement whose block is dropped is not reported, and moves the money once when it is mined again.
+async fn a_settlement_mined_again<S: Stage>() {
+    settlement_dropped::<S>(Dropped::Remine).await;
+}
+
+/// A settlement that the chain forgets is sent again.
+async fn a_settlement_gone_for_good<S: Stage>() {
+    settlement_dropped::<S>(Dropped::Discard).await;
+}
+
+async fn settlement_dropped<S: Stage>(dropped: Dropped) {
+    let (stage, psp) = story::<S>().await;
+    let chain = Chain::Polygon;
+    let id = psp.payment("10", Token::Usdc, chain).await;
+    stage.pause_mining(chain).await;
+    stage.pay(&id, Transfer::exact()).await;
+    // Block by block, to the one that settles and none further.
+    let (since, nothing) = (Instant::now(), (0, 0));
+    while stage.purses().holdings(chain, Token::Usdc).await == nothing {
+        assert!(since.elapsed() < PATIENCE, "never settled: {:#}", psp.read(&id).await);
+        stage.mine(chain, 1).await;
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+    stage.reorg(chain, 1, dropped).await;
+    assert_eq!(stage.purses().holdings(chain, Token::Usdc).await, nothing);
+    assert_eq!(psp.read(&id).await["status"], "confirmed");
+
+    stage.resume_mining(chain).await;
+    psp.until_status(&id, "settled").await;
+    assert_eq!(stage.purses().holdings(chain, Token::Usdc).await, (9_900_000, 100_000));
+    assert_eq!(psp.events(&id).await, ["payment.confirmed", "payin.confirmed", "payment.settled", "payin.settled"]);
     stage.stop().await;
 }
