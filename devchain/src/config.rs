@@ -53,7 +53,7 @@ pub struct ChainConfig {
     pub safe_depth: u64,
     /// `finalized` is this many blocks behind `latest`.
     pub finalized_depth: u64,
-    /// Base fee of the first block, in wei.
+    /// Base fee of block 0, in wei; block 1 follows from it.
     pub base_fee_initial_wei: u64,
     /// The base fee never falls below this, in wei.
     pub base_fee_min_wei: u64,

@@ -50,17 +50,13 @@ impl Devchain {
         let opened = tokio::task::spawn_blocking(move || Engine::open(config)).await;
         let engine = opened.map_err(|error| OpenError::Io { path, source: std::io::Error::other(error) })??;
         let chain = Self { engine: Arc::new(engine) };
-        match chain.engine.config.mining {
-            Mining::Interval(interval) => {
-                tokio::spawn(mine_by_interval(Arc::downgrade(&chain.engine), interval));
-            }
-            // What was accepted and not mined before a crash.
-            Mining::PerTransaction if !chain.engine.pool.lock().is_empty() => {
-                if let Err(error) = chain.mine(1).await {
-                    tracing::warn!(%error, "devchain could not mine what was waiting");
-                }
-            }
-            Mining::PerTransaction | Mining::OnDemand => {}
+        tokio::spawn(mine_by_interval(Arc::downgrade(&chain.engine), chain.engine.mining.subscribe()));
+        // What was accepted and not mined before a crash.
+        if chain.engine.config.mining == Mining::PerTransaction
+            && !chain.engine.pool.lock().is_empty()
+            && let Err(error) = chain.mine(1).await
+        {
+            tracing::warn!(%error, "devchain could not mine what was waiting");
         }
         Ok(chain)
     }
@@ -184,7 +180,25 @@ pub(crate) async fn blocking<T: Send + 'static>(
     tokio::task::spawn_blocking(move || step(&engine)).await.unwrap_or(Err(ChainError::Closed))
 }
 
-async fn mine_by_interval(engine: Weak<Engine>, interval: Duration) {
+/// Ends with the engine, which holds the sender of `mining`.
+async fn mine_by_interval(engine: Weak<Engine>, mut mining: watch::Receiver<Mining>) {
+    loop {
+        let now = *mining.borrow_and_update();
+        let Mining::Interval(interval) = now else {
+            if mining.changed().await.is_err() {
+                return;
+            }
+            continue;
+        };
+        tokio::select! {
+            changed = mining.changed() => if changed.is_err() { return },
+            () = mine_each(&engine, interval) => return,
+        }
+    }
+}
+
+/// Returns when there is nothing more to mine on.
+async fn mine_each(engine: &Weak<Engine>, interval: Duration) {
     let mut ticks = tokio::time::interval(interval.max(Duration::from_millis(1)));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
     ticks.tick().await;

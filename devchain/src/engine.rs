@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use crate::block::{Block, BlockRef};
 use crate::chain::Chain;
 use crate::clock::Clock;
-use crate::config::ChainConfig;
+use crate::config::{ChainConfig, Mining};
 use crate::error::{ChainError, OpenError, RpcError};
 use crate::faults::FaultInjector;
 use crate::mempool::Mempool;
@@ -34,6 +34,8 @@ pub(crate) struct Engine {
     pub clock: Mutex<Clock>,
     pub faults: FaultInjector,
     pub heads: watch::Sender<BlockRef>,
+    /// When blocks are made: as configured, until a control says otherwise.
+    pub mining: watch::Sender<Mining>,
     pub paused: AtomicBool,
     /// Callers that want their transaction mined queue here, so that they do not occupy a thread each.
     pub sealing: tokio::sync::Mutex<()>,
@@ -51,6 +53,7 @@ impl Engine {
             .transpose()
             .map_err(|source| OpenError::Io { path: config.path.clone().unwrap_or_default(), source })?;
         let heads = watch::Sender::new(chain.head_ref());
+        let mining = watch::Sender::new(config.mining);
         Ok(Self {
             config,
             chain: RwLock::new(chain),
@@ -58,6 +61,7 @@ impl Engine {
             clock: Mutex::new(clock),
             faults: FaultInjector::default(),
             heads,
+            mining,
             paused: AtomicBool::new(false),
             sealing: tokio::sync::Mutex::new(()),
             closed: AtomicBool::new(false),

@@ -118,7 +118,7 @@ impl From<ChainError> for RpcError {
     fn from(error: ChainError) -> Self {
         match error {
             ChainError::Closed | ChainError::Store(_) => Self::internal(error),
-            ChainError::TooDeep { .. } | ChainError::TimeBackwards { .. } => Self::server(error.to_string()),
+            ChainError::TooDeep { .. } | ChainError::TimeBackwards { .. } => Self::invalid_params(error),
         }
     }
 }

@@ -2,10 +2,11 @@
 
 use std::sync::{Arc, LazyLock};
 
+use alloy::consensus::Transaction as _;
 use alloy::eips::eip1559::{BaseFeeParams, calc_next_block_base_fee};
 use alloy::primitives::map::AddressMap;
 use alloy::primitives::{B256, U256};
-use revm::context::result::{ExecutionResult, ResultAndState};
+use revm::context::result::{EVMError, ExecutionResult, ResultAndState};
 use revm::context::{BlockEnv, Context, TxEnv};
 use revm::context_interface::cfg::GasParams;
 use revm::handler::MainnetContext;
@@ -111,7 +112,8 @@ impl<'a> BlockRun<'a> {
         let result = self.evm.transact_commit(tx.env()).map_err(|error| error.to_string())?;
         let gas_used = result.tx_gas_used();
         self.gas_used += gas_used;
-        let contract = result.created_address().filter(|_| result.is_success());
+        // Where it was to be, also when its creation failed, as nodes answer.
+        let contract = tx.envelope.kind().is_create().then(|| tx.sender.create(tx.nonce()));
         let success = result.is_success();
         let logs_start = self.logs.len();
         let tx_index = self.txs.len();
@@ -154,20 +156,22 @@ fn evm<'a>(config: &ChainConfig, params: BlockParams, overlay: Overlay<'a>) -> E
     context.build_mainnet()
 }
 
-/// Runs a call that nobody pays for. The error says why it could not even start.
+/// Why a call could not even start.
+pub(crate) type Unrunnable = EVMError<std::convert::Infallible>;
+
+/// Runs a call, which is not a transaction: it needs no nonce, and funds only for what it says it pays.
 pub(crate) fn call(
     config: &ChainConfig,
     params: BlockParams,
     overlay: Overlay<'_>,
     tx: TxEnv,
-) -> Result<ExecutionResult, String> {
+) -> Result<ExecutionResult, Unrunnable> {
     let mut evm = evm(config, params, overlay);
     evm.ctx.cfg.disable_nonce_check = true;
-    evm.ctx.cfg.disable_balance_check = true;
     evm.ctx.cfg.disable_base_fee = tx.gas_price == 0;
     evm.ctx.cfg.disable_eip3607 = true;
     evm.ctx.cfg.tx_chain_id_check = false;
-    let ResultAndState { result, .. } = evm.transact(tx).map_err(|error| error.to_string())?;
+    let ResultAndState { result, .. } = evm.transact(tx)?;
     Ok(result)
 }
 

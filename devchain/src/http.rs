@@ -8,7 +8,7 @@ use axum::extract::{DefaultBodyLimit, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
@@ -23,13 +23,38 @@ const BATCH_MAX: usize = 1_000;
 /// Largest body, as geth's.
 const BODY_BYTES_MAX: usize = 5 * 1024 * 1024;
 
+/// One request as it came. Without an id it is a notification; an id that is null is an id.
 #[derive(Deserialize)]
 struct Request<'a> {
-    #[serde(borrow, default)]
+    #[serde(default)]
+    jsonrpc: String,
+    #[serde(borrow, default, deserialize_with = "present")]
     id: Option<&'a RawValue>,
     method: String,
     #[serde(borrow, default)]
     params: Option<&'a RawValue>,
+}
+
+fn present<'de: 'a, 'a, D: Deserializer<'de>>(value: D) -> Result<Option<&'a RawValue>, D::Error> {
+    <&RawValue>::deserialize(value).map(Some)
+}
+
+/// What an answer needs of a request that is none.
+#[derive(Deserialize)]
+struct Nameless<'a> {
+    #[serde(borrow, default)]
+    id: Option<&'a RawValue>,
+}
+
+impl<'a> Request<'a> {
+    /// The error has the id, if one can be made out.
+    fn parse(raw: &'a RawValue) -> Result<Self, Option<&'a RawValue>> {
+        let valid_id = |id: &&RawValue| !id.get().starts_with(['{', '[']);
+        match serde_json::from_str::<Self>(raw.get()) {
+            Ok(request) if request.jsonrpc == "2.0" && request.id.as_ref().is_none_or(valid_id) => Ok(request),
+            _ => Err(serde_json::from_str::<Nameless<'_>>(raw.get()).ok().and_then(|it| it.id).filter(valid_id)),
+        }
+    }
 }
 
 pub(crate) fn router(chain: Devchain) -> Router {
@@ -63,13 +88,13 @@ async fn handle(State(chain): State<Devchain>, body: Bytes) -> Response {
         let message = if raw.is_empty() { "empty batch" } else { "batch too large" };
         return json_response(error_text(None, &RpcError::new(-32_600, message)));
     }
-    let requests: Vec<Option<Request<'_>>> = raw.iter().map(|raw| serde_json::from_str(raw.get()).ok()).collect();
+    let requests: Vec<Result<Request<'_>, _>> = raw.iter().map(|raw| Request::parse(raw)).collect();
     let wire = Wire::of(&chain, requests.iter().flatten().map(|request| request.method.as_str()));
     if let Err(failure) = wire.before().await {
         return failure.into_response();
     }
     let methods = requests.iter().map(|request| request.as_ref().map_or("", |request| request.method.as_str()));
-    let answers = requests.iter().map(|request| one(&wire, request.as_ref()));
+    let answers = requests.iter().map(|request| one(&wire, request.as_ref().map_err(|id| *id)));
     let mut answers: Vec<String> = in_order(methods, answers).await.into_iter().flatten().collect();
     if let Err(failure) = wire.after() {
         return failure.into_response();
@@ -83,9 +108,10 @@ async fn handle(State(chain): State<Devchain>, body: Bytes) -> Response {
 }
 
 /// None for a notification.
-async fn one(wire: &Wire<'_>, request: Option<&Request<'_>>) -> Option<String> {
-    let Some(request) = request else {
-        return Some(error_text(None, &RpcError::new(-32_600, "invalid request")));
+async fn one(wire: &Wire<'_>, request: Result<&Request<'_>, Option<&RawValue>>) -> Option<String> {
+    let request = match request {
+        Ok(request) => request,
+        Err(id) => return Some(error_text(id, &RpcError::new(-32_600, "invalid request"))),
     };
     let answer = match rpc::Params::from_raw(request.params) {
         Ok(params) => wire.request(&request.method, params).await,

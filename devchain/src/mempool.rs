@@ -8,6 +8,7 @@ use std::sync::Arc;
 use alloy::consensus::Transaction as _;
 use alloy::primitives::map::{AddressMap, B256Map};
 use alloy::primitives::{Address, B256, U256};
+use revm::primitives::eip3860::MAX_INITCODE_SIZE;
 
 use crate::error::RpcError;
 use crate::tx::Tx;
@@ -58,9 +59,10 @@ impl Mempool {
         let queue = self.senders.get(&tx.sender);
         let replaced = queue.and_then(|queue| queue.txs.get(&tx.nonce()));
         if let Some(old) = replaced {
-            let bumped = |fee: u128| fee.saturating_add(fee.saturating_mul(REPLACEMENT_BUMP_PERCENT).div_ceil(100));
-            let raised = tx.max_fee() >= bumped(old.tx.max_fee()) && tx.max_tip() >= bumped(old.tx.max_tip());
-            if !raised {
+            // At least one wei more each: a percentage of nothing is nothing.
+            let bump = |fee: u128| fee.saturating_mul(REPLACEMENT_BUMP_PERCENT).div_ceil(100).max(1);
+            let raised = |new: u128, old: u128| new >= old.saturating_add(bump(old));
+            if !raised(tx.max_fee(), old.tx.max_fee()) || !raised(tx.max_tip(), old.tx.max_tip()) {
                 return Err(RpcError::server("replacement transaction underpriced"));
             }
         } else if self.hashes.len() >= self.max {
@@ -91,6 +93,11 @@ impl Mempool {
         }
         if tx.gas_limit() > self.block_gas_limit {
             return Err(RpcError::server("exceeds block gas limit"));
+        }
+        let size = envelope.input().len();
+        if envelope.is_create() && size > MAX_INITCODE_SIZE {
+            let message = format!("max initcode size exceeded: code size {size}, limit {MAX_INITCODE_SIZE}");
+            return Err(RpcError::server(message));
         }
         if tx.max_tip() > tx.max_fee() {
             return Err(RpcError::server(format!(

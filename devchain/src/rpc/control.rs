@@ -1,12 +1,13 @@
 //! Development controls, named as anvil's, so that the same test can drive either.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::time::Duration;
 
-use alloy::primitives::{Address, B256, Bytes, U64, U256};
+use alloy::primitives::{Address, B256, Bytes, U256};
 use serde_json::Value;
 
 use super::{Answer, Params, json};
+use crate::config::Mining;
 use crate::devchain::blocking;
 use crate::engine::Engine;
 use crate::error::RpcError;
@@ -51,16 +52,29 @@ pub(super) async fn answer(engine: &Arc<Engine>, method: &str, mut params: Param
             json(&removed.then_some(hash))
         }
         "setAutomine" => {
-            // Mining as configured, on or off.
             let on: bool = params.take(0, "enabled")?;
-            engine.paused.store(!on, Ordering::Release);
+            // Off says nothing about an interval, as at anvil.
+            engine.mining.send_if_modified(|mining| {
+                let wanted = match (on, *mining) {
+                    (true, _) => Mining::PerTransaction,
+                    (false, Mining::PerTransaction) => Mining::OnDemand,
+                    (false, other) => other,
+                };
+                std::mem::replace(mining, wanted) != wanted
+            });
+            json(&Value::Null)
+        }
+        "setIntervalMining" => {
+            let secs = required(params.quantity(0, "seconds")?, "seconds")?;
+            let interval = Mining::Interval(Duration::from_secs(secs));
+            engine.mining.send_replace(if secs == 0 { Mining::OnDemand } else { interval });
             json(&Value::Null)
         }
         _ => Err(RpcError::method_not_found(method)),
     }
 }
 
-/// `evm_mine` takes a timestamp or `{timestamp, blocks}`; `anvil_mine` a count and the seconds between.
+/// `evm_mine` takes a timestamp or `{timestamp, blocks}`; `anvil_mine` a count and the seconds before each.
 async fn mine(engine: &Arc<Engine>, method: &str, mut params: Params) -> Answer {
     if method == "evm_mine" {
         let mut options = match params.optional::<Value>(0, "options")? {
@@ -81,11 +95,10 @@ async fn mine(engine: &Arc<Engine>, method: &str, mut params: Params) -> Answer 
     let blocks = params.quantity(0, "blocks")?.unwrap_or(1);
     let interval = params.quantity(1, "interval")?.unwrap_or(0);
     blocking(engine, move |engine| {
-        if interval == 0 || blocks == 0 {
+        if interval == 0 {
             return engine.mine(blocks).map(drop);
         }
-        engine.mine(1)?;
-        engine.advance(interval.saturating_mul(blocks - 1), interval).map(drop)
+        engine.advance(interval.saturating_mul(blocks), interval).map(drop)
     })
     .await?;
     json(&Value::Null)
@@ -100,8 +113,8 @@ async fn reorg(engine: &Arc<Engine>, mut params: Params) -> Answer {
         return Err(RpcError::invalid_params("transactions for the new blocks are not supported"));
     }
     let remine = params.optional::<bool>(2, "remine")?.unwrap_or(false);
-    let head = blocking(engine, move |engine| engine.reorg(depth, remine)).await?;
-    json(&U64::from(head.number))
+    blocking(engine, move |engine| engine.reorg(depth, remine)).await?;
+    json(&Value::Null)
 }
 
 async fn set(engine: &Arc<Engine>, control: Control) -> Answer {

@@ -76,7 +76,8 @@ pub(crate) async fn send_raw_transaction(engine: &Arc<Engine>, raw: Bytes) -> Re
     let tx = Tx::decode(&raw)?;
     let hash = tx.hash;
     engine.accept(raw.into(), tx)?.wait().await?;
-    if engine.config.mining == Mining::PerTransaction && !engine.paused.load(Ordering::Acquire) {
+    let mining = *engine.mining.borrow();
+    if mining == Mining::PerTransaction && !engine.paused.load(Ordering::Acquire) {
         let _queue = engine.sealing.lock().await;
         if engine.is_ready(&hash) {
             blocking(engine, move |engine| engine.mine_if_ready(&hash)).await?;

@@ -35,6 +35,14 @@ impl Params {
         serde_json::from_value(value).map_err(|error| RpcError::invalid_params(format!("{name}: {error}")))
     }
 
+    /// The parameter at that place, which must be there and may be null.
+    pub(crate) fn nullable<T: DeserializeOwned>(&mut self, index: usize, name: &str) -> Result<Option<T>, RpcError> {
+        if index >= self.0.len() {
+            return Err(RpcError::invalid_params(format!("missing value for {name}")));
+        }
+        self.optional(index, name)
+    }
+
     /// A quantity at that place: a number, or a hex or decimal string.
     pub(crate) fn quantity(&mut self, index: usize, name: &str) -> Result<Option<u64>, RpcError> {
         let Some(value) = self.optional::<Value>(index, name)? else { return Ok(None) };

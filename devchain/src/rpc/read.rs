@@ -20,13 +20,13 @@ use crate::tx::Tx;
 
 pub(super) fn block_by_number(view: &View<'_>, mut params: Params) -> Answer {
     let tag: BlockNumberOrTag = params.take(0, "block number")?;
-    let full = params.optional(1, "full transactions")?.unwrap_or(false);
+    let full = params.take(1, "full transactions")?;
     json(&view.by_number(tag).map(|block| rpc_block(block, full)))
 }
 
 pub(super) fn block_by_hash(view: &View<'_>, mut params: Params) -> Answer {
     let hash: B256 = params.take(0, "block hash")?;
-    let full = params.optional(1, "full transactions")?.unwrap_or(false);
+    let full = params.take(1, "full transactions")?;
     json(&view.by_hash(&hash).map(|block| rpc_block(block, full)))
 }
 
@@ -58,13 +58,13 @@ pub(super) fn receipt(view: &View<'_>, mut params: Params) -> Answer {
 
 pub(super) fn balance(view: &View<'_>, mut params: Params) -> Answer {
     let address: Address = params.take(0, "address")?;
-    let block = view.by_id(params.optional(1, "block")?)?;
+    let block = view.by_id(params.nullable(1, "block")?)?;
     view.with_state(block, |state| json(&state.info(&address).map_or(U256::ZERO, |info| info.balance)))
 }
 
 pub(super) fn code(view: &View<'_>, mut params: Params) -> Answer {
     let address: Address = params.take(0, "address")?;
-    let block = view.by_id(params.optional(1, "block")?)?;
+    let block = view.by_id(params.nullable(1, "block")?)?;
     view.with_state(block, |state| {
         let code = state.info(&address).and_then(|info| info.code.as_ref());
         json(&code.map(Bytecode::original_bytes).unwrap_or_default())
@@ -74,13 +74,13 @@ pub(super) fn code(view: &View<'_>, mut params: Params) -> Answer {
 pub(super) fn storage_at(view: &View<'_>, mut params: Params) -> Answer {
     let address: Address = params.take(0, "address")?;
     let slot: U256 = params.take(1, "slot")?;
-    let block = view.by_id(params.optional(2, "block")?)?;
+    let block = view.by_id(params.nullable(2, "block")?)?;
     view.with_state(block, |state| json(&B256::from(state.slot(&address, &slot))))
 }
 
 pub(super) fn transaction_count(view: &View<'_>, mut params: Params) -> Answer {
     let address: Address = params.take(0, "address")?;
-    let id: Option<BlockId> = params.optional(1, "block")?;
+    let id: Option<BlockId> = params.nullable(1, "block")?;
     if id == Some(BlockId::pending()) {
         let nonce = view.chain.nonce(&address);
         return json(&U64::from(view.engine.pool.lock().next_nonce(&address, nonce)));

@@ -5,16 +5,19 @@ use alloy::primitives::{Address, TxKind, U64, U256};
 use alloy::rpc::types::{FeeHistory, TransactionRequest};
 use revm::context::TxEnv;
 use revm::context::either::Either;
-use revm::context::result::{ExecutionResult, HaltReason};
+use revm::context::result::{EVMError, ExecutionResult, HaltReason, InvalidTransaction};
 
 use super::view::View;
 use super::{Answer, Params, json};
 use crate::block::Block;
 use crate::error::RpcError;
-use crate::execute;
+use crate::execute::{self, Unrunnable};
 
 /// Blocks one `eth_feeHistory` answers at most, as geth does.
 const FEE_HISTORY_MAX: u64 = 1_024;
+
+/// What a transaction costs at least.
+const TX_GAS: u64 = 21_000;
 
 /// An estimate is at most this much above the least gas that works, in parts per thousand, as geth's.
 const ESTIMATE_TOLERANCE_PER_MILLE: u64 = 15;
@@ -25,7 +28,8 @@ pub(super) fn call(view: &View<'_>, mut params: Params) -> Answer {
     no_overrides(&mut params)?;
     let block = view.by_id(id)?;
     let gas_limit = request.gas.unwrap_or(u64::MAX).min(view.engine.config.block_gas_limit);
-    match run(view, block, &request, gas_limit)? {
+    check_request(view, &request)?;
+    match run(view, block, &request, gas_limit)?.map_err(|error| unrunnable(&error))? {
         ExecutionResult::Success { output, .. } => json(&output.into_data()),
         ExecutionResult::Revert { output, .. } => Err(RpcError::reverted(&output)),
         ExecutionResult::Halt { reason, .. } => Err(halted(&reason)),
@@ -37,18 +41,25 @@ pub(super) fn estimate_gas(view: &View<'_>, mut params: Params) -> Answer {
     let id: Option<BlockId> = params.optional(1, "block")?;
     no_overrides(&mut params)?;
     let block = view.by_id(id)?;
-    let mut high = request.gas.unwrap_or(u64::MAX).min(view.engine.config.block_gas_limit);
+    check_request(view, &request)?;
+    // Less than any transaction needs says nothing, as at geth.
+    let asked = request.gas.filter(|gas| *gas >= TX_GAS).unwrap_or(u64::MAX);
+    let mut high = asked.min(view.engine.config.block_gas_limit);
     high = high.min(affordable_gas(view, block, &request)?);
+    let not_enough = || RpcError::server(format!("gas required exceeds allowance ({high})"));
     let used = match run(view, block, &request, high)? {
-        ExecutionResult::Success { gas, .. } => gas.tx_gas_used(),
-        ExecutionResult::Revert { output, .. } => return Err(RpcError::reverted(&output)),
-        ExecutionResult::Halt { reason: HaltReason::OutOfGas(_), .. } => {
-            return Err(RpcError::server(format!("gas required exceeds allowance ({high})")));
-        }
-        ExecutionResult::Halt { reason, .. } => return Err(halted(&reason)),
+        Ok(ExecutionResult::Success { gas, .. }) => gas.tx_gas_used(),
+        Ok(ExecutionResult::Revert { output, .. }) => return Err(RpcError::reverted(&output)),
+        Ok(ExecutionResult::Halt { reason: HaltReason::OutOfGas(_), .. })
+        | Err(EVMError::Transaction(
+            InvalidTransaction::CallGasCostMoreThanGasLimit { .. }
+            | InvalidTransaction::GasFloorMoreThanGasLimit { .. },
+        )) => return Err(not_enough()),
+        Ok(ExecutionResult::Halt { reason, .. }) => return Err(halted(&reason)),
+        Err(error) => return Err(unrunnable(&error)),
     };
     // Refunds and the 63/64 rule make the limit that is needed larger than the gas that is used.
-    let works = |limit: u64| run(view, block, &request, limit).is_ok_and(|result| result.is_success());
+    let works = |limit: u64| matches!(run(view, block, &request, limit), Ok(Ok(result)) if result.is_success());
     let mut low = used.saturating_sub(1);
     let guess = used.saturating_add(used / 16).saturating_add(2_300);
     if guess < high {
@@ -78,9 +89,13 @@ pub(super) fn gas_price(view: &View<'_>) -> Answer {
 }
 
 pub(super) fn fee_history(view: &View<'_>, mut params: Params) -> Answer {
-    let count = params.quantity(0, "block count")?.unwrap_or(1).clamp(1, FEE_HISTORY_MAX);
-    let newest: BlockNumberOrTag = params.optional(1, "newest block")?.unwrap_or_default();
+    let count = params.quantity(0, "block count")?;
+    let count = count.ok_or_else(|| RpcError::invalid_params("missing value for block count"))?;
+    let count = count.clamp(1, FEE_HISTORY_MAX);
+    let newest: BlockNumberOrTag = params.take(1, "newest block")?;
     let percentiles: Option<Vec<f64>> = params.optional(2, "reward percentiles")?;
+    let percentiles = percentiles.filter(|at| !at.is_empty());
+    check_percentiles(percentiles.as_deref().unwrap_or_default())?;
     let newest = view.by_number(newest).ok_or_else(|| RpcError::server("request beyond head block"))?;
     let oldest = newest.number.saturating_sub(count - 1);
     let blocks: Vec<&Block> = (oldest..=newest.number).filter_map(|number| view.chain.block(number)).collect();
@@ -93,23 +108,27 @@ pub(super) fn fee_history(view: &View<'_>, mut params: Params) -> Answer {
     history.base_fee_per_gas.push(execute::base_fee_after(&view.engine.config, newest).into());
     history.base_fee_per_blob_gas = vec![1; history.base_fee_per_gas.len()];
     history.blob_gas_used_ratio = vec![0.0; blocks.len()];
-    history.reward = percentiles.map(|at| blocks.iter().map(|block| rewards(view, block, &at)).collect());
+    history.reward = percentiles.map(|at| blocks.iter().map(|block| rewards(block, &at)).collect());
     json(&history)
 }
 
-/// Tips at those percentiles of the block's gas; for an empty block the tip that is asked for, so that a caller who
-/// takes the median is not told that nothing is enough.
-fn rewards(view: &View<'_>, block: &Block, percentiles: &[f64]) -> Vec<u128> {
-    let Some(body) = &block.body else {
-        return vec![view.engine.config.priority_fee_wei.into(); percentiles.len()];
-    };
+/// From 0 to 100, each above the one before.
+fn check_percentiles(percentiles: &[f64]) -> Result<(), RpcError> {
+    let wrong = percentiles.iter().find(|percentile| !(0.0..=100.0).contains(*percentile));
+    let wrong = wrong.or_else(|| percentiles.windows(2).find(|pair| pair[0] >= pair[1]).map(|pair| &pair[1]));
+    wrong.map_or(Ok(()), |percentile| Err(RpcError::server(format!("invalid reward percentile: {percentile}"))))
+}
+
+/// Tips at those percentiles of the block's gas; of an empty block zeros, as nodes answer.
+fn rewards(block: &Block, percentiles: &[f64]) -> Vec<u128> {
+    let Some(body) = &block.body else { return vec![0; percentiles.len()] };
     let base_fee = u128::from(block.base_fee);
     let mut tips: Vec<(u128, u64)> =
         body.receipts.iter().map(|receipt| (receipt.gas_price.saturating_sub(base_fee), receipt.gas_used)).collect();
     tips.sort_unstable();
     let at = |percentile: &f64| {
         #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-        let wanted = (body.gas_used as f64 * percentile.clamp(0.0, 100.0) / 100.0) as u64;
+        let wanted = (body.gas_used as f64 * percentile / 100.0) as u64;
         let mut sum = 0;
         let mut found = tips.iter().skip_while(|(_, gas)| {
             sum += gas;
@@ -123,6 +142,21 @@ fn rewards(view: &View<'_>, block: &Block, percentiles: &[f64]) -> Vec<u128> {
 fn no_overrides(params: &mut Params) -> Result<(), RpcError> {
     match params.optional::<serde_json::Map<_, _>>(2, "state overrides")? {
         Some(overrides) if !overrides.is_empty() => Err(RpcError::invalid_params("state overrides are not supported")),
+        _ => Ok(()),
+    }
+}
+
+/// What contradicts itself or means another chain.
+fn check_request(view: &View<'_>, request: &TransactionRequest) -> Result<(), RpcError> {
+    if request.gas_price.is_some() && (request.max_fee_per_gas.is_some() || request.max_priority_fee_per_gas.is_some())
+    {
+        return Err(RpcError::server("both gasPrice and (maxFeePerGas or maxPriorityFeePerGas) specified"));
+    }
+    let own = view.engine.config.chain_id;
+    match request.chain_id {
+        Some(id) if id != own => {
+            Err(RpcError::server(format!("chainId does not match node's (have={id}, want={own})")))
+        }
         _ => Ok(()),
     }
 }
@@ -148,11 +182,11 @@ fn run(
     block: &Block,
     request: &TransactionRequest,
     gas_limit: u64,
-) -> Result<ExecutionResult, RpcError> {
+) -> Result<Result<ExecutionResult, Unrunnable>, RpcError> {
     view.with_state(block, |state| {
         let from = request.from.unwrap_or_default();
         let env = env(view, request, gas_limit, state.info(&from).map_or(0, |info| info.nonce));
-        execute::call(&view.engine.config, View::params_at(block), state, env).map_err(RpcError::server)
+        Ok(execute::call(&view.engine.config, View::params_at(block), state, env))
     })
 }
 
@@ -179,6 +213,25 @@ fn env(view: &View<'_>, request: &TransactionRequest, gas_limit: u64, nonce: u64
         env.authorization_list.clear();
     }
     env
+}
+
+/// In geth's words.
+fn unrunnable(error: &Unrunnable) -> RpcError {
+    RpcError::server(match error {
+        EVMError::Transaction(InvalidTransaction::GasPriceLessThanBasefee) => {
+            "max fee per gas less than block base fee".to_owned()
+        }
+        EVMError::Transaction(InvalidTransaction::PriorityFeeGreaterThanMaxFee) => {
+            "max priority fee per gas higher than max fee per gas".to_owned()
+        }
+        EVMError::Transaction(InvalidTransaction::CallGasCostMoreThanGasLimit { initial_gas, gas_limit }) => {
+            format!("intrinsic gas too low: have {gas_limit}, want {initial_gas}")
+        }
+        EVMError::Transaction(InvalidTransaction::LackOfFundForMaxFee { fee, balance }) => {
+            format!("insufficient funds for gas * price + value: have {balance} want {fee}")
+        }
+        other => other.to_string(),
+    })
 }
 
 fn halted(reason: &HaltReason) -> RpcError {

@@ -1,3 +1,4 @@
+use alloy::consensus::TxEip1559;
 use alloy::primitives::{B256, U256};
 use alloy::sol_types::SolCall;
 use payferry_contracts::Token;
@@ -38,6 +39,16 @@ async fn replacement_wants_ten_percent_more_of_both_fees() {
 }
 
 #[tokio::test]
+async fn a_tip_of_nothing_is_replaced_by_more_than_nothing() {
+    let world = World::new().await;
+    let nonce = world.nonce("latest").await;
+    let send = async |max_fee, priority| world.send(&signed(&world, nonce, 1, max_fee, priority).0).await;
+    send(GWEI, 0).await.unwrap();
+    assert_eq!(message(send(GWEI * 2, 0).await), "replacement transaction underpriced");
+    send(GWEI * 2, 1).await.unwrap();
+}
+
+#[tokio::test]
 async fn refusals_speak_as_geth() {
     let world = World::new().await;
     let nonce = world.nonce("latest").await;
@@ -53,6 +64,17 @@ async fn refusals_speak_as_geth() {
     let (raw, _) = world.owner.sign_call(CHAIN_ID, nonce, payee(1), "0x".parse().unwrap(), 21_000, GWEI, GWEI + 1);
     assert!(message(world.send(&raw).await).starts_with("max priority fee per gas higher than max fee per gas"));
     assert!(message(world.send(&"0x0102".parse().unwrap()).await).contains("rlp"));
+    let create = |size: usize| TxEip1559 {
+        chain_id: CHAIN_ID,
+        nonce,
+        gas_limit: 30_000_000,
+        max_fee_per_gas: GWEI,
+        input: vec![0; size].into(),
+        ..TxEip1559::default()
+    };
+    let (raw, _) = world.owner.sign(create(49_153));
+    assert_eq!(message(world.send(&raw).await), "max initcode size exceeded: code size 49153, limit 49152");
+    world.send(&world.owner.sign(create(49_152)).0).await.unwrap();
 }
 
 #[tokio::test]

@@ -8,6 +8,7 @@ use alloy::sol_types::SolCall;
 use alloy::transports::RpcError;
 use payferry_contracts::{CREATE2_DEPLOYER, CREATE2_DEPLOYER_CODE, Token};
 use payferry_devchain::{ChainConfig, Mining};
+use serde_json::{Value, json};
 
 use crate::world::{CHAIN_ID, World, config, payee};
 
@@ -101,7 +102,13 @@ async fn fees_follow_eip_1559() {
     let history = provider.get_fee_history(10, BlockNumberOrTag::Latest, &[50.0]).await.unwrap();
     assert_eq!(history.base_fee_per_gas.len(), 11);
     assert!(history.base_fee_per_gas.windows(2).all(|pair| pair[1] < pair[0]));
-    assert_eq!(history.reward.unwrap().len(), 10);
+    assert_eq!(history.reward.unwrap(), vec![vec![0]; 10], "nobody tipped");
+    for percentiles in [json!([101]), json!([-1]), json!([50, 50]), json!([90, 10])] {
+        let refused = world.call::<Value>("eth_feeHistory", json!(["0x5", "latest", percentiles])).await.unwrap_err();
+        assert!(refused.message.starts_with("invalid reward percentile"), "{refused}");
+    }
+    let without: Value = world.call("eth_feeHistory", json!(["0x5", "latest", []])).await.unwrap();
+    assert!(without.get("reward").is_none());
     let fees = provider.estimate_eip1559_fees().await.unwrap();
     assert!(fees.max_fee_per_gas > *history.base_fee_per_gas.last().unwrap());
     assert!(provider.get_gas_price().await.unwrap() > *history.base_fee_per_gas.last().unwrap());

@@ -222,9 +222,8 @@ impl Node {
 
     async fn set_paused(&self, pause: bool) {
         match &self.inner.kind {
-            Kind::Devchain { .. } => {
-                self.rpc("evm_setAutomine", json!([!pause])).await;
-            }
+            Kind::Devchain { chain, .. } if pause => chain.pause_mining(),
+            Kind::Devchain { chain, .. } => chain.resume_mining(),
             Kind::Anvil { paused, .. } => *paused.lock().await = pause,
         }
     }
