@@ -124,6 +124,20 @@ fn classify_answer(method: &str, code: i64, message: &str) -> ClientError {
     {
         return ClientError::RateLimited { retry_after: None };
     }
+    // Before the range: a block beyond the node's head is no range that fewer blocks would mend.
+    let unknown_block = [
+        "unknown block",
+        "header not found",
+        "block not found",
+        "resource not found",
+        "missing trie node",
+        "state unavailable",
+        "blockoutofrange",
+        "beyond current head",
+    ];
+    if says(&unknown_block) {
+        return ClientError::UnknownBlock;
+    }
     if method == "eth_getLogs" {
         let too_much =
             ["range", "too many", "query returned more", "response size", "limited to", "exceed", "timed out"];
@@ -133,9 +147,6 @@ fn classify_answer(method: &str, code: i64, message: &str) -> ClientError {
     }
     if code == -32_005 {
         return ClientError::RateLimited { retry_after: None };
-    }
-    if says(&["unknown block", "header not found", "block not found", "missing trie node", "state unavailable"]) {
-        return ClientError::UnknownBlock;
     }
     if method == "eth_sendRawTransaction" {
         if says(&["already known", "already imported", "known transaction", "already exists"]) {
@@ -249,6 +260,81 @@ mod tests {
             limited
         );
         assert_eq!(classify_answer("eth_getLogs", -32_000, "unknown block"), ClientError::UnknownBlock);
+    }
+
+    /// What anvil and the devchain (geth's words) say about the same; `devchain/tests/against_anvil` asserts that they do.
+    #[test]
+    fn the_words_of_two_nodes_mean_the_same() {
+        use ClientError as Is;
+        let send = "eth_sendRawTransaction";
+        let underpriced = |words: &str| Is::Underpriced(words.to_owned());
+        for (method, anvil, geth, meaning) in [
+            (send, (-32_003, "transaction already imported"), (-32_000, "already known"), Is::AlreadyKnown),
+            (send, (-32_003, "nonce too low"), (-32_000, "nonce too low: next nonce 1, tx nonce 0"), Is::NonceTooLow),
+            (
+                send,
+                (-32_003, "replacement transaction underpriced"),
+                (-32_000, "replacement transaction underpriced"),
+                underpriced("replacement transaction underpriced"),
+            ),
+            (
+                send,
+                (-32_003, "max fee per gas less than block base fee"),
+                (-32_000, "max fee per gas less than block base fee"),
+                underpriced("max fee per gas less than block base fee"),
+            ),
+            (
+                send,
+                (-32_003, "Insufficient funds for gas * price + value"),
+                (-32_000, "insufficient funds for gas * price + value: balance 0, tx cost 6, overshot 6"),
+                Is::InsufficientFunds,
+            ),
+            (
+                "eth_call",
+                (-32_602, "BlockOutOfRangeError: block height is 5 but requested was 152"),
+                (-32_000, "header not found"),
+                Is::UnknownBlock,
+            ),
+            ("eth_getBalance", (-32_001, "Resource not found"), (-32_000, "header not found"), Is::UnknownBlock),
+            ("eth_getLogs", (-32_000, "unknown block"), (-32_000, "unknown block"), Is::UnknownBlock),
+            (
+                "eth_getLogs",
+                (-32_602, "BlockOutOfRangeError: block height is 5 but requested was 152"),
+                (-32_000, "block range extends beyond current head block"),
+                Is::UnknownBlock,
+            ),
+            (
+                "eth_call",
+                (3, "execution reverted: not today"),
+                (3, "execution reverted: not today"),
+                Is::Reverted("execution reverted: not today".to_owned()),
+            ),
+        ] {
+            for (code, words) in [anvil, geth] {
+                assert_eq!(classify_answer(method, code, words), meaning, "{words}");
+            }
+        }
+        for (method, anvil, geth) in [
+            (
+                send,
+                (-32_003, "invalid chain id for signer"),
+                (-32_000, "invalid chain id for signer: have 1 want 8453"),
+            ),
+            (send, (-32_000, "intrinsic gas too low"), (-32_000, "intrinsic gas too low: gas 1, minimum needed 21000")),
+            (
+                send,
+                (-32_000, "intrinsic gas too high -- tx.gas_limit > env.block.gas_limit"),
+                (-32_000, "exceeds block gas limit"),
+            ),
+            (send, (-32_602, "Failed to decode transaction"), (-32_000, "rlp: transaction could not be decoded")),
+            ("eth_call", (-32_603, "EVM error OutOfGas"), (-32_000, "out of gas")),
+            ("eth_nothing", (-32_601, "Method not found"), (-32_601, "the method eth_nothing does not exist")),
+        ] {
+            for (code, words) in [anvil, geth] {
+                let error = classify_answer(method, code, words);
+                assert!(matches!(error, Is::Refused { .. }), "{words}: {error}");
+            }
+        }
     }
 
     #[test]
