@@ -4,6 +4,7 @@
 //! `allow`: [`Screening`] holds the money and asks again.
 
 mod allow_all;
+mod chainalysis;
 mod kyt;
 mod list;
 mod oracle;
@@ -15,6 +16,7 @@ mod tests;
 mod verdict;
 
 pub use allow_all::AllowAll;
+pub use chainalysis::{ChainalysisApi, ChainalysisApiError, RiskDecisions};
 pub use kyt::{KytError, KytScreener, ScreenRequest};
 pub use list::ListScreener;
 pub use oracle::ChainalysisOracle;

@@ -1,6 +1,8 @@
 //! The providers together: the oracle on a real chain, and what screening makes of providers that fail.
 #![allow(clippy::unwrap_used)]
 
+mod chainalysis;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};

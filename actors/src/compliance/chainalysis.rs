@@ -1,0 +1,284 @@
+//! Screens by Chainalysis' address screening over HTTP, or by whoever speaks the same:
+//! `GET /v2/entities/{address}` answers the risk, `POST /v2/entities` registers an address that is not known yet.
+//!
+//! Deliberately absent: retries (screening holds the money and asks again), and the provider's free texts, its token and
+//! its address in any error.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use payferry_domain::Address;
+use payferry_domain::payment::{Decision, Verdict};
+use reqwest::header::HeaderValue;
+use reqwest::{Client, Method, RequestBuilder, Response, StatusCode, redirect};
+use serde::Deserialize;
+use serde_json::json;
+use url::{Host, Url};
+
+use super::kyt::{KytError, KytScreener, ScreenRequest};
+use super::verdict;
+use crate::clock::Clock;
+
+/// The name that stands in verdicts.
+const NAME: &str = "chainalysis_api";
+/// The header that carries the token.
+const TOKEN_HEADER: &str = "Token";
+/// How long one request may take; screening an unknown address takes three.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
+/// Longest answer that is read.
+const ANSWER_BYTES_MAX: usize = 1024 * 1024;
+/// Most categories that are kept as flags.
+const FLAGS_MAX: usize = 16;
+/// Longest flag.
+const FLAG_CHARS_MAX: usize = 48;
+
+/// Why there can be no such provider.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ChainalysisApiError {
+    /// The address is not one that a token may be sent to.
+    #[error(
+        "the KYT provider's address must begin with https://, or http:// on this machine, without user, query or #"
+    )]
+    BadUrl,
+    /// The token cannot be sent.
+    #[error("the KYT provider's token is empty or has characters that a header cannot have")]
+    BadToken,
+    /// There is no HTTP client.
+    #[error("the HTTP client for the KYT provider could not be built")]
+    NoClient,
+}
+
+/// What each risk level means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RiskDecisions {
+    /// Sanctions and the like.
+    pub severe: Decision,
+    /// High risk.
+    pub high: Decision,
+    /// Medium risk.
+    pub medium: Decision,
+    /// Low risk, and no risk known.
+    pub low: Decision,
+}
+
+impl Default for RiskDecisions {
+    fn default() -> Self {
+        Self { severe: Decision::Block, high: Decision::Review, medium: Decision::Allow, low: Decision::Allow }
+    }
+}
+
+/// Asks Chainalysis about the sender. `Debug` shows neither token nor address.
+#[derive(Clone)]
+pub struct ChainalysisApi {
+    client: Client,
+    entities: Url,
+    token: HeaderValue,
+    timeout: Duration,
+    decisions: RiskDecisions,
+    clock: Clock,
+}
+
+impl ChainalysisApi {
+    /// A provider at `base_url`, below which `v2/entities` is: `https://api.chainalysis.com/api/risk`.
+    pub fn new(base_url: &str, token: &str, clock: Clock) -> Result<Self, ChainalysisApiError> {
+        let entities = entities_below(base_url).ok_or(ChainalysisApiError::BadUrl)?;
+        let mut token = HeaderValue::from_str(token.trim()).map_err(|_| ChainalysisApiError::BadToken)?;
+        if token.is_empty() {
+            return Err(ChainalysisApiError::BadToken);
+        }
+        token.set_sensitive(true);
+        crate::tls::install();
+        let client = Client::builder()
+            .redirect(redirect::Policy::none())
+            .user_agent(concat!("Payferry/", env!("CARGO_PKG_VERSION")));
+        // In clear it goes to this machine itself, past any proxy.
+        let client = if entities.scheme() == "http" { client.no_proxy() } else { client };
+        let client = client.build().map_err(|_| ChainalysisApiError::NoClient)?;
+        let decisions = RiskDecisions::default();
+        Ok(Self { client, entities, token, timeout: REQUEST_TIMEOUT, decisions, clock })
+    }
+
+    /// Another time-out of one request than 3 seconds. An unknown address takes three requests.
+    #[must_use]
+    pub const fn with_timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// Other decisions than the default ones.
+    #[must_use]
+    pub const fn with_decisions(mut self, decisions: RiskDecisions) -> Self {
+        self.decisions = decisions;
+        self
+    }
+
+    /// The assessment of an address; `None` if it is not registered.
+    async fn assessment(&self, account: Address) -> Result<Option<Assessment>, Trouble> {
+        let mut url = self.entities.clone();
+        if let Ok(mut path) = url.path_segments_mut() {
+            path.push(&account.to_string());
+        }
+        let response = self.exchange(self.client.request(Method::GET, url)).await?;
+        if response.status() == StatusCode::NOT_FOUND {
+            return Ok(None);
+        }
+        let body = body_of(good(response)?).await?;
+        let assessment: Assessment = serde_json::from_slice(&body).map_err(|_| Trouble::Malformed)?;
+        let about = assessment.address.as_deref().and_then(|text| text.parse().ok());
+        if about == Some(account) { Ok(Some(assessment)) } else { Err(Trouble::Malformed) }
+    }
+
+    async fn register(&self, account: Address) -> Result<(), Trouble> {
+        let request = self.client.request(Method::POST, self.entities.clone()).json(&json!({ "address": account }));
+        good(self.exchange(request).await?).map(|_| ())
+    }
+
+    async fn exchange(&self, request: RequestBuilder) -> Result<Response, Trouble> {
+        Ok(request.header(TOKEN_HEADER, self.token.clone()).timeout(self.timeout).send().await?)
+    }
+
+    async fn assess(&self, account: Address) -> Result<Assessment, Trouble> {
+        if let Some(assessment) = self.assessment(account).await? {
+            return Ok(assessment);
+        }
+        self.register(account).await?;
+        self.assessment(account).await?.ok_or(Trouble::NotAssessed)
+    }
+}
+
+impl fmt::Debug for ChainalysisApi {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ChainalysisApi").field("decisions", &self.decisions).finish_non_exhaustive()
+    }
+}
+
+#[async_trait::async_trait]
+impl KytScreener for ChainalysisApi {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    async fn screen(&self, request: &ScreenRequest) -> Result<Verdict, KytError> {
+        let trouble = |trouble: Trouble| KytError(format!("the Chainalysis API {trouble}"));
+        let assessment = self.assess(request.from).await.map_err(trouble)?;
+        if assessment.status.as_deref().is_some_and(|status| !status.eq_ignore_ascii_case("complete")) {
+            return Err(trouble(Trouble::NotAssessed));
+        }
+        let level = assessment.risk.as_deref().ok_or_else(|| trouble(Trouble::NotAssessed))?.to_ascii_lowercase();
+        let decision = self.decisions.of(&level).ok_or_else(|| trouble(Trouble::UnknownLevel))?;
+        let verdict = verdict::bare(NAME, decision, self.clock.now());
+        Ok(Verdict { risk_level: Some(level), flags: assessment.flags(), ..verdict })
+    }
+}
+
+impl RiskDecisions {
+    fn of(self, level: &str) -> Option<Decision> {
+        match level {
+            "severe" => Some(self.severe),
+            "high" => Some(self.high),
+            "medium" => Some(self.medium),
+            "low" => Some(self.low),
+            _ => None,
+        }
+    }
+}
+
+/// Why there is no verdict. Neither token nor address, and no text of the provider's, is in it.
+#[derive(Debug, thiserror::Error)]
+enum Trouble {
+    #[error("did not answer in time")]
+    Timeout,
+    #[error("cannot be reached")]
+    Unreachable,
+    #[error("limits the rate of requests (HTTP 429)")]
+    RateLimited,
+    #[error("refuses the token (HTTP {0})")]
+    TokenRefused(u16),
+    #[error("answered HTTP {0}")]
+    Status(u16),
+    #[error("answered something else than the address's assessment")]
+    Malformed,
+    #[error("has not assessed the address yet")]
+    NotAssessed,
+    #[error("answered a risk level that is not known here")]
+    UnknownLevel,
+}
+
+impl From<reqwest::Error> for Trouble {
+    fn from(error: reqwest::Error) -> Self {
+        if error.is_timeout() { Self::Timeout } else { Self::Unreachable }
+    }
+}
+
+/// An answer of `GET /v2/entities/{address}`, as far as it is used.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Assessment {
+    address: Option<String>,
+    risk: Option<String>,
+    status: Option<String>,
+    cluster: Option<Categorised>,
+    address_identifications: Option<Vec<Categorised>>,
+    triggers: Option<Vec<Categorised>>,
+}
+
+#[derive(Deserialize)]
+struct Categorised {
+    category: Option<String>,
+}
+
+impl Assessment {
+    /// Whom and what the provider names, as words: `sanctioned_entity`.
+    fn flags(self) -> Vec<String> {
+        let named = self.cluster.into_iter();
+        let named = named.chain(self.address_identifications.into_iter().flatten());
+        let named = named.chain(self.triggers.into_iter().flatten());
+        let mut flags = Vec::new();
+        for category in named.filter_map(|named| named.category) {
+            let word = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' };
+            let flag: String = category.trim().chars().take(FLAG_CHARS_MAX).map(word).collect();
+            if !flag.is_empty() && !flags.contains(&flag) && flags.len() < FLAGS_MAX {
+                flags.push(flag);
+            }
+        }
+        flags
+    }
+}
+
+/// Where entities are, if a token may be sent there.
+fn entities_below(base_url: &str) -> Option<Url> {
+    let mut url = Url::parse(base_url.trim()).ok()?;
+    let here = match url.host()? {
+        Host::Domain(name) => name == "localhost",
+        Host::Ipv4(address) => IpAddr::from(address).is_loopback(),
+        Host::Ipv6(address) => IpAddr::from(address).is_loopback(),
+    };
+    let is_bare =
+        url.username().is_empty() && url.password().is_none() && url.query().is_none() && url.fragment().is_none();
+    if !is_bare || !(url.scheme() == "https" || (url.scheme() == "http" && here)) {
+        return None;
+    }
+    url.path_segments_mut().ok()?.pop_if_empty().extend(["v2", "entities"]);
+    Some(url)
+}
+
+fn good(response: Response) -> Result<Response, Trouble> {
+    match response.status().as_u16() {
+        200..300 => Ok(response),
+        429 => Err(Trouble::RateLimited),
+        status @ (401 | 403) => Err(Trouble::TokenRefused(status)),
+        status => Err(Trouble::Status(status)),
+    }
+}
+
+async fn body_of(mut response: Response) -> Result<Vec<u8>, Trouble> {
+    let mut body = Vec::new();
+    while let Some(chunk) = response.chunk().await? {
+        if body.len() + chunk.len() > ANSWER_BYTES_MAX {
+            return Err(Trouble::Malformed);
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok(body)
+}
