@@ -3,7 +3,7 @@
 use payferry_domain::payment::EventPattern;
 use payferry_domain::{PspId, Timestamp};
 use payferry_entities::webhook_endpoints::{self, Entity, Model};
-use sea_orm::{ActiveModelTrait, ConnectionTrait, DbErr, EntityTrait, IntoActiveModel};
+use sea_orm::{ActiveModelTrait, ConnectionTrait, DbErr, EntityTrait, IntoActiveModel, QuerySelect};
 
 use super::signature::{BadSecret, Secret};
 use crate::seal::{OpenError, Sealer};
@@ -27,6 +27,12 @@ pub async fn load(connection: &impl ConnectionTrait, psp_id: PspId) -> Result<Op
     Entity::find_by_id(psp_id.to_string()).one(connection).await
 }
 
+/// The same, to be changed in the same transaction: whoever else wants to change it waits, and sees this change. (SQLite
+/// has one writer at a time as it is.)
+async fn load_to_change(connection: &impl ConnectionTrait, psp_id: PspId) -> Result<Option<Model>, DbErr> {
+    Entity::find_by_id(psp_id.to_string()).lock_exclusive().one(connection).await
+}
+
 /// Sets the URL and, where given, the patterns (none means all events). Answers the row and, the first time, the secret.
 pub async fn set(
     connection: &impl ConnectionTrait,
@@ -38,7 +44,7 @@ pub async fn set(
 ) -> Result<(Model, Option<Secret>), DbErr> {
     let spelled =
         |events: &[EventPattern]| serde_json::to_string(events).map_err(|error| DbErr::Json(error.to_string()));
-    if let Some(mut endpoint) = load(connection, psp_id).await? {
+    if let Some(mut endpoint) = load_to_change(connection, psp_id).await? {
         url.clone_into(&mut endpoint.url);
         if let Some(events) = events {
             endpoint.events = spelled(events)?;
@@ -67,7 +73,7 @@ pub async fn rotate(
     psp_id: PspId,
     now: Timestamp,
 ) -> Result<Option<(Model, Secret)>, DbErr> {
-    let Some(mut endpoint) = load(connection, psp_id).await? else { return Ok(None) };
+    let Some(mut endpoint) = load_to_change(connection, psp_id).await? else { return Ok(None) };
     let secret = Secret::generate();
     let sealed = seal(sealer, &endpoint.psp_id, &secret);
     endpoint.previous_secret = Some(std::mem::replace(&mut endpoint.secret, sealed));
@@ -103,4 +109,69 @@ fn seal(sealer: &Sealer, psp_id: &str, secret: &Secret) -> String {
 fn open(sealer: &Sealer, psp_id: &str, sealed: &str) -> Result<Secret, SecretError> {
     let opened = sealer.open(&["webhook_endpoints", psp_id, "secret"], sealed)?;
     Ok(Secret::parse(&String::from_utf8(opened).map_err(|_| BadSecret)?)?)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::time::Duration;
+
+    use payferry_entities::{Database, psps};
+    use payferry_harness::database::TestDatabase;
+    use payferry_migration::{Migrator, MigratorTrait};
+
+    use super::*;
+
+    /// Longer than the other change takes to get to the row; where it is slower, the test only proves less.
+    const HEAD_START: Duration = Duration::from_millis(500);
+    const FIRST: &str = "https://one.example/";
+    const SECOND: &str = "https://two.example/";
+
+    async fn one_psp(database: &Database) -> PspId {
+        Migrator::up(database.writer(), None).await.unwrap();
+        let psp = PspId::generate();
+        let row = psps::Model {
+            id: psp.to_string(),
+            name: "p".to_owned(),
+            settings: "{}".to_owned(),
+            created_at: 0,
+            updated_at: 0,
+        };
+        row.into_active_model().insert(database.writer()).await.unwrap();
+        psp
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn changes_at_once_do_not_undo_each_other() {
+        let (place, sealer, now) = (TestDatabase::create().await, Sealer::new(&[1; 32]), Timestamp(1_000));
+        let database = Database::open(place.url()).await.unwrap();
+        let psp = one_psp(&database).await;
+        let (_, made) = set(database.writer(), &sealer, psp, FIRST, None, now).await.unwrap();
+
+        let rotating = database.begin().await.unwrap();
+        let (_, rotated) = rotate(&rotating, &sealer, psp, now).await.unwrap().unwrap();
+        let others = [false, true].map(|rotates| {
+            let (database, sealer) = (database.clone(), sealer.clone());
+            tokio::spawn(async move {
+                let transaction = database.begin().await.unwrap();
+                let secret = if rotates {
+                    Some(rotate(&transaction, &sealer, psp, now).await.unwrap().unwrap().1)
+                } else {
+                    set(&transaction, &sealer, psp, SECOND, None, now).await.unwrap().1
+                };
+                transaction.commit().await.unwrap();
+                secret
+            })
+        });
+        tokio::time::sleep(HEAD_START).await;
+        rotating.commit().await.unwrap();
+        let [set_anew, rotated_again] = others;
+        assert!(set_anew.await.unwrap().is_none(), "the secret is not made anew");
+        let newest = rotated_again.await.unwrap().unwrap();
+
+        let endpoint = load(database.reader(), psp).await.unwrap().unwrap();
+        let signing: Vec<_> = secrets(&sealer, &endpoint, now).unwrap().iter().map(Secret::reveal).collect();
+        assert_eq!(signing, [newest.reveal(), rotated.reveal()], "not {}", made.unwrap().reveal());
+        assert_eq!(endpoint.url, SECOND);
+    }
 }
