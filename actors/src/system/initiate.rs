@@ -154,8 +154,8 @@ impl System {
         let now = self.inner.services.clock.now();
         match asked {
             ChainAsked::Named(chain) => {
-                let spec = chains.spec(chain);
-                if spec.is_some_and(|spec| spec.token_address(token).is_none()) {
+                // A chain that is not run takes no token at all; waiting for it would be in vain.
+                if chains.spec(chain).is_none_or(|spec| spec.token_address(token).is_none()) {
                     return Err(InitiateError::TokenUnavailable { token, chain: Some(chain) });
                 }
                 match chains.view(chain) {

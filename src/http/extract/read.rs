@@ -83,14 +83,26 @@ pub fn whole(value: &Value, min: i64, max: i64) -> Result<i64, Fault> {
     }
 }
 
-/// An object whose JSON has at most `bytes_max` bytes.
-pub fn object(value: &Value, bytes_max: usize) -> Result<Map<String, Value>, Fault> {
+/// An object whose JSON has at most `bytes_max` bytes and `levels_max` levels, its own counted.
+pub fn object(value: &Value, bytes_max: usize, levels_max: usize) -> Result<Map<String, Value>, Fault> {
     let object = value.as_object().ok_or_else(|| Fault::new("wrong_type", "must be an object"))?;
     let bytes = serde_json::to_vec(object).map_or(usize::MAX, |json| json.len());
     if bytes > bytes_max {
         return Err(Fault::new("too_large", format!("may have at most {bytes_max} bytes as JSON")));
     }
+    if levels(value) > levels_max {
+        return Err(Fault::new("too_deep", format!("may have at most {levels_max} objects and lists in each other")));
+    }
     Ok(object.clone())
+}
+
+/// Objects and lists in each other. What was read as a body has a bounded number.
+fn levels(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => 1 + items.iter().map(levels).max().unwrap_or(0),
+        Value::Object(fields) => 1 + fields.values().map(levels).max().unwrap_or(0),
+        _ => 0,
+    }
 }
 
 /// A moment in ISO 8601 with an offset.
@@ -132,6 +144,15 @@ mod tests {
         ] {
             assert_eq!(whole(&bad, 60, 86_400).unwrap_err().code, code, "{bad}");
         }
+    }
+
+    #[test]
+    fn objects_keep_to_their_bytes_and_levels() {
+        let three = json!({ "a": [1, { "b": "c" }], "d": {} });
+        assert_eq!(object(&three, 100, 3).unwrap(), *three.as_object().unwrap());
+        assert_eq!(object(&three, 100, 2).unwrap_err().code, "too_deep");
+        assert_eq!(object(&three, 10, 3).unwrap_err().code, "too_large");
+        assert_eq!(object(&json!([]), 100, 3).unwrap_err().code, "wrong_type");
     }
 
     #[test]

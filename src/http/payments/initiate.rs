@@ -29,6 +29,9 @@ pub const EXPIRES_IN_MIN_SECS: i64 = 60;
 pub const EXPIRES_IN_MAX_SECS: i64 = 86_400;
 /// Bytes of `metadata` as JSON.
 pub const METADATA_BYTES_MAX: usize = 16 * 1024;
+/// Objects and lists within each other in `metadata`, itself counted. It is stored deeper inside other JSON than it came,
+/// and readers of JSON stop at about a hundred levels: what is taken must be readable for ever.
+pub const METADATA_LEVELS_MAX: usize = 32;
 /// The chain's name that leaves the choice to the service.
 const BEST: &str = "best";
 
@@ -50,7 +53,7 @@ pub struct InitiateRequest {
     /// base, polygon, arbitrum, or best: the service chooses.
     #[schema(example = "best")]
     pub chain: String,
-    /// The PSP's own object, at most 16 KiB as JSON; comes back in reads and webhooks.
+    /// The PSP's own object, at most 16 KiB and 32 levels as JSON; comes back in reads and webhooks.
     #[schema(value_type = Option<Object>)]
     pub metadata: Option<Map<String, Value>>,
     /// Seconds until it expires.
@@ -148,7 +151,7 @@ fn asked(body: &Fields<'_>) -> Option<Asked> {
     let amount = body.required("amount", read::amount);
     let token = body.required("currency", |value| read::name(value, "USDC, USDT"));
     let chain = body.required("chain", chain);
-    let metadata = body.optional("metadata", |value| read::object(value, METADATA_BYTES_MAX));
+    let metadata = body.optional("metadata", |value| read::object(value, METADATA_BYTES_MAX, METADATA_LEVELS_MAX));
     let expires_in = |value| read::whole(value, EXPIRES_IN_MIN_SECS, EXPIRES_IN_MAX_SECS);
     let expires_in_secs = body.optional("expires_in", expires_in).unwrap_or(EXPIRES_IN_DEFAULT_SECS);
     let reference = body.optional("reference", read::text);

@@ -1,6 +1,7 @@
 //! Payments: made, read, listed, cancelled.
 
 use axum::http::Method;
+use payferry::http::payments::initiate::METADATA_LEVELS_MAX;
 use payferry_actors::wallet::checksummed;
 use payferry_domain::{Address, Chain, Token};
 use payferry_entities::{idempotency_keys, payment_transitions, payments};
@@ -153,11 +154,44 @@ async fn a_token_that_is_off_and_a_chain_that_is_away() {
     assert_eq!(best.status, 201);
     assert_ne!(best.json["chain"], "base");
 
-    let none = TestApp::start().await;
-    let merchant = none.add_merchant().await;
-    let reply = none.post("/payments/initiate", &with(&merchant, &json!({ "chain": "base" }))).await;
-    reply.assert_problem(503, "chain_unavailable");
-    assert_eq!(reply.header("retry-after"), Some("2"));
+    // The service's time goes on and the chains' does not: they seem to stand still.
+    app.state.clock().advance_secs(120);
+    for chain in ["polygon", "best"] {
+        let reply = app.post("/payments/initiate", &with(&merchant, &json!({ "chain": chain }))).await;
+        reply.assert_problem(503, "chain_unavailable");
+        assert_eq!(reply.header("retry-after"), Some("2"));
+    }
+}
+
+#[tokio::test]
+async fn a_chain_that_is_not_run_takes_no_token() {
+    let app = TestApp::start().await;
+    let merchant = app.add_merchant().await;
+    for chain in ["base", "best"] {
+        let reply = app.post("/payments/initiate", &with(&merchant, &json!({ "chain": chain }))).await;
+        reply.assert_problem(422, "token_unavailable");
+    }
+}
+
+#[tokio::test]
+async fn metadata_that_is_taken_can_be_read_back_however_deep_it_is() {
+    let app = TestApp::start_with_chains().await;
+    let merchant = app.add_merchant().await;
+    let mut taken = Vec::new();
+    for levels in [1, METADATA_LEVELS_MAX, METADATA_LEVELS_MAX + 1, 64, 122, 123, 124, 125, 126] {
+        let metadata = (1..levels).fold(json!({}), |inner, _| json!({ "in": inner }));
+        let made = app.post("/payments/initiate", &with(&merchant, &json!({ "metadata": metadata }))).await;
+        if made.status != 201 {
+            made.assert_problem(422, "validation_failed");
+            assert_eq!(made.faults(), ["metadata: too_deep"]);
+            continue;
+        }
+        let read = app.get(&format!("/payments/{}", made.json["payment_id"].as_str().unwrap())).await;
+        assert_eq!((read.status.as_u16(), &read.json["metadata"]), (200, &metadata), "{levels} levels");
+        taken.push(levels);
+    }
+    assert_eq!(taken, [1, METADATA_LEVELS_MAX]);
+    assert_eq!(app.get("/payments").await.json["total"], 2);
 }
 
 #[tokio::test]
