@@ -15,6 +15,8 @@ use sha2::Sha256;
 
 /// Webhooks kept in one inbox, the oldest go first: enough for four webhooks of 10,000 payments.
 pub const ENTRIES_MAX: usize = 50_000;
+/// Bytes of webhooks kept in all inboxes together; an inbox that is written to gives up its oldest for the new one.
+pub const KEPT_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// Inboxes at once.
 pub const INBOXES_MAX: usize = 64;
 /// Bytes of one webhook.
@@ -26,7 +28,13 @@ const SECRET_PREFIX: &str = "whsec_";
 /// The inboxes by name.
 #[derive(Debug, Default)]
 pub struct Inboxes {
-    inner: Mutex<HashMap<String, Inbox>>,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    by_name: HashMap<String, Inbox>,
+    kept_bytes: usize,
 }
 
 #[derive(Debug, Default)]
@@ -53,6 +61,9 @@ pub struct Entry {
     pub answered: u16,
     /// The body; text if it is not JSON.
     pub body: Value,
+    /// The body's length as it came.
+    #[serde(skip)]
+    pub bytes: usize,
 }
 
 /// There are too many inboxes.
@@ -63,15 +74,18 @@ impl Inboxes {
     /// Keeps a webhook; answers its number, which is also how often the inbox was called.
     pub fn keep(&self, name: &str, entry: impl FnOnce(u64) -> Entry) -> Result<u64, Full> {
         let mut inner = self.inner.lock();
-        if inner.len() >= INBOXES_MAX && !inner.contains_key(name) {
+        let Inner { by_name, kept_bytes } = &mut *inner;
+        if by_name.len() >= INBOXES_MAX && !by_name.contains_key(name) {
             return Err(Full);
         }
-        let inbox = inner.entry(name.to_owned()).or_default();
+        let inbox = by_name.entry(name.to_owned()).or_default();
         inbox.received += 1;
-        if inbox.entries.len() == ENTRIES_MAX {
-            inbox.entries.pop_front();
-        }
         let entry = entry(inbox.received);
+        *kept_bytes += entry.bytes;
+        while inbox.entries.len() >= ENTRIES_MAX || *kept_bytes > KEPT_BYTES_MAX {
+            let Some(oldest) = inbox.entries.pop_front() else { break };
+            *kept_bytes -= oldest.bytes;
+        }
         inbox.entries.push_back(entry);
         Ok(inbox.received)
     }
@@ -79,14 +93,17 @@ impl Inboxes {
     /// How many came so far, and up to `limit` entries with a number above `after`, oldest first.
     pub fn list(&self, name: &str, after: u64, limit: usize) -> (u64, Vec<Entry>) {
         let inner = self.inner.lock();
-        let Some(inbox) = inner.get(name) else { return (0, Vec::new()) };
+        let Some(inbox) = inner.by_name.get(name) else { return (0, Vec::new()) };
         let from = inbox.entries.partition_point(|entry| entry.number <= after);
         (inbox.received, inbox.entries.range(from..).take(limit).cloned().collect())
     }
 
     /// Empties an inbox.
     pub fn clear(&self, name: &str) {
-        self.inner.lock().remove(name);
+        let mut inner = self.inner.lock();
+        if let Some(inbox) = inner.by_name.remove(name) {
+            inner.kept_bytes -= inbox.entries.iter().map(|entry| entry.bytes).sum::<usize>();
+        }
     }
 }
 
@@ -172,6 +189,7 @@ mod tests {
             webhook_id: None,
             answered: 200,
             body: Value::Null,
+            bytes: 0,
         };
         for _ in 0..ENTRIES_MAX + 5 {
             inboxes.keep("a", entry).unwrap();
@@ -186,5 +204,14 @@ mod tests {
         assert!(inboxes.keep("one more", entry).is_err());
         inboxes.clear("a");
         inboxes.keep("one more", entry).unwrap();
+
+        let large = |number| Entry { bytes: KEPT_BYTES_MAX / 4, ..entry(number) };
+        for _ in 0..5 {
+            inboxes.keep("one more", large).unwrap();
+        }
+        let kept = |name| inboxes.list(name, 0, usize::MAX).1.len();
+        assert_eq!((kept("one more"), kept("1")), (4, 1), "its own oldest went");
+        inboxes.clear("one more");
+        assert_eq!(inboxes.inner.lock().kept_bytes, 0);
     }
 }

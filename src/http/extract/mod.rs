@@ -4,10 +4,12 @@
 
 mod fields;
 mod json;
+mod path;
 mod query;
 pub mod read;
 mod submission;
 
 pub use fields::{Fault, Fields};
+pub use path::Path;
 pub use query::{PageQuery, QueryFields};
 pub use submission::{JSON_BODY_BYTES_MAX, Submission};

@@ -1,6 +1,6 @@
 //! `GET /merchants/{merchant_id}`.
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use payferry_domain::MerchantId;
 use payferry_entities::merchants::{Column, Entity};
@@ -12,6 +12,7 @@ use super::Merchant;
 use crate::http::answer::Answer;
 use crate::http::auth::{Caller, Read};
 use crate::http::error::{ApiError, Problem};
+use crate::http::extract::Path;
 use crate::http::state::AppState;
 
 /// One merchant.

@@ -1,5 +1,6 @@
 //! `GET /pay/{token}`: the payer's page. Whoever has the link sees it; it shows nothing of any person.
 
+use axum::extract::rejection::PathRejection;
 use axum::extract::{FromRequestParts, Path, State};
 use axum::http::StatusCode;
 use axum::http::header::RETRY_AFTER;
@@ -31,7 +32,13 @@ impl FromRequestParts<AppState> for Admitted {
 }
 
 /// The page.
-pub(in crate::http) async fn serve(_: Admitted, State(app): State<AppState>, Path(token): Path<String>) -> Response {
+pub(in crate::http) async fn serve(
+    _: Admitted,
+    State(app): State<AppState>,
+    token: Result<Path<String>, PathRejection>,
+) -> Response {
+    // What is not even text is no link's token.
+    let token = token.map_or_else(|_| String::new(), |Path(token)| token);
     match find(&app, &token).await {
         Ok(payment) => super::respond(StatusCode::OK, render(&app, &payment).into_string()),
         Err(error) => failure(&error),

@@ -1,6 +1,6 @@
 //! `POST /payments/{payment_id}/cancel`.
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use payferry_actors::CommandError;
 use payferry_domain::PaymentId;
@@ -10,7 +10,7 @@ use super::{PaymentRecord, own};
 use crate::http::answer::Answer;
 use crate::http::auth::Payments;
 use crate::http::error::{ApiError, Problem};
-use crate::http::extract::Submission;
+use crate::http::extract::{Path, Submission};
 use crate::http::state::AppState;
 
 /// Cancel a payment

@@ -1,6 +1,6 @@
 //! `GET /payments/{payment_id}/webhooks`: what was told about a payment.
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use payferry_actors::webhook::log;
 use serde::Serialize;
@@ -10,6 +10,7 @@ use super::own;
 use crate::http::answer::Answer;
 use crate::http::auth::{Caller, Read};
 use crate::http::error::{ApiError, Problem};
+use crate::http::extract::Path;
 use crate::http::state::AppState;
 use crate::http::webhooks::DeliveryRecord;
 

@@ -1,6 +1,6 @@
 //! `GET /payments/{payment_id}`.
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use payferry_actors::payment::store;
 
@@ -8,6 +8,7 @@ use super::{PaymentRecord, own};
 use crate::http::answer::Answer;
 use crate::http::auth::{Caller, Read};
 use crate::http::error::{ApiError, Problem};
+use crate::http::extract::Path;
 use crate::http::state::AppState;
 
 /// Read a payment

@@ -1,6 +1,6 @@
 //! `POST /payments/{payment_id}/webhooks/{delivery_id}/redeliver`.
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::response::Response;
 use payferry_actors::webhook::log;
 use payferry_domain::DeliveryId;
@@ -11,7 +11,7 @@ use super::own;
 use crate::http::answer::Answer;
 use crate::http::auth::Webhooks;
 use crate::http::error::{ApiError, Problem};
-use crate::http::extract::Submission;
+use crate::http::extract::{Path, Submission};
 use crate::http::state::AppState;
 
 /// What was queued.

@@ -3,17 +3,15 @@
 use std::sync::Arc;
 
 use axum::Extension;
-use axum::body::Bytes;
-use axum::extract::Path;
 use payferry_devchain::{BlockRef, Dropped, Faults};
 use payferry_domain::Chain;
 use serde_json::{Value, json};
 
-use super::{away, fields, object};
+use super::{Body, away, fields, object};
 use crate::http::ApiError;
 use crate::http::answer::Answer;
 use crate::http::auth::{Caller, Payments};
-use crate::http::extract::{Fault, read};
+use crate::http::extract::{Fault, Path, read};
 use crate::sandbox::chain::{FOUNDATION_BLOCKS, SandboxChain};
 use crate::sandbox::world::World;
 
@@ -39,7 +37,7 @@ pub(super) async fn mine(
     Extension(world): Extension<Arc<World>>,
     _: Caller<Payments>,
     Path(name): Path<String>,
-    body: Bytes,
+    Body(body): Body,
 ) -> Result<Answer, ApiError> {
     let (name, chain) = chain(&world, &name)?;
     let blocks = fields(&body, |fields| {
@@ -54,7 +52,7 @@ pub(super) async fn mining(
     Extension(world): Extension<Arc<World>>,
     _: Caller<Payments>,
     Path(name): Path<String>,
-    body: Bytes,
+    Body(body): Body,
 ) -> Result<Answer, ApiError> {
     let (name, chain) = chain(&world, &name)?;
     let paused = fields(&body, |fields| {
@@ -75,7 +73,7 @@ pub(super) async fn reorg(
     Extension(world): Extension<Arc<World>>,
     _: Caller<Payments>,
     Path(name): Path<String>,
-    body: Bytes,
+    Body(body): Body,
 ) -> Result<Answer, ApiError> {
     let (name, chain) = chain(&world, &name)?;
     let depth_max = chain.devchain().head().number.saturating_sub(FOUNDATION_BLOCKS).min(REORG_DEPTH_MAX);
@@ -102,7 +100,7 @@ pub(super) async fn faults(
     Extension(world): Extension<Arc<World>>,
     _: Caller<Payments>,
     Path(name): Path<String>,
-    body: Bytes,
+    Body(body): Body,
 ) -> Result<Answer, ApiError> {
     let (name, chain) = chain(&world, &name)?;
     let faults: Faults = serde_json::from_value(object(&body)?)

@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use axum::Extension;
-use axum::body::Bytes;
 use serde_json::json;
 
-use super::{away, fields};
+use super::{Body, away, fields};
 use crate::http::ApiError;
 use crate::http::answer::Answer;
 use crate::http::auth::{Caller, Payments};
@@ -18,7 +17,7 @@ use crate::sandbox::world::World;
 pub(super) async fn advance(
     Extension(world): Extension<Arc<World>>,
     _: Caller<Payments>,
-    body: Bytes,
+    Body(body): Body,
 ) -> Result<Answer, ApiError> {
     let secs_max = i64::try_from(ADVANCE_SECS_MAX).unwrap_or(i64::MAX);
     let secs = fields(&body, |fields| fields.required("seconds", |value| read::whole(value, 1, secs_max)))?;

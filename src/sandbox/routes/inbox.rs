@@ -4,8 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Extension;
-use axum::body::Bytes;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::header::LOCATION;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
@@ -14,9 +13,10 @@ use payferry_entities::webhook_endpoints;
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 use serde_json::{Value, json};
 
+use super::Body;
 use crate::http::answer::Answer;
 use crate::http::auth::{Caller, Read};
-use crate::http::extract::{Fault, QueryFields};
+use crate::http::extract::{Fault, Path, QueryFields};
 use crate::http::{ApiError, AppState};
 use crate::sandbox::inbox::{Entry, Signed, verify};
 use crate::sandbox::world::World;
@@ -44,7 +44,7 @@ pub(super) async fn receive(
     Path(name): Path<String>,
     uri: Uri,
     headers: HeaderMap,
-    body: Bytes,
+    Body(body): Body,
 ) -> Result<Response, ApiError> {
     let name = checked(name)?;
     let manners = manners(&uri)?;
@@ -56,6 +56,7 @@ pub(super) async fn receive(
     };
     let now = app.clock().real_now();
     let verdict = verify(signed, &body, &secrets(&app, &name).await?, now);
+    let bytes = body.len();
     let body =
         serde_json::from_slice(&body).unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&body).into_owned()));
     let answered = |number| if number <= manners.times { manners.status } else { StatusCode::OK };
@@ -67,6 +68,7 @@ pub(super) async fn receive(
         webhook_id: signed.id.map(str::to_owned),
         answered: answered(number).as_u16(),
         body,
+        bytes,
     });
     let number =
         kept.map_err(|_| ApiError::Conflict("too_many_inboxes", "There are too many inboxes.".into(), vec![]))?;

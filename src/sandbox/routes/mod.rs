@@ -11,7 +11,9 @@ mod payments;
 
 use std::sync::Arc;
 
-use axum::extract::DefaultBodyLimit;
+use axum::body::Bytes;
+use axum::extract::{DefaultBodyLimit, FromRequest, Request};
+use axum::http::StatusCode;
 use axum::routing::{get, post};
 use axum::{Extension, Router};
 use payferry_actors::System;
@@ -23,9 +25,6 @@ use super::world::World;
 use crate::http::error::Away;
 use crate::http::extract::Fields;
 use crate::http::{ApiError, AppState, Environment, HttpConfig, Limits, router_with};
-
-/// Bytes of a sandbox route's body.
-const CONTROL_BYTES_MAX: usize = 64 * 1024;
 
 /// The whole public router of a sandbox.
 pub(super) fn router(system: System, public_url: Url, world: Arc<World>) -> Router {
@@ -44,12 +43,26 @@ fn routes(world: Arc<World>) -> Router<AppState> {
         .route("/sandbox/chains/{chain}/faults", post(chains::faults))
         .route("/sandbox", get(facts::read))
         .route("/sandbox/clock/advance", post(clock::advance))
-        .layer(DefaultBodyLimit::max(CONTROL_BYTES_MAX))
-        .route("/sandbox/inbox/{name}", inbox.layer(DefaultBodyLimit::max(BODY_BYTES_MAX)));
+        .route("/sandbox/inbox/{name}", inbox)
+        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX));
     for (chain, running) in world.chains() {
         router = router.nest_service(&format!("/sandbox/rpc/{chain}"), running.devchain().router());
     }
     router.layer(Extension(world))
+}
+
+/// A body within the bounds of its route, with a document where axum has a plain text.
+struct Body(Bytes);
+
+impl FromRequest<AppState> for Body {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, app: &AppState) -> Result<Self, ApiError> {
+        Bytes::from_request(request, app).await.map(Self).map_err(|rejection| match rejection.status() {
+            StatusCode::PAYLOAD_TOO_LARGE => ApiError::TooLarge(BODY_BYTES_MAX),
+            _ => ApiError::MalformedJson("it ended early".to_owned()),
+        })
+    }
 }
 
 /// The body of a control: a JSON object, or nothing.

@@ -4,18 +4,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Extension;
-use axum::body::Bytes;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use payferry_actors::System;
 use payferry_domain::{Address, Amount, Chain, PaymentId, PspId, Token};
 use payferry_entities::payments;
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 use serde_json::{Value, json};
 
-use super::{away, fields};
+use super::{Body, away, fields};
 use crate::http::answer::Answer;
 use crate::http::auth::{Caller, Payments};
-use crate::http::extract::{Fault, read};
+use crate::http::extract::{Fault, Path, read};
 use crate::http::{ApiError, AppState};
 use crate::sandbox::chain::{Payer, TRANSFER_MAX};
 use crate::sandbox::world::World;
@@ -41,7 +40,7 @@ pub(super) async fn pay(
     Extension(world): Extension<Arc<World>>,
     caller: Caller<Payments>,
     Path(id): Path<String>,
-    body: Bytes,
+    Body(body): Body,
 ) -> Result<Answer, ApiError> {
     let due = due(&app, caller.psp_id, &id).await?;
     let (amount, token, chain, payer) = fields(&body, |fields| {
@@ -70,7 +69,7 @@ pub(super) async fn panic(
     State(app): State<AppState>,
     caller: Caller<Payments>,
     Path(id): Path<String>,
-    body: Bytes,
+    Body(body): Body,
 ) -> Result<Answer, ApiError> {
     let due = due(&app, caller.psp_id, &id).await?;
     let times =

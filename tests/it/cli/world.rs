@@ -59,6 +59,23 @@ async fn an_inbox_verifies_keeps_and_misbehaves() {
 }
 
 #[tokio::test]
+async fn what_the_routes_cannot_read_is_told_in_a_document() {
+    let temp = tempfile::tempdir().unwrap();
+    let sandbox = Running::start(temp.path());
+    let padded = json!({"seconds": 1, "padding": "x".repeat(70_000)});
+    for (method, path, body, told) in [
+        (Method::POST, "/sandbox/clock/advance", Some(padded.clone()), (413, "body_too_large")),
+        (Method::POST, "/sandbox/inbox/large", Some(padded), (413, "body_too_large")),
+        (Method::POST, "/sandbox/chains/%ff/mine", None, (400, "invalid_parameters")),
+        (Method::GET, "/sandbox/inbox/%ff", None, (400, "invalid_parameters")),
+    ] {
+        let (status, problem) = sandbox.call(method, path, body).await;
+        assert_eq!((status.as_u16(), problem["code"].as_str()), (told.0, Some(told.1)), "{path}: {problem:#}");
+    }
+    sandbox.stop();
+}
+
+#[tokio::test]
 async fn a_payment_that_panics_too_often_is_shown_to_the_operator() {
     let temp = tempfile::tempdir().unwrap();
     let sandbox = Running::start(temp.path());

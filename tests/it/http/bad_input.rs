@@ -30,3 +30,21 @@ async fn bodies_that_do_not_say_they_are_json() {
         call.send().await.assert_problem(422, "validation_failed");
     }
 }
+
+#[tokio::test]
+async fn paths_that_are_not_text() {
+    let app = TestApp::start().await;
+    for (method, path) in [
+        (Method::GET, "/payments/%ff"),
+        (Method::GET, "/api/v1/payments/%ff/webhooks"),
+        (Method::GET, "/merchants/%ff"),
+        (Method::POST, "/payments/%ff/cancel"),
+        (Method::POST, "/payments/pay_x/webhooks/%ff/redeliver"),
+    ] {
+        let reply = app.request(method.clone(), path).json(&json!({})).send().await;
+        reply.assert_problem(400, "invalid_parameters");
+        assert_eq!(reply.faults(), ["path: not_utf8"], "{method} {path}");
+    }
+    let page = app.request(Method::GET, "/pay/%ff").without_key().send().await;
+    assert_eq!((page.status.as_u16(), page.header("content-type")), (404, Some("text/html; charset=utf-8")));
+}
