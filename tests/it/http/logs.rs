@@ -57,7 +57,7 @@ async fn secrets_and_people_are_not_logged() {
     let id = made.json["payment_id"].as_str().unwrap();
     let link = made.json["magic_link"].as_str().unwrap().strip_prefix("https://pay.example").unwrap();
     app.request(Method::GET, link).without_key().send().await;
-    app.request(Method::POST, "/payments/initiate").bytes("{\"card\": \"4111\", ").send().await;
+    app.request(Method::POST, "/payments/initiate").bytes("{\"card\": \"4111 1111 1111 1111\", ").send().await;
     app.pay(&made, "10").await;
     app.payment_when(&made, "settled").await;
     app.request(Method::POST, "/api/v1/webhook/rotate").send().await;
@@ -83,7 +83,7 @@ async fn secrets_and_people_are_not_logged() {
         "INV-77",
         "idem-77",
         "owner@shop.example",
-        "4111",
+        "4111 1111",
         "secret=query",
     ] {
         if let Some(at) = log.find(hidden) {
