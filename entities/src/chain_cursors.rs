@@ -18,6 +18,8 @@ pub struct Model {
     pub block_hash: String,
     /// Of that block, milliseconds since the epoch.
     pub block_time: i64,
+    /// First block that was not read a second time.
+    pub second_look_from: i64,
     /// Lease epoch of the writer.
     pub epoch: i64,
     /// Milliseconds since the epoch.

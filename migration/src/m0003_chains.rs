@@ -72,6 +72,7 @@ const UP: &[&str] = &[
          block_number BIGINT NOT NULL,
          block_hash TEXT NOT NULL,
          block_time BIGINT NOT NULL,
+         second_look_from BIGINT NOT NULL,
          epoch BIGINT NOT NULL,
          updated_at BIGINT NOT NULL,
          PRIMARY KEY (chain)

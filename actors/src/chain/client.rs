@@ -4,40 +4,36 @@
 //! first answer, also a lagging one), and endpoint addresses in any error (they carry keys).
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use alloy::primitives::{Bytes, U64, U256};
 use alloy::rpc::client::RpcClient;
 use alloy::rpc::types::{Filter, Log, TransactionReceipt};
-use alloy::transports::{IntoBoxTransport, TransportError};
-use futures::future::join_all;
-use payferry_domain::{Address, Hash32};
+use alloy::transports::IntoBoxTransport;
+use payferry_domain::{Address, Chain, Hash32};
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
+use tokio::task::JoinSet;
 
+pub use super::endpoint::BATCH_CALLS_MAX;
+use super::endpoint::{Answers, Call, Endpoint, Scope};
+use super::http::{self, Http};
 pub use super::wire::{BlockHeader, ClientError};
-use super::wire::{FeeHistory, WireHeader, classify};
+use super::wire::{FeeHistory, WireHeader};
 use crate::wallet::alloy_hash;
 
 /// How long an answer may take.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-/// Most calls in one JSON-RPC batch.
-pub const BATCH_CALLS_MAX: usize = 100;
 /// Blocks that a fee suggestion looks back on.
 const FEE_HISTORY_BLOCKS: u64 = 5;
 
-/// One call: method and parameters.
-type Call = (&'static str, Value);
-/// The answers to several calls, each with an error of its own.
-type Answers = Vec<Result<Box<RawValue>, ClientError>>;
-
-/// A chain's endpoints. Clones share them and the knowledge of which one answers.
+/// A chain's endpoints, in the order in which they are wanted. Clones share them and what is known of each: one that
+/// fails, lags or is slow makes way for the next, and comes back after a while.
 #[derive(Clone, Debug)]
 pub struct ChainClient {
-    endpoints: Vec<RpcClient>,
-    preferred: Arc<AtomicUsize>,
+    endpoints: Vec<Arc<Endpoint>>,
+    expected: Option<(Chain, u64)>,
     timeout: Duration,
     batches: bool,
 }
@@ -82,23 +78,23 @@ impl ChainClient {
         timeout: Duration,
         batches: bool,
     ) -> Result<Self, ClientError> {
-        crate::tls::install();
-        let client = reqwest::Client::builder()
-            .timeout(timeout)
-            .redirect(reqwest::redirect::Policy::none())
-            .build()
-            .map_err(|_| ClientError::Unavailable("the HTTP client could not be built".to_owned()))?;
-        let endpoints = urls.into_iter().map(|url| RpcClient::new_http_with_client(client.clone(), url)).collect();
-        Ok(Self { endpoints, preferred: Arc::new(AtomicUsize::new(0)), timeout, batches })
+        let client =
+            http::client().map_err(|_| ClientError::Unavailable("the HTTP client could not be built".to_owned()))?;
+        let endpoint = |url| Arc::new(Endpoint::new(RpcClient::new(Http::new(client.clone(), url), false)));
+        Ok(Self { endpoints: urls.into_iter().map(endpoint).collect(), expected: None, timeout, batches })
     }
 
     fn over(client: RpcClient) -> Self {
-        Self {
-            endpoints: vec![client],
-            preferred: Arc::new(AtomicUsize::new(0)),
-            timeout: REQUEST_TIMEOUT,
-            batches: true,
-        }
+        let endpoints = vec![Arc::new(Endpoint::new(client))];
+        Self { endpoints, expected: None, timeout: REQUEST_TIMEOUT, batches: true }
+    }
+
+    /// The same endpoints, held to being of this chain: each says its chain id with every answer, and one of another
+    /// chain is passed over, whatever it is asked, until it is right.
+    #[must_use]
+    pub fn of_chain(mut self, chain: Chain, chain_id: u64) -> Self {
+        self.expected = Some((chain, chain_id));
+        self
     }
 
     /// These endpoints and then those of `other`.
@@ -178,13 +174,16 @@ impl ChainClient {
         tags.extend(cursor.map(|number| json!(U64::from(number))));
         let calls: Vec<Call> = tags.into_iter().map(|tag| ("eth_getBlockByNumber", json!([tag, false]))).collect();
         let mut best: Option<Heads> = None;
+        let mut behind = Vec::new();
         let mut trouble = ClientError::UnknownBlock;
         for index in self.order() {
             match self.heads_of(index, calls.clone(), has_safe, has_finalized, cursor.is_some()).await {
                 Ok(heads) => {
                     let enough = heads.latest.number >= floor;
+                    if !enough {
+                        behind.push((index, heads.latest.number));
+                    }
                     if best.as_ref().is_none_or(|best| best.latest.number < heads.latest.number) {
-                        self.preferred.store(index, Ordering::Relaxed);
                         best = Some(heads);
                     }
                     if enough {
@@ -194,7 +193,14 @@ impl ChainClient {
                 Err(error) => trouble = error,
             }
         }
-        best.ok_or(trouble)
+        let best = best.ok_or(trouble)?;
+        // What is asked next is about blocks that those who lag do not have.
+        for (index, number) in behind {
+            if number < best.latest.number {
+                self.endpoints[index].lags(&self.scope(index));
+            }
+        }
+        Ok(best)
     }
 
     async fn heads_of(
@@ -254,6 +260,19 @@ impl ChainClient {
         self.ask("eth_getLogs", json!([filter])).await
     }
 
+    /// Logs in a range of blocks, from another endpoint than is asked first, where there is one.
+    pub async fn logs_elsewhere(&self, filter: &Filter) -> Result<Vec<Log>, ClientError> {
+        let mut trouble = no_endpoint();
+        for index in self.order_elsewhere() {
+            match self.one_on(index, "eth_getLogs", json!([filter])).await.and_then(|raw| parse(&raw)) {
+                Ok(logs) => return Ok(logs),
+                Err(error @ ClientError::RangeTooLarge(_)) => return Err(error),
+                Err(error) => trouble = error,
+            }
+        }
+        Err(trouble)
+    }
+
     /// Logs of blocks named by their hashes, in that order; a block that the node does not know is an error.
     pub async fn logs_by_hash(&self, filter: &Filter, blocks: &[Hash32]) -> Result<Vec<Vec<Log>>, ClientError> {
         let call = |hash: &Hash32| ("eth_getLogs", json!([filter.clone().at_block_hash(alloy_hash(*hash))]));
@@ -275,6 +294,33 @@ impl ChainClient {
         answers.into_iter().map(|answer| answer.and_then(|raw| parse(&raw))).collect()
     }
 
+    /// Receipts by transaction hash, in that order, from another endpoint than is asked first where there is one; `None`
+    /// where no endpoint has it and one at least says so.
+    pub async fn receipts_elsewhere(&self, hashes: &[Hash32]) -> Result<Vec<Option<TransactionReceipt>>, ClientError> {
+        let mut found: Vec<Option<TransactionReceipt>> = vec![None; hashes.len()];
+        let mut outcome = Err(no_endpoint());
+        for index in self.order_elsewhere() {
+            let missing: Vec<usize> = (0..hashes.len()).filter(|place| found[*place].is_none()).collect();
+            if missing.is_empty() {
+                return Ok(found);
+            }
+            let call = |place: &usize| ("eth_getTransactionReceipt", json!([hashes[*place]]));
+            let answers = self.many_on(index, missing.iter().map(call).collect()).await;
+            let answers = answers.and_then(|all| all.into_iter().map(|one| one.and_then(|raw| parse(&raw))).collect());
+            match answers {
+                Ok(answers) => {
+                    let answers: Vec<Option<TransactionReceipt>> = answers;
+                    for (place, answer) in missing.into_iter().zip(answers) {
+                        found[place] = answer;
+                    }
+                    outcome = Ok(());
+                }
+                Err(error) => outcome = outcome.or(Err(error)),
+            }
+        }
+        outcome.map(|()| found)
+    }
+
     /// Base fee of the next block and what others tip (the median of the last blocks).
     pub async fn fee_market(&self) -> Result<FeeMarket, ClientError> {
         let blocks = U64::from(FEE_HISTORY_BLOCKS);
@@ -282,29 +328,34 @@ impl ChainClient {
         history.market().ok_or_else(|| ClientError::Malformed("a fee history without fees".to_owned()))
     }
 
-    /// Sends signed bytes to every endpoint. Good if one of them takes them or has them already.
+    /// Sends signed bytes to every endpoint of the chain. Good as soon as one of them takes them or has them already; the
+    /// others are not waited for.
     pub async fn broadcast(&self, raw: &str) -> Result<(), ClientError> {
-        let sends = (0..self.endpoints.len()).map(|index| self.one_on(index, "eth_sendRawTransaction", json!([raw])));
+        let mut sends = JoinSet::new();
+        for index in 0..self.endpoints.len() {
+            let (client, raw) = (self.clone(), raw.to_owned());
+            sends.spawn(async move { client.one_on(index, "eth_sendRawTransaction", json!([raw])).await });
+        }
         let mut worst: Option<ClientError> = None;
-        for answer in join_all(sends).await {
+        while let Some(answer) = sends.join_next().await {
             match answer {
-                Ok(_) | Err(ClientError::AlreadyKnown) => return Ok(()),
+                Ok(Ok(_) | Err(ClientError::AlreadyKnown)) => {
+                    sends.detach_all();
+                    return Ok(());
+                }
                 // The one that says something about the transaction is worth more than the one that is away.
-                Err(error) if worst.as_ref().is_none_or(ClientError::is_about_the_endpoint) => worst = Some(error),
-                Err(_) => {}
+                Ok(Err(error)) if worst.as_ref().is_none_or(ClientError::is_about_the_endpoint) => worst = Some(error),
+                Ok(Err(_)) | Err(_) => {}
             }
         }
         Err(worst.unwrap_or(ClientError::UnknownBlock))
     }
 
     async fn ask<T: DeserializeOwned>(&self, method: &'static str, params: Value) -> Result<T, ClientError> {
-        let mut trouble = ClientError::Unavailable("no endpoint is configured".to_owned());
+        let mut trouble = no_endpoint();
         for index in self.order() {
             match self.one_on(index, method, params.clone()).await.and_then(|raw| parse(&raw)) {
-                Ok(answer) => {
-                    self.preferred.store(index, Ordering::Relaxed);
-                    return Ok(answer);
-                }
+                Ok(answer) => return Ok(answer),
                 Err(error) if error.is_about_the_endpoint() => trouble = error,
                 Err(error) => return Err(error),
             }
@@ -316,78 +367,78 @@ impl ChainClient {
         if calls.is_empty() {
             return Ok(Vec::new());
         }
-        let mut outcome = Err(ClientError::Unavailable("no endpoint is configured".to_owned()));
+        let mut best: Result<Answers, ClientError> = Err(no_endpoint());
+        let mut fewest = usize::MAX;
         for index in self.order() {
-            outcome = self.many_on(index, calls.clone()).await;
-            match &outcome {
-                Ok(answers) if !answers.iter().flat_map(Result::as_ref).any(is_null_block(&calls)) => {
-                    let away = |answer: &Result<_, ClientError>| {
+            match self.many_on(index, calls.clone()).await {
+                Ok(answers) => {
+                    let away = |answer: &&Result<_, ClientError>| {
                         answer.as_ref().is_err_and(ClientError::is_about_the_endpoint)
                     };
-                    if !answers.iter().any(away) {
-                        self.preferred.store(index, Ordering::Relaxed);
+                    let nulls = answers.iter().flat_map(Result::as_ref).filter(is_null_block(&calls)).count();
+                    let doubts = answers.iter().filter(away).count() + nulls;
+                    if doubts < fewest {
+                        (fewest, best) = (doubts, Ok(answers));
+                    }
+                    if doubts == 0 {
                         break;
                     }
                 }
-                Err(error) if !error.is_about_the_endpoint() => break,
-                _ => {}
+                Err(error) if best.is_ok() => tracing::trace!(%error, "an endpoint knows no better"),
+                Err(error) if !error.is_about_the_endpoint() => return Err(error),
+                Err(error) => best = Err(error),
             }
         }
-        outcome
+        best
     }
 
-    /// Endpoints, the one that answered last first.
-    fn order(&self) -> impl Iterator<Item = usize> + use<> {
-        let len = self.endpoints.len();
-        let first = self.preferred.load(Ordering::Relaxed);
-        (0..len).map(move |offset| (first + offset) % len)
+    /// Endpoints in the order in which they are wanted, those that are passed over last. Sees to it that those whose time
+    /// is over are looked at again, without anybody waiting for them.
+    fn order(&self) -> Vec<usize> {
+        let (aside, ready): (Vec<usize>, Vec<usize>) =
+            (0..self.endpoints.len()).partition(|index| self.endpoints[*index].is_aside());
+        if !ready.is_empty() {
+            for &index in aside.iter().filter(|index| self.endpoints[**index].begin_probe()) {
+                let (endpoint, scope) = (Arc::clone(&self.endpoints[index]), self.scope(index));
+                tokio::spawn(async move { endpoint.probe(&scope).await });
+            }
+        }
+        ready.into_iter().chain(aside).collect()
+    }
+
+    /// The same endpoints, beginning with others than the one that is asked first.
+    fn order_elsewhere(&self) -> Vec<usize> {
+        let mut order = self.order();
+        if !order.is_empty() {
+            order.rotate_left(1);
+        }
+        order
+    }
+
+    fn scope(&self, index: usize) -> Scope {
+        Scope { expected: self.expected, index, timeout: self.timeout, batches: self.batches }
     }
 
     async fn one_on(&self, index: usize, method: &'static str, params: Value) -> Result<Box<RawValue>, ClientError> {
-        let request = self.endpoints[index].request::<Value, Box<RawValue>>(method, params);
-        match tokio::time::timeout(self.timeout, request).await {
-            Ok(answer) => answer.map_err(|error| classify(method, &error)),
-            Err(_) => Err(ClientError::Timeout),
-        }
+        let answers = self.many_on(index, vec![(method, params)]).await?;
+        answers.into_iter().next().unwrap_or_else(|| Err(ClientError::Malformed("an answer is missing".to_owned())))
     }
 
-    async fn many_on(&self, index: usize, mut calls: Vec<Call>) -> Result<Answers, ClientError> {
-        if !self.batches || calls.len() == 1 {
-            let requests = calls.into_iter().map(|(method, params)| self.one_on(index, method, params));
-            return Ok(join_all(requests).await);
-        }
-        let mut answers = Vec::with_capacity(calls.len());
-        while !calls.is_empty() {
-            let rest = calls.split_off(calls.len().min(BATCH_CALLS_MAX));
-            answers.extend(self.batch_on(index, std::mem::replace(&mut calls, rest)).await?);
-        }
-        Ok(answers)
-    }
-
-    async fn batch_on(&self, index: usize, calls: Vec<Call>) -> Result<Answers, ClientError> {
-        let mut batch = self.endpoints[index].new_batch();
-        let mut waiters = Vec::with_capacity(calls.len());
-        for (method, params) in &calls {
-            let waiter = batch.add_call::<Value, Box<RawValue>>(*method, params);
-            waiters.push((*method, waiter.map_err(|error| classify(method, &error))?));
-        }
-        let exchange = async {
-            batch.send().await.map_err(|error: TransportError| classify(calls[0].0, &error))?;
-            let answers = waiters
-                .into_iter()
-                .map(|(method, waiter)| async move { waiter.await.map_err(|error| classify(method, &error)) });
-            Ok(join_all(answers).await)
-        };
-        tokio::time::timeout(self.timeout, exchange).await.unwrap_or(Err(ClientError::Timeout))
+    async fn many_on(&self, index: usize, calls: Vec<Call>) -> Result<Answers, ClientError> {
+        self.endpoints[index].exchange(&self.scope(index), calls).await
     }
 }
 
+fn no_endpoint() -> ClientError {
+    ClientError::Unavailable("no endpoint is configured".to_owned())
+}
+
 /// Blocks asked for by number that an endpoint does not have: it lags, another one may not.
-fn is_null_block(calls: &[Call]) -> impl Fn(&Box<RawValue>) -> bool + use<> {
+fn is_null_block(calls: &[Call]) -> impl Fn(&&Box<RawValue>) -> bool + use<> {
     let headers = calls.iter().all(|(method, _)| *method == "eth_getBlockByNumber");
     move |raw| headers && raw.get() == "null"
 }
 
-fn parse<T: DeserializeOwned>(raw: &RawValue) -> Result<T, ClientError> {
+pub(super) fn parse<T: DeserializeOwned>(raw: &RawValue) -> Result<T, ClientError> {
     serde_json::from_str(raw.get()).map_err(|error| ClientError::Malformed(error.to_string()))
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use payferry_domain::{Address, Amount, Chain, Finality, FinalityPolicy, Hash32, Timestamp};
 use payferry_entities::{Database, chain_tx_attempts, chain_txs, operations, payments};
-use sea_orm::{ColumnTrait, Condition, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
+use sea_orm::{ColumnTrait, DbErr, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect};
 use serde::Deserialize;
 
 use super::operations::Role;
@@ -71,21 +71,50 @@ pub(super) async fn carried_undecided(database: &Database, txs: &[i64]) -> Resul
         .await
 }
 
-/// Transactions that are not final, by nonce: submitted, mined, and reverted ones that may still be taken back.
+/// Transactions that are not final, by nonce: submitted, mined, and those of the newest reverted ones that may still be
+/// taken back.
 pub(super) async fn open_txs(
     database: &Database,
     chain: Chain,
-    finalized: u64,
+    finalized: Option<u64>,
 ) -> Result<Vec<chain_txs::Model>, DbErr> {
-    let reverted = Condition::all()
-        .add(chain_txs::Column::Status.eq("reverted"))
-        .add(chain_txs::Column::BlockNumber.gt(row_number(finalized)));
-    chain_txs::Entity::find()
-        .filter(chain_txs::Column::Chain.eq(chain.as_str()))
-        .filter(Condition::any().add(chain_txs::Column::Status.is_in(["submitted", "mined"])).add(reverted))
+    let of_chain = || chain_txs::Entity::find().filter(chain_txs::Column::Chain.eq(chain.as_str()));
+    let mut txs = of_chain()
+        .filter(chain_txs::Column::Status.is_in(["submitted", "mined"]))
         .order_by_asc(chain_txs::Column::Nonce)
         .limit(OPEN_TXS_MAX)
         .all(database.reader())
+        .await?;
+    if let Some(finalized) = finalized {
+        let reverted = of_chain()
+            .filter(chain_txs::Column::Status.eq("reverted"))
+            .filter(chain_txs::Column::BlockNumber.gt(row_number(finalized)))
+            .order_by_desc(chain_txs::Column::BlockNumber)
+            .limit(OPEN_TXS_MAX)
+            .all(database.reader())
+            .await?;
+        txs.extend(reverted);
+        txs.sort_by_key(|tx| tx.nonce);
+    }
+    Ok(txs)
+}
+
+/// How many transactions of the account wait to be mined.
+pub(super) async fn unmined(database: &Database, chain: Chain, sender: Address) -> Result<u64, DbErr> {
+    chain_txs::Entity::find()
+        .filter(chain_txs::Column::Chain.eq(chain.as_str()))
+        .filter(chain_txs::Column::Status.eq("submitted"))
+        .filter(chain_txs::Column::Sender.eq(sender.to_string()))
+        .count(database.reader())
+        .await
+}
+
+/// How many operations wait for a transaction.
+pub(super) async fn queued_len(database: &Database, chain: Chain) -> Result<u64, DbErr> {
+    operations::Entity::find()
+        .filter(operations::Column::Chain.eq(chain.as_str()))
+        .filter(operations::Column::Status.eq("queued"))
+        .count(database.reader())
         .await
 }
 
@@ -96,12 +125,6 @@ pub(super) async fn txs_by_id(database: &Database, ids: &[i64]) -> Result<HashMa
         .all(database.reader())
         .await?;
     Ok(rows.into_iter().map(|row| (row.id, row)).collect())
-}
-
-/// How many transactions of the account wait to be mined.
-pub(super) fn unmined(txs: &[chain_txs::Model], sender: Address) -> usize {
-    let sender = sender.to_string();
-    txs.iter().filter(|tx| tx.sender == sender && tx.status == "submitted").count()
 }
 
 /// The account's nonce after the last one that was given out here; `None` if none was.
@@ -132,6 +155,23 @@ pub(super) async fn attempts(database: &Database, chain: Chain, txs: &[chain_txs
         found.entry((row.sender.clone(), row.nonce)).or_default().push(row);
     }
     Ok(found)
+}
+
+/// The hashes of the newest attempts of any transaction, of those made since then.
+pub(super) async fn attempts_since(
+    database: &Database,
+    chain: Chain,
+    since: Timestamp,
+    limit: u64,
+) -> Result<Vec<Hash32>, DbErr> {
+    let rows = chain_tx_attempts::Entity::find()
+        .filter(chain_tx_attempts::Column::Chain.eq(chain.as_str()))
+        .filter(chain_tx_attempts::Column::CreatedAt.gte(since.as_millis()))
+        .order_by_desc(chain_tx_attempts::Column::CreatedAt)
+        .limit(limit)
+        .all(database.reader())
+        .await?;
+    Ok(rows.iter().filter_map(|row| row.tx_hash.parse().ok()).collect())
 }
 
 /// The hashes of a transaction's attempts.

@@ -1,27 +1,30 @@
 //! One look of the watcher at its chain: what is new is read, what was taken back is undone, the rest is told.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use payferry_domain::payment::Command;
-use payferry_domain::{Address, Hash32, PaymentId, Timestamp};
+use payferry_domain::{Hash32, Timestamp};
 use payferry_entities::transfers;
 
 use super::client::{BlockHeader, ClientError, Heads};
 use super::config::SpecError;
 use super::cursor::{Link, Next, Unlinked, gaps};
-use super::reader::{FoundTransfer, ReadError};
-use super::rows;
+use super::reader::ReadError;
 use super::watcher::{WatcherArgs, WatcherState};
 use super::watchlist::ChainView;
+use super::{found, metrics, rows};
 use crate::journal::{ChainBatch, JournalError, Unit};
-use crate::payment::store::{self, StoreError};
+use crate::payment::store::StoreError;
 
 /// Headers compared in one request while looking for the block where a reorganisation began.
 const ANCESTOR_HEADERS: usize = 32;
 /// The step grows back by this part of itself after each success.
 const STEP_GROWTH_DIVISOR: u64 = 8;
+
+/// Age of the last block after which all endpoints are asked whether there is a newer one, milliseconds.
+const STANDSTILL_MS: i64 = 10_000;
 
 /// Why a look came to nothing. The cursor has not moved.
 #[derive(Debug, thiserror::Error)]
@@ -80,7 +83,10 @@ impl<'a> Poll<'a> {
         let WatcherArgs { spec, client, .. } = &self.state.args;
         let tip = self.state.known.tip();
         let cursor = tip.map(|tip| tip.number);
-        let heads = client.heads(spec.has_safe, spec.has_finalized, cursor, cursor.unwrap_or(0)).await?;
+        // An endpoint that stands still looks like one with nothing new: after a while the others are asked as well.
+        let quiet_ms = tip.map_or(0, |tip| self.state.args.clock.now().millis_since(tip.time));
+        let floor = cursor.map_or(0, |cursor| cursor + u64::from(quiet_ms > STANDSTILL_MS));
+        let heads = client.heads(spec.has_safe, spec.has_finalized, cursor, floor).await?;
         let latest = (heads.latest.number, heads.latest.hash);
         match self.state.known.next(latest, heads.at_cursor.map(|header| header.hash)) {
             Next::Reorganised => {
@@ -125,8 +131,10 @@ impl<'a> Poll<'a> {
             Err(Unlinked::Within) => return Err(PollError::Inconsistent("blocks of several branches")),
         }
         let recent_from = heads.latest.number.saturating_sub(spec.recent_blocks.saturating_sub(1));
-        let found = self.state.reader.transfers(client, &headers, recent_from).await?;
-        let transfers = self.of_payments(found).await?;
+        let args = &self.state.args;
+        let found = self.state.reader.transfers(client, &args.watchlist, &headers, recent_from).await?;
+        let transfers = found::of_payments(args, &found).await?;
+        let transfers = found::made(args, transfers).await?;
         let told = self.commit(&links, transfers, heads).await?;
         self.grow_step();
         self.state.report.blocks_read += links.len() as u64;
@@ -138,61 +146,6 @@ impl<'a> Poll<'a> {
         Ok(())
     }
 
-    /// The rows of transfers that went to payments' wallets.
-    async fn of_payments(&self, found: Vec<FoundTransfer>) -> Result<Vec<transfers::Model>, PollError> {
-        let WatcherArgs { database, watchlist, .. } = &self.state.args;
-        let mut strangers: Vec<Address> = Vec::new();
-        let mut owners: HashMap<Address, PaymentId> = HashMap::new();
-        for transfer in &found {
-            match watchlist.payment_of(transfer.to) {
-                Some(payment_id) => {
-                    owners.insert(transfer.to, payment_id);
-                }
-                None => strangers.push(transfer.to),
-            }
-        }
-        strangers.sort_unstable();
-        strangers.dedup();
-        strangers.retain(|address| !owners.contains_key(address));
-        if !strangers.is_empty() {
-            owners.extend(store::by_wallets(database, &strangers).await?);
-        }
-        let ours = found.iter().filter_map(|transfer| Some((transfer, *owners.get(&transfer.to)?)));
-        Ok(ours.filter_map(|(transfer, payment_id)| self.row(transfer, payment_id)).collect())
-    }
-
-    fn row(&self, transfer: &FoundTransfer, payment_id: PaymentId) -> Option<transfers::Model> {
-        let chain = self.state.args.spec.chain;
-        if transfer.value.is_zero() {
-            // Anybody can log any number of these; they never mean anything.
-            tracing::debug!(%chain, payment.id = %payment_id, "a transfer of nothing is left out");
-            return None;
-        }
-        let Ok(amount) = i64::try_from(transfer.value) else {
-            tracing::warn!(%chain, payment.id = %payment_id, tx.hash = %transfer.tx_hash,
-                "a transfer of more than can be counted is left out");
-            return None;
-        };
-        Some(transfers::Model {
-            chain: chain.as_str().to_owned(),
-            tx_hash: transfer.tx_hash.to_string(),
-            log_index: rows::row_number(transfer.log_index),
-            payment_id: payment_id.to_string(),
-            token_address: transfer.token_address.to_string(),
-            from_address: transfer.from.to_string(),
-            to_address: transfer.to.to_string(),
-            amount,
-            block_number: rows::row_number(transfer.block.number),
-            block_hash: transfer.block.hash.to_string(),
-            block_time: transfer.block.time.as_millis(),
-            presence: "present".to_owned(),
-            revision: 1,
-            applied_revision: 0,
-            applied_version: 0,
-            created_at: self.state.args.clock.now().as_millis(),
-        })
-    }
-
     /// Writes what was read and moves on; answers the rows that changed.
     async fn commit(
         &mut self,
@@ -202,19 +155,28 @@ impl<'a> Poll<'a> {
     ) -> Result<Vec<transfers::Model>, PollError> {
         let WatcherArgs { spec, journal, clock, .. } = &self.state.args;
         let Some(last) = links.last() else { return Ok(Vec::new()) };
-        let keep_from = self.finalized(heads).unwrap_or(0).min(last.number);
+        let first = links.first().map_or(last.number, |first| first.number);
+        let second_look_from = match self.state.known.tip() {
+            // Without second looks there is nothing to keep for them.
+            _ if spec.second_look_blocks == 0 => last.number + 1,
+            None => first,
+            Some(_) => self.state.second.from,
+        };
+        let keep_from = self.finalized(heads).unwrap_or(0).min(last.number).min(second_look_from);
         let kept = links.iter().filter(|link| link.number >= keep_from);
         let batch = ChainBatch {
             chain: spec.chain,
             cursor_before: self.state.known.tip().map(|tip| tip.hash.to_string()),
-            cursor: rows::cursor_row(spec.chain, last, clock.now()),
+            cursor: rows::cursor_row(spec.chain, last, second_look_from, clock.now()),
             orphaned_blocks: Vec::new(),
             headers: kept.map(|link| rows::header_row(spec.chain, link)).collect(),
             headers_keep_from: rows::row_number(keep_from),
             transfers,
         };
         let receipt = journal.submit(Unit::ChainBatch(Box::new(batch))).await?;
+        metrics::transfers(spec.chain, receipt.transfers.len());
         self.state.known.extend(links, keep_from);
+        self.state.second.from = second_look_from;
         self.state.report.transfers_recorded += receipt.transfers.len() as u64;
         Ok(receipt.transfers)
     }
@@ -244,10 +206,11 @@ impl<'a> Poll<'a> {
             (cursor, gone)
         };
         let depth = gone.len();
+        let second_look_from = self.state.second.from.min(cursor.number + 1);
         let batch = ChainBatch {
             chain: spec.chain,
             cursor_before: Some(tip.hash.to_string()),
-            cursor: rows::cursor_row(spec.chain, &cursor, clock.now()),
+            cursor: rows::cursor_row(spec.chain, &cursor, second_look_from, clock.now()),
             orphaned_blocks: gone.iter().map(Hash32::to_string).collect(),
             headers: if fork.is_none() { vec![rows::header_row(spec.chain, &cursor)] } else { Vec::new() },
             headers_keep_from: 0,
@@ -256,7 +219,9 @@ impl<'a> Poll<'a> {
         let receipt = journal.submit(Unit::ChainBatch(Box::new(batch))).await?;
         tracing::warn!(chain = %spec.chain, depth, common.number = cursor.number,
             transfers = receipt.transfers.len(), "chain {} was reorganised", spec.chain);
+        metrics::reorganised(spec.chain, depth);
         self.state.known = known;
+        self.state.second.from = second_look_from;
         self.state.report.blocks_orphaned += depth as u64;
         self.state.tell_observed(&receipt.transfers).await;
         Ok(())
@@ -293,10 +258,12 @@ impl<'a> Poll<'a> {
 
     /// Shows how the chain stands.
     fn publish(&self, heads: &Heads) {
-        let WatcherArgs { spec, watchlist, .. } = &self.state.args;
+        let WatcherArgs { spec, watchlist, clock, .. } = &self.state.args;
         let Some(tip) = self.state.known.tip() else { return };
-        let blocks = self.state.known.links().map(|link| (link.number, (link.hash, link.time))).collect();
-        watchlist.set_view(ChainView {
+        let finalized = self.finalized(heads);
+        let recent = self.state.known.links().filter(|link| link.number >= finalized.unwrap_or(0).min(tip.number));
+        let blocks = recent.map(|link| (link.number, (link.hash, link.time))).collect();
+        let view = ChainView {
             chain: spec.chain,
             head_number: heads.latest.number,
             head_time: heads.latest.time,
@@ -304,12 +271,14 @@ impl<'a> Poll<'a> {
             read_hash: tip.hash,
             read_time: tip.time,
             safe: self.tag(heads.safe.as_ref(), spec.has_safe, heads),
-            finalized: self.finalized(heads),
+            finalized,
             base_fee_wei: heads.latest.base_fee_wei,
             trouble: None,
             outage: Duration::from_secs(spec.outage_secs.unsigned_abs()),
             blocks: Arc::new(blocks),
-        });
+        };
+        metrics::looked(&view, clock.now());
+        watchlist.set_view(view);
     }
 
     /// Outages first, so that no deadline passes that an outage moves.

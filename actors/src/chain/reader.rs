@@ -1,11 +1,12 @@
 //! Reads blocks whole: headers that are linked, and every transfer of the watched contracts in them.
 //!
 //! An answer is believed only as far as it can be checked: each log's block hash against its header, an empty answer
-//! against the header's bloom filter and, where that disagrees, against the block's receipts.
+//! against the header's bloom filter and, where that disagrees, against the block's receipts. So is an answer without a
+//! transfer to a watched wallet that the bloom filter speaks of, where the filter is not too full to say anything.
 
 use std::collections::HashSet;
 
-use alloy::primitives::{Address as EvmAddress, B256, U256};
+use alloy::primitives::{Address as EvmAddress, U256};
 use alloy::rpc::types::{Filter, Log};
 use alloy::sol_types::SolEvent;
 use payferry_contracts::Token as TokenContract;
@@ -14,22 +15,15 @@ use payferry_domain::{Address, Hash32};
 use super::client::{BlockHeader, ChainClient, ClientError};
 use super::config::ChainSpec;
 use super::cursor::Link;
+use super::found::FoundTransfer;
+use super::watchlist::Watchlist;
 use crate::wallet::{alloy_address, domain_address, domain_hash};
 
 /// JSON-RPC: the method does not exist.
 const METHOD_NOT_FOUND: i64 = -32_601;
-
-/// One `Transfer` of a watched contract.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct FoundTransfer {
-    pub block: Link,
-    pub tx_hash: Hash32,
-    pub log_index: u64,
-    pub token_address: Address,
-    pub from: Address,
-    pub to: Address,
-    pub value: U256,
-}
+/// Providers' words for a method that they do not have, or not for everybody.
+const METHOD_REFUSALS: [&str; 6] =
+    ["not supported", "unsupported", "not available", "does not exist", "not found", "not allowed"];
 
 /// Why a range was not read whole.
 #[derive(Debug, thiserror::Error)]
@@ -64,6 +58,7 @@ impl Reader {
     pub(super) async fn transfers(
         &self,
         client: &ChainClient,
+        watchlist: &Watchlist,
         headers: &[BlockHeader],
         recent_from: u64,
     ) -> Result<Vec<FoundTransfer>, ReadError> {
@@ -79,7 +74,7 @@ impl Reader {
                 let mine = rest.partition_point(|log| log.block_number.is_some_and(|number| number <= header.number));
                 let (of_block, later) = rest.split_at(mine);
                 rest = later;
-                self.take(client, header, of_block.to_vec(), &mut found).await?;
+                self.take(client, watchlist, header, of_block.to_vec(), &mut found).await?;
             }
             if !rest.is_empty() {
                 return Err(ReadError::Inconsistent("a log of a block that was not asked for"));
@@ -87,7 +82,26 @@ impl Reader {
         }
         let hashes: Vec<Hash32> = recent.iter().map(|header| header.hash).collect();
         for (header, logs) in recent.iter().zip(client.logs_by_hash(&self.filter, &hashes).await?) {
-            self.take(client, header, logs, &mut found).await?;
+            self.take(client, watchlist, header, logs, &mut found).await?;
+        }
+        Ok(found)
+    }
+
+    /// The transfers in blocks that were read before, by what a range query of another endpoint says. `links` are
+    /// gapless.
+    pub(super) async fn second_look(
+        &self,
+        client: &ChainClient,
+        links: &[Link],
+    ) -> Result<Vec<FoundTransfer>, ReadError> {
+        let ([first, .., last] | [first @ last]) = links else { return Ok(Vec::new()) };
+        let range = self.filter.clone().from_block(first.number).to_block(last.number);
+        let mut found = Vec::new();
+        for log in client.logs_elsewhere(&range).await? {
+            let place = log.block_number.and_then(|number| number.checked_sub(first.number));
+            let link = place.and_then(|place| links.get(usize::try_from(place).ok()?));
+            let link = link.ok_or(ReadError::Inconsistent("a log of a block that was not asked for"))?;
+            found.extend(self.checked(link, &log)?);
         }
         Ok(found)
     }
@@ -96,49 +110,102 @@ impl Reader {
     async fn take(
         &self,
         client: &ChainClient,
+        watchlist: &Watchlist,
         header: &BlockHeader,
         mut logs: Vec<Log>,
         found: &mut Vec<FoundTransfer>,
     ) -> Result<(), ReadError> {
-        let topic = TokenContract::Transfer::SIGNATURE_HASH;
-        if logs.is_empty() {
-            if !header.may_log(&self.contracts, topic) {
-                return Ok(());
-            }
-            logs = match client.logs_of_receipts(header.hash).await {
-                Ok(logs) => logs,
+        let is_empty = logs.is_empty();
+        if self.is_doubtful(watchlist, header, &logs) {
+            match client.logs_of_receipts(header.hash).await {
+                Ok(mut receipts) => {
+                    receipts.retain(|log| self.is_asked_for(log));
+                    if receipts.len() > logs.len() {
+                        let missed = receipts.len() - logs.len();
+                        tracing::warn!(
+                            block.number = header.number,
+                            logs = missed,
+                            "an endpoint left a block's logs out"
+                        );
+                        logs = receipts;
+                    }
+                }
                 // Nothing better is to be had: the block was known, so it is not a matter of lagging.
-                Err(ClientError::Refused { code: METHOD_NOT_FOUND, .. }) => return Ok(()),
-                Err(error) => return Err(error.into()),
-            };
-            logs.retain(|log| self.contracts.contains(&log.address()) && log.topic0() == Some(&topic));
-            if !logs.is_empty() {
-                tracing::warn!(block.number = header.number, logs = logs.len(), "the endpoint left a block's logs out");
+                Err(error) if is_refusal(&error) => {}
+                Err(error) if is_empty => return Err(error.into()),
+                // The filter may well speak of somebody else; the second look follows.
+                Err(error) => {
+                    tracing::debug!(block.number = header.number, %error, "a block's receipts are not to be had")
+                }
             }
         }
         let mut seen = HashSet::with_capacity(logs.len());
         for log in logs {
-            if log.removed || log.block_hash.map(domain_hash) != Some(header.hash) {
-                return Err(ReadError::Inconsistent("a log of another block than its header's"));
-            }
-            let (Some(index), Some(tx_hash)) = (log.log_index, log.transaction_hash) else {
-                return Err(ReadError::Inconsistent("a log without its place"));
-            };
-            if seen.insert(index) && self.contracts.contains(&log.address()) {
-                found.extend(decode(Link::of(header), index, tx_hash, &log));
+            let transfer = self.checked(&Link::of(header), &log)?;
+            if log.log_index.is_some_and(|index| seen.insert(index)) {
+                found.extend(transfer);
             }
         }
         Ok(())
     }
+
+    fn is_asked_for(&self, log: &Log) -> bool {
+        self.contracts.contains(&log.address()) && log.topic0() == Some(&TokenContract::Transfer::SIGNATURE_HASH)
+    }
+
+    /// Whether the block's own filter speaks of more than these logs.
+    fn is_doubtful(&self, watchlist: &Watchlist, header: &BlockHeader, logs: &[Log]) -> bool {
+        if !header.may_log(&self.contracts, TokenContract::Transfer::SIGNATURE_HASH) {
+            return false;
+        }
+        if logs.is_empty() {
+            return true;
+        }
+        let shown: HashSet<Address> = logs.iter().filter_map(decode).map(|event| event.to).collect();
+        watchlist.wallets_in(&header.bloom).iter().any(|wallet| !shown.contains(wallet))
+    }
+
+    /// A log as a transfer of this block; an error if it is of another one.
+    fn checked(&self, block: &Link, log: &Log) -> Result<Option<FoundTransfer>, ReadError> {
+        if log.removed || log.block_hash.map(domain_hash) != Some(block.hash) {
+            return Err(ReadError::Inconsistent("a log of another block than its header's"));
+        }
+        let (Some(log_index), Some(tx_hash)) = (log.log_index, log.transaction_hash) else {
+            return Err(ReadError::Inconsistent("a log without its place"));
+        };
+        let event = decode(log).filter(|_| self.is_asked_for(log));
+        Ok(event.map(|event| FoundTransfer {
+            block: *block,
+            tx_hash: domain_hash(tx_hash),
+            log_index,
+            token_address: event.token_address,
+            from: event.from,
+            to: event.to,
+            value: event.value,
+        }))
+    }
+}
+
+/// Whether the endpoints do not have the method, whatever code they say so with.
+fn is_refusal(error: &ClientError) -> bool {
+    let ClientError::Refused { code, message } = error else { return false };
+    let text = message.to_lowercase();
+    *code == METHOD_NOT_FOUND || METHOD_REFUSALS.iter().any(|words| text.contains(words))
+}
+
+/// What a `Transfer` says.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TransferEvent {
+    pub(super) token_address: Address,
+    pub(super) from: Address,
+    pub(super) to: Address,
+    pub(super) value: U256,
 }
 
 /// A log as a transfer; `None` for an event of the same name with another shape (an NFT's).
-fn decode(block: Link, log_index: u64, tx_hash: B256, log: &Log) -> Option<FoundTransfer> {
+pub(super) fn decode(log: &Log) -> Option<TransferEvent> {
     let event = TokenContract::Transfer::decode_log(&log.inner).ok()?;
-    Some(FoundTransfer {
-        block,
-        tx_hash: domain_hash(tx_hash),
-        log_index,
+    Some(TransferEvent {
         token_address: domain_address(log.address()),
         from: domain_address(event.from),
         to: domain_address(event.to),

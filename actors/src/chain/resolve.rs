@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use alloy::rpc::types::TransactionReceipt;
+use futures::future::join_all;
 use payferry_domain::Hash32;
 use payferry_entities::{chain_txs, operations};
 use tokio::time::Instant;
@@ -13,6 +14,7 @@ use tokio::time::Instant;
 use super::checkpoint::Step;
 use super::client::ClientError;
 use super::ledger::{self, Attempts};
+use super::metrics;
 use super::operations::{Verdict, verdicts};
 use super::rows::row_number;
 use super::settler::{SettleError, SettlerArgs, SettlerState};
@@ -29,6 +31,9 @@ const REQUEUE_WAIT_MS: i64 = 1_000;
 /// Longest such wait.
 const REQUEUE_WAIT_MAX_MS: i64 = 300_000;
 
+/// Transactions sent again side by side at the start.
+const SENDS_AT_ONCE: usize = 16;
+
 /// Where and how a transaction was mined.
 struct Mined<'a> {
     tx: &'a chain_txs::Model,
@@ -40,16 +45,21 @@ impl SettlerState {
     pub(super) async fn resolve(&mut self) -> Result<(), SettleError> {
         let SettlerArgs { spec, database, watchlist, .. } = &self.args;
         let view = watchlist.view(spec.chain);
-        let finalized = view.as_ref().and_then(|view| Some(view.finalized?.min(view.read_number))).unwrap_or(0);
+        // What was reverted may be taken back only while its block is not final.
+        let finalized = view.as_ref().map(|view| view.finalized.unwrap_or(0).min(view.read_number));
         let txs = ledger::open_txs(database, spec.chain, finalized).await?;
         let attempts = ledger::attempts(database, spec.chain, &txs).await?;
         self.report.open = txs.len();
         self.report.unmined = txs.iter().filter(|tx| tx.status == "submitted").count();
+        metrics::settling(spec.chain, self.report.open, self.report.unmined);
         let open: std::collections::HashSet<i64> = txs.iter().map(|tx| tx.id).collect();
         self.sent.retain(|id, _| open.contains(id));
         self.usurped.retain(|id, _| open.contains(id));
 
         let (submitted, mined): (Vec<_>, Vec<_>) = txs.iter().partition(|tx| tx.status == "submitted");
+        if !std::mem::replace(&mut self.sent_again, true) {
+            self.send_mined_again(&mined, &attempts).await;
+        }
         let mut outcome = self.resolve_submitted(&submitted, &attempts).await;
         if let Err(SettleError::Killed(_)) = outcome {
             return outcome;
@@ -69,6 +79,20 @@ impl SettlerState {
             }
         }
         outcome
+    }
+
+    /// What was mined before this settler began and is not final may be in no block by now: nodes that have it in one
+    /// take no notice.
+    async fn send_mined_again(&self, txs: &[&chain_txs::Model], attempts: &Attempts) {
+        let mut mined: Vec<&str> = Vec::new();
+        for tx in txs.iter().filter(|tx| tx.status == "mined") {
+            let attempts = attempts.get(&(tx.sender.clone(), tx.nonce)).into_iter().flatten();
+            let of_it = attempts.filter(|attempt| Some(&attempt.tx_hash) == tx.tx_hash.as_ref());
+            mined.extend(of_it.map(|attempt| attempt.raw.as_str()));
+        }
+        for some in mined.chunks(SENDS_AT_ONCE) {
+            join_all(some.iter().map(|raw| self.broadcast(raw))).await;
+        }
     }
 
     async fn resolve_submitted(&mut self, txs: &[&chain_txs::Model], attempts: &Attempts) -> Result<(), SettleError> {
@@ -158,6 +182,7 @@ impl SettlerState {
         let rows = ledger::carried(&self.args.database, &[tx.id]).await?;
         let place = Place::of(receipt)?;
         if !receipt.status() {
+            metrics::reverted(self.args.spec.chain);
             tracing::error!(chain = %self.args.spec.chain, tx.hash = %place.tx_hash,
                 "a batch reverted; its operations are queued again");
             let requeued: Vec<_> = rows.iter().filter(|row| row.status != "failed").collect();
@@ -229,6 +254,7 @@ impl SettlerState {
             }
             return Ok(());
         }
+        metrics::taken_back(self.args.spec.chain);
         tracing::warn!(chain = %self.args.spec.chain, tx.nonce = tx.nonce,
             "a transaction of ours was taken back; it is sent again");
         let rows = ledger::carried(&self.args.database, &[tx.id]).await?;
@@ -298,7 +324,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    fn of(receipt: &TransactionReceipt) -> Result<Self, SettleError> {
+    pub(super) fn of(receipt: &TransactionReceipt) -> Result<Self, SettleError> {
         let (Some(block_number), Some(block_hash)) = (receipt.block_number, receipt.block_hash) else {
             return Err(ClientError::Malformed("a receipt without its block".to_owned()).into());
         };

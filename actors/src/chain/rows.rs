@@ -67,10 +67,11 @@ pub(crate) async fn facts(
     Ok(facts)
 }
 
-/// The blocks that are remembered. The cursor's own row is the truth about the newest.
-pub(super) async fn load_known(database: &Database, chain: Chain) -> Result<Known, LoadError> {
+/// The blocks that are remembered, and the first one that was not read a second time. The cursor's own row is the truth
+/// about the newest.
+pub(super) async fn load_known(database: &Database, chain: Chain) -> Result<(Known, u64), LoadError> {
     let cursor = chain_cursors::Entity::find_by_id(chain.as_str()).one(database.reader()).await?;
-    let Some(cursor) = cursor else { return Ok(Known::default()) };
+    let Some(cursor) = cursor else { return Ok((Known::default(), 0)) };
     let rows = chain_headers::Entity::find()
         .filter(chain_headers::Column::Chain.eq(chain.as_str()))
         .filter(chain_headers::Column::Number.lte(cursor.block_number))
@@ -83,7 +84,7 @@ pub(super) async fn load_known(database: &Database, chain: Chain) -> Result<Know
         let time = Timestamp(cursor.block_time);
         links = vec![Link { number, hash, parent_hash: Hash32([0; 32]), time }];
     }
-    Ok(Known::from_links(links))
+    Ok((Known::from_links(links), block_number(cursor.second_look_from)?))
 }
 
 /// Why rows could not be loaded.
@@ -120,12 +121,13 @@ pub(super) fn header_row(chain: Chain, link: &Link) -> chain_headers::Model {
 }
 
 /// A block as the cursor.
-pub(super) fn cursor_row(chain: Chain, link: &Link, now: Timestamp) -> chain_cursors::Model {
+pub(super) fn cursor_row(chain: Chain, link: &Link, second_look_from: u64, now: Timestamp) -> chain_cursors::Model {
     chain_cursors::Model {
         chain: chain.as_str().to_owned(),
         block_number: row_number(link.number),
         block_hash: link.hash.to_string(),
         block_time: link.time.as_millis(),
+        second_look_from: row_number(second_look_from),
         epoch: 0,
         updated_at: now.as_millis(),
     }

@@ -14,7 +14,6 @@ use payferry_entities::Database;
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort, SupervisionEvent};
 use serde::Serialize;
 use tokio::sync::Notify;
-use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::checkpoint::{Checkpoint, Killed, NoCheckpoint};
@@ -22,8 +21,9 @@ use super::client::{ChainClient, ClientError};
 use super::config::ChainSpec;
 use super::fees::AboveCeiling;
 use super::ledger;
+use super::metrics;
 use super::operations::{BadOperation, Role};
-use super::watcher::backoff;
+use super::pace::{AbortOnDrop, Looks, backoff};
 use super::watchlist::Watchlist;
 use crate::clock::Clock;
 use crate::inbox::PaymentInbox;
@@ -207,18 +207,14 @@ pub struct SettlerState {
     pub(super) sent: HashMap<i64, Instant>,
     /// Since when the chain has used a nonce without any of our hashes.
     pub(super) usurped: HashMap<i64, Instant>,
+    /// How far down operations that are done on-chain were searched for.
+    pub(super) searched: HashMap<String, u64>,
+    /// Whether what was mined before it began was sent again.
+    pub(super) sent_again: bool,
     window_open: bool,
-    look_queued: Arc<AtomicBool>,
+    looks: Looks,
     not_before: Instant,
     _ticker: AbortOnDrop,
-}
-
-struct AbortOnDrop(JoinHandle<()>);
-
-impl Drop for AbortOnDrop {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
 }
 
 impl std::fmt::Debug for SettlerState {
@@ -236,10 +232,11 @@ impl Actor for Settler {
     async fn pre_start(
         &self,
         myself: ActorRef<SettlerMessage>,
-        args: SettlerArgs,
+        mut args: SettlerArgs,
     ) -> Result<SettlerState, ActorProcessingErr> {
-        let look_queued = Arc::new(AtomicBool::new(false));
-        let ticker = AbortOnDrop(tokio::spawn(tick(myself, args.clone(), Arc::clone(&look_queued))));
+        args.client = args.client.of_chain(args.spec.chain, args.spec.chain_id);
+        let looks = Looks::default();
+        let ticker = AbortOnDrop(tokio::spawn(tick(myself, args.clone(), looks.clone())));
         Ok(SettlerState {
             args,
             report: SettlerReport::default(),
@@ -248,8 +245,10 @@ impl Actor for Settler {
             short: HashMap::new(),
             sent: HashMap::new(),
             usurped: HashMap::new(),
+            searched: HashMap::new(),
+            sent_again: false,
             window_open: false,
-            look_queued,
+            looks,
             not_before: Instant::now(),
             _ticker: ticker,
         })
@@ -280,7 +279,7 @@ impl Actor for Settler {
                 }
             }
             SettlerMessage::Look => {
-                state.look_queued.store(false, Ordering::Release);
+                state.looks.begun();
                 if Instant::now() >= state.not_before {
                     let outcome = Box::pin(state.look(&myself)).await;
                     state.conclude(outcome)?;
@@ -304,11 +303,11 @@ impl Actor for Settler {
 }
 
 /// Turns nudges, the watcher's progress and time into messages, at most one look of which waits in the mailbox.
-async fn tick(settler: ActorRef<SettlerMessage>, args: SettlerArgs, look_queued: Arc<AtomicBool>) {
+async fn tick(settler: ActorRef<SettlerMessage>, args: SettlerArgs, looks: Looks) {
     let mut moved = args.watchlist.moved(args.spec.chain);
     let interval = args.spec.poll_interval.max(Duration::from_millis(50));
     loop {
-        let look = || look_queued.swap(true, Ordering::AcqRel) || settler.cast(SettlerMessage::Look).is_ok();
+        let look = || looks.ask(&settler, SettlerMessage::Look);
         let sent = tokio::select! {
             () = args.handle.inner.nudged.notified() => settler.cast(SettlerMessage::Nudge).is_ok(),
             Ok(()) = moved.changed() => look(),
@@ -336,6 +335,7 @@ impl SettlerState {
             return resolved;
         }
         self.complete().await?;
+        metrics::queued(self.args.spec.chain, ledger::queued_len(&self.args.database, self.args.spec.chain).await?);
         if !self.window_open && self.has_queued().await? {
             self.open_window(myself);
         }
@@ -375,6 +375,7 @@ impl SettlerState {
                 Some(error.to_string())
             }
         };
+        metrics::settler_trouble(chain, trouble.is_some());
         if self.report.trouble != trouble {
             if let Some(reason) = &trouble {
                 tracing::warn!(%chain, %reason, "settling on {chain} is held up");

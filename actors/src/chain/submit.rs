@@ -15,6 +15,7 @@ use super::client::ClientError;
 use super::config::L1Gas;
 use super::fees::Fees;
 use super::ledger;
+use super::metrics;
 use super::operations::{Role, batch_input, vault_id};
 use super::settler::{SettleError, SettlerArgs, SettlerState};
 use crate::journal::{SignedOperation, Submission, Unit};
@@ -51,8 +52,7 @@ impl SettlerState {
     async fn submit_batch(&mut self, role: Role) -> Result<bool, SettleError> {
         let SettlerArgs { spec, database, clock, .. } = &self.args;
         let signer = self.args.signer(role);
-        let open = ledger::open_txs(database, spec.chain, 0).await?;
-        if ledger::unmined(&open, signer.address()) >= spec.in_flight_max {
+        if ledger::unmined(database, spec.chain, signer.address()).await? >= spec.in_flight_max as u64 {
             return Ok(false);
         }
         let now = Instant::now();
@@ -84,8 +84,12 @@ impl SettlerState {
         let balances = self.args.client.calls(calls).await?;
         let mut kept = Vec::with_capacity(rows.len());
         for (row, answer) in rows.into_iter().zip(balances) {
-            let held = TokenContract::balanceOfCall::abi_decode_returns(&answer?)
-                .map_err(|error| ClientError::Malformed(error.to_string()))?;
+            // A token that makes no sense holds up its own operations only.
+            let held = match answer {
+                Ok(answer) => TokenContract::balanceOfCall::abi_decode_returns(&answer).unwrap_or_default(),
+                Err(ClientError::Malformed(_) | ClientError::Reverted(_)) => U256::ZERO,
+                Err(error) => return Err(error.into()),
+            };
             let looks = self.short.get(&row.id).map_or(0, |(looks, _)| *looks);
             if held >= U256::from(row.amount.unsigned_abs()) || looks >= SHORT_LOOKS_MAX {
                 self.short.remove(&row.id);
@@ -144,6 +148,7 @@ impl SettlerState {
         self.report.batches += 1;
         self.report.operations += rows.len() as u64;
         self.args.handle.count_submitted();
+        metrics::submitted(spec.chain);
         if let Some(id) = receipt.chain_tx_id {
             self.sent.insert(id, Instant::now());
         }
@@ -217,6 +222,7 @@ impl SettlerState {
         tracing::warn!(chain = %spec.chain, tx.nonce = tx.nonce, fee.max_wei = fees.max_fee_wei,
             "a stuck transaction on {} goes out again with higher fees", spec.chain);
         self.report.raised += 1;
+        metrics::replaced(spec.chain);
         self.sent.insert(tx.id, Instant::now());
         self.broadcast(&raw).await;
         self.reached(Step::Broadcast)

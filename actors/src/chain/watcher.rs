@@ -5,7 +5,6 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::StreamExt as _;
@@ -13,15 +12,18 @@ use futures::stream::BoxStream;
 use payferry_entities::Database;
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort, SupervisionEvent};
 use serde::Serialize;
-use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::client::ChainClient;
 use super::config::{ChainSpec, SpecError};
 use super::cursor::Known;
+use super::metrics;
+use super::pace::{AbortOnDrop, Looks, backoff};
 use super::poll::{Poll, PollError};
 use super::reader::Reader;
 use super::rows;
+use super::second_look::{LookedAgain, SecondLook};
+use super::trouble::Trouble;
 use super::watchlist::Watchlist;
 use crate::clock::Clock;
 use crate::inbox::PaymentInbox;
@@ -32,10 +34,6 @@ use crate::payment::store::{self, StoreError};
 pub const SWEEP_INTERVAL: Duration = Duration::from_secs(5);
 /// Most unapplied transfers told in one sweep.
 const SWEEP_ROWS_MAX: u64 = 2_000;
-/// The first wait after an error; doubled with each further one.
-const BACKOFF_MIN: Duration = Duration::from_millis(200);
-/// The longest wait between attempts.
-const BACKOFF_MAX: Duration = Duration::from_secs(15);
 /// Looks in a row at a node that lags before it is called trouble.
 const LAG_LOOKS_QUIET: u32 = 3;
 /// The wait after the chain was found to be another one than configured.
@@ -93,6 +91,8 @@ pub enum WatcherMessage {
     Poll,
     /// Tell transfers again that no payment has taken in.
     Sweep,
+    /// Blocks were read a second time.
+    LookedAgain(Box<LookedAgain>),
     /// Show how things stand.
     Observe(RpcReplyPort<WatcherReport>),
 }
@@ -106,6 +106,8 @@ pub struct WatcherReport {
     pub blocks_read: u64,
     /// Transfers to payments recorded since it started.
     pub transfers_recorded: u64,
+    /// Of those, the ones that only a second look found.
+    pub transfers_missed: u64,
     /// Blocks taken back since it started.
     pub blocks_orphaned: u64,
     /// Blocks asked for in one step at the moment.
@@ -121,23 +123,18 @@ pub struct WatcherState {
     pub(super) args: WatcherArgs,
     pub(super) reader: Reader,
     pub(super) known: Known,
+    pub(super) second: SecondLook,
     pub(super) report: WatcherReport,
     /// Blocks asked for in one step.
     pub(super) step_blocks: u64,
     checked: bool,
+    /// Whether the last look found no block for longer than an outage.
+    stood_still: bool,
     not_before: Instant,
-    poll_queued: Arc<AtomicBool>,
+    polls: Looks,
     /// Unapplied rows that the last sweep found: transaction, log index and revision.
     swept: HashSet<(String, i64, i64)>,
     _ticker: AbortOnDrop,
-}
-
-struct AbortOnDrop(JoinHandle<()>);
-
-impl Drop for AbortOnDrop {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
 }
 
 impl std::fmt::Debug for WatcherState {
@@ -155,19 +152,22 @@ impl Actor for Watcher {
     async fn pre_start(
         &self,
         myself: ActorRef<WatcherMessage>,
-        args: WatcherArgs,
+        mut args: WatcherArgs,
     ) -> Result<WatcherState, ActorProcessingErr> {
-        let known = rows::load_known(&args.database, args.spec.chain).await?;
-        let poll_queued = Arc::new(AtomicBool::new(false));
-        let ticker = AbortOnDrop(tokio::spawn(tick(myself, args.clone(), Arc::clone(&poll_queued))));
+        args.client = args.client.of_chain(args.spec.chain, args.spec.chain_id);
+        let (known, second_look_from) = rows::load_known(&args.database, args.spec.chain).await?;
+        let polls = Looks::default();
+        let ticker = AbortOnDrop(tokio::spawn(tick(myself, args.clone(), polls.clone())));
         let state = WatcherState {
             reader: Reader::new(&args.spec),
             step_blocks: args.spec.range_blocks_max.max(1),
             known,
+            second: SecondLook::at(second_look_from),
+            stood_still: false,
             report: WatcherReport::default(),
             checked: false,
             not_before: Instant::now(),
-            poll_queued,
+            polls,
             swept: HashSet::new(),
             _ticker: ticker,
             args,
@@ -197,13 +197,18 @@ impl Actor for Watcher {
     ) -> Result<(), ActorProcessingErr> {
         match message {
             WatcherMessage::Poll => {
-                state.poll_queued.store(false, Ordering::Release);
+                state.polls.begun();
                 if Instant::now() < state.not_before {
                     return Ok(());
                 }
                 if Box::pin(state.step()).await {
                     state.queue_poll(&myself);
                 }
+                state.look_again(&myself);
+            }
+            WatcherMessage::LookedAgain(looked) => {
+                Box::pin(state.looked_again(*looked)).await;
+                state.look_again(&myself);
             }
             WatcherMessage::Sweep => {
                 if let Err(error) = Box::pin(state.sweep(false)).await {
@@ -231,18 +236,18 @@ impl Actor for Watcher {
 }
 
 /// Turns intervals, new heads and payments' wishes into polls, at most one of which waits in the mailbox.
-async fn tick(watcher: ActorRef<WatcherMessage>, args: WatcherArgs, poll_queued: Arc<AtomicBool>) {
+async fn tick(watcher: ActorRef<WatcherMessage>, args: WatcherArgs, polls: Looks) {
     let mut wake_ups = args.wake_ups.as_ref().map(|wake_ups| wake_ups());
     let mut sweeps = tokio::time::interval_at(Instant::now() + SWEEP_INTERVAL, SWEEP_INTERVAL);
     loop {
         let sent = tokio::select! {
-            () = tokio::time::sleep(args.spec.poll_interval) => queue_poll(&watcher, &poll_queued),
-            () = args.watchlist.woken(args.spec.chain) => queue_poll(&watcher, &poll_queued),
+            () = tokio::time::sleep(args.spec.poll_interval) => polls.ask(&watcher, WatcherMessage::Poll),
+            () = args.watchlist.woken(args.spec.chain) => polls.ask(&watcher, WatcherMessage::Poll),
             next = next_wake_up(wake_ups.as_mut()) => {
                 if next.is_none() {
                     wake_ups = None;
                 }
-                queue_poll(&watcher, &poll_queued)
+                polls.ask(&watcher, WatcherMessage::Poll)
             }
             _ = sweeps.tick() => watcher.cast(WatcherMessage::Sweep).is_ok(),
         };
@@ -259,15 +264,10 @@ async fn next_wake_up(wake_ups: Option<&mut BoxStream<'static, ()>>) -> Option<(
     }
 }
 
-/// Whether the watcher is still there.
-fn queue_poll(watcher: &ActorRef<WatcherMessage>, poll_queued: &AtomicBool) -> bool {
-    poll_queued.swap(true, Ordering::AcqRel) || watcher.cast(WatcherMessage::Poll).is_ok()
-}
-
 impl WatcherState {
     fn queue_poll(&self, myself: &ActorRef<WatcherMessage>) {
         // An actor that is stopping polls no more; whoever comes next begins by itself.
-        let _ = queue_poll(myself, &self.poll_queued);
+        let _ = self.polls.ask(myself, WatcherMessage::Poll);
     }
 
     /// One look at the chain; answers whether there is more to read at once.
@@ -280,6 +280,7 @@ impl WatcherState {
             Ok(more) => {
                 self.report.failures = 0;
                 self.note(None);
+                self.note_standstill();
                 more
             }
             Err(error) => {
@@ -304,37 +305,61 @@ impl WatcherState {
         };
         self.not_before = Instant::now() + wait;
         self.report.failures = self.report.failures.saturating_add(1);
-        // Somebody else moved the cursor, or nobody knows whether it moved: the database says.
         if error.wants_reload() {
-            match rows::load_known(&self.args.database, self.args.spec.chain).await {
-                Ok(known) => {
-                    self.known = known;
-                    // What was committed after all and not told; transfers are told by the next sweeps.
-                    self.tell_gaps_again();
-                }
-                Err(load) => {
-                    tracing::warn!(chain = %self.args.spec.chain, error = %load, "the cursor could not be read");
-                }
-            }
+            self.reload().await;
         }
         // Nodes behind one address are often a block apart: only what lasts is worth a word.
         if !error.is_lag() || self.report.failures > LAG_LOOKS_QUIET {
-            self.note(Some(error.to_string()));
+            self.note(Some((Trouble::of(&error), error.to_string())));
+        }
+        self.note_standstill();
+    }
+
+    /// Somebody else moved the cursor, or nobody knows whether it moved: the database says.
+    pub(super) async fn reload(&mut self) {
+        match rows::load_known(&self.args.database, self.args.spec.chain).await {
+            Ok((known, second_look_from)) => {
+                self.known = known;
+                self.second.from = second_look_from;
+                // What was committed after all and not told; transfers are told by the next sweeps.
+                self.tell_gaps_again();
+            }
+            Err(load) => {
+                tracing::warn!(chain = %self.args.spec.chain, error = %load, "the cursor could not be read");
+            }
         }
     }
 
     /// Says once per change why the chain cannot be read, or that it can again.
-    fn note(&mut self, trouble: Option<String>) {
+    fn note(&mut self, trouble: Option<(Trouble, String)>) {
         let chain = self.args.spec.chain;
+        metrics::trouble(chain, trouble.as_ref().map(|(kind, _)| *kind));
+        let (kind, trouble) = trouble.unzip();
         if self.report.trouble != trouble {
-            if let Some(reason) = &trouble {
-                tracing::warn!(%chain, %reason, "chain {chain} cannot be read");
+            if let (Some(kind), Some(reason)) = (kind, &trouble) {
+                tracing::warn!(%chain, kind = kind.as_str(), %reason, "chain {chain} cannot be read: {reason}");
             } else {
                 tracing::info!(%chain, "chain {chain} can be read again");
             }
             self.report.trouble.clone_from(&trouble);
         }
         self.args.watchlist.set_trouble(chain, trouble);
+    }
+
+    /// Says once per change that there are no new blocks, whatever the reason.
+    fn note_standstill(&mut self) {
+        let chain = self.args.spec.chain;
+        let Some(view) = self.args.watchlist.view(chain) else { return };
+        let now = self.args.clock.now();
+        metrics::head_age(&view, now);
+        let stands_still = view.is_stale(now);
+        if stands_still && !self.stood_still {
+            tracing::warn!(%chain, head.number = view.head_number, head.age_ms = view.head_age_ms(now),
+                "chain {chain} shows no new block; it is offered to nobody, and no deadline passes on it");
+        } else if !stands_still && self.stood_still {
+            tracing::info!(%chain, head.number = view.head_number, "chain {chain} shows new blocks again");
+        }
+        self.stood_still = stands_still;
     }
 
     /// Tells payments about transfers that they have not taken in: at once when `all`, else those that the sweep before
@@ -378,10 +403,4 @@ impl WatcherState {
             inbox.chain_stood_still(spec.chain, gap.block, gap.from, gap.to);
         }
     }
-}
-
-/// Doubles with each failure, with jitter of a quarter, so that many watchers do not come back at once.
-pub(super) fn backoff(failures: u32) -> Duration {
-    let wait = BACKOFF_MIN.saturating_mul(1 << failures.min(8)).min(BACKOFF_MAX);
-    wait.mul_f64(1.0 - rand::random::<f64>() / 4.0)
 }

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
+use alloy::primitives::{Bloom, keccak256};
 use dashmap::DashMap;
 use parking_lot::{Mutex, RwLock};
 use payferry_domain::payment::TransferKey;
@@ -14,6 +15,11 @@ use payferry_domain::{Address, Chain, Finality, Hash32, PaymentId, Timestamp};
 use tokio::sync::{Notify, watch};
 
 use super::finality::Reach;
+
+/// Bits in a block's bloom filter.
+const BLOOM_BITS: u16 = 2_048;
+/// Watched wallets that a block's filter may be expected to name without reason; with more it is not asked.
+const FALSE_ALARMS_MAX: f64 = 0.1;
 
 /// Shared by watchers, settlers, payments and HTTP. Clones share everything.
 #[derive(Clone, Debug, Default)]
@@ -23,8 +29,15 @@ pub struct Watchlist {
 
 #[derive(Debug, Default)]
 struct Inner {
-    wallets: DashMap<Address, PaymentId>,
+    wallets: DashMap<Address, Watched>,
     chains: [Lane; Chain::ALL.len()],
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Watched {
+    payment_id: PaymentId,
+    /// Bits that a transfer to the wallet sets in a block's bloom filter.
+    bits: [u16; 3],
 }
 
 #[derive(Debug, Default)]
@@ -110,7 +123,7 @@ impl Watchlist {
     /// Routes transfers to `wallet` (on every chain) to a payment. A wallet that is not here is looked up in the
     /// database, so this saves a query and is never needed for correctness.
     pub fn watch(&self, wallet: Address, payment_id: PaymentId) {
-        self.inner.wallets.insert(wallet, payment_id);
+        self.inner.wallets.insert(wallet, Watched { payment_id, bits: bloom_bits(wallet) });
     }
 
     /// The payment is over: its wallet is found in the database from now on.
@@ -120,7 +133,21 @@ impl Watchlist {
 
     /// Whose wallet it is, if it is watched.
     pub fn payment_of(&self, wallet: Address) -> Option<PaymentId> {
-        self.inner.wallets.get(&wallet).map(|entry| *entry)
+        self.inner.wallets.get(&wallet).map(|entry| entry.payment_id)
+    }
+
+    /// Watched wallets that the bloom filter of a block says got a transfer; none where the filter is so full that it
+    /// would often say so without reason.
+    pub(crate) fn wallets_in(&self, bloom: &Bloom) -> Vec<Address> {
+        let ones: u32 = bloom.iter().map(|byte| byte.count_ones()).sum();
+        let full = f64::from(ones) / f64::from(BLOOM_BITS);
+        let watched = u32::try_from(self.inner.wallets.len()).unwrap_or(u32::MAX);
+        if full.powi(3) * f64::from(watched) > FALSE_ALARMS_MAX {
+            return Vec::new();
+        }
+        let is_set = |bit: &u16| bloom[usize::from(BLOOM_BITS - 1 - bit) / 8] & (1 << (bit % 8)) != 0;
+        let wallets = self.inner.wallets.iter();
+        wallets.filter(|entry| entry.bits.iter().all(is_set)).map(|entry| *entry.key()).collect()
     }
 
     /// How many wallets are watched.
@@ -208,9 +235,38 @@ impl Watchlist {
     }
 }
 
+/// The bits of the filter that a topic with this address sets.
+fn bloom_bits(wallet: Address) -> [u16; 3] {
+    let mut topic = [0; 32];
+    topic[12..].copy_from_slice(&wallet.0);
+    let hash = keccak256(topic);
+    [0, 2, 4].map(|at| u16::from_be_bytes([hash[at], hash[at + 1]]) % BLOOM_BITS)
+}
+
 #[cfg(test)]
 mod tests {
+    use alloy::primitives::{B256, BloomInput};
+
     use super::*;
+
+    #[test]
+    fn a_filter_names_the_wallets_in_it_unless_it_is_full() {
+        let list = Watchlist::new();
+        let wallets: Vec<Address> = (0..50).map(|byte| Address([byte; 20])).collect();
+        for wallet in &wallets {
+            list.watch(*wallet, PaymentId::generate());
+        }
+        let mut bloom = Bloom::ZERO;
+        for wallet in &wallets[..2] {
+            let topic = B256::left_padding_from(&wallet.0);
+            bloom.accrue(BloomInput::Raw(topic.as_slice()));
+        }
+        let mut named = list.wallets_in(&bloom);
+        named.sort_unstable();
+        assert_eq!(named, wallets[..2]);
+        assert!(list.wallets_in(&Bloom::ZERO).is_empty());
+        assert!(list.wallets_in(&Bloom::repeat_byte(0xff)).is_empty(), "it says nothing");
+    }
 
     fn key(log_index: u32) -> TransferKey {
         TransferKey { chain: Chain::Base, tx_hash: Hash32([1; 32]), log_index }

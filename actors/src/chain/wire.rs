@@ -48,6 +48,14 @@ pub enum ClientError {
     /// The endpoint cannot be reached or is out of order.
     #[error("the endpoint is not available: {0}")]
     Unavailable(String),
+    /// The endpoint is of another chain: nothing that it says is believed.
+    #[error("the endpoint is of chain {found}, expected chain id {expected}")]
+    WrongChain {
+        /// As configured.
+        expected: u64,
+        /// As answered.
+        found: u64,
+    },
     /// The endpoint refused.
     #[error("the endpoint refused: {message} ({code})")]
     Refused {
@@ -71,7 +79,20 @@ impl ClientError {
                 | Self::Timeout
                 | Self::Unavailable(_)
                 | Self::Malformed(_)
+                | Self::WrongChain { .. }
                 | Self::Refused { .. }
+        )
+    }
+
+    /// Whether the endpoint is better passed over for a while, whatever it is asked.
+    pub(super) fn discredits_the_endpoint(&self) -> bool {
+        matches!(
+            self,
+            Self::RateLimited { .. }
+                | Self::Timeout
+                | Self::Unavailable(_)
+                | Self::Malformed(_)
+                | Self::WrongChain { .. }
         )
     }
 }
@@ -89,6 +110,9 @@ pub(super) fn classify(method: &str, error: &TransportError) -> ClientError {
 }
 
 fn classify_transport(method: &str, kind: &TransportErrorKind) -> ClientError {
+    if matches!(kind, TransportErrorKind::MissingBatchResponse(_)) {
+        return ClientError::Malformed("an answer is missing".to_owned());
+    }
     // The text of a connection error names the endpoint, key included: it is not passed on.
     let Some(http) = kind.as_http_error() else {
         return ClientError::Unavailable("no connection".to_owned());

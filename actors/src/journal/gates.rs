@@ -90,6 +90,7 @@ impl Writer<'_> {
                     block_number: batch.cursor.block_number,
                     block_hash: &batch.cursor.block_hash,
                     block_time: batch.cursor.block_time,
+                    second_look_from: batch.cursor.second_look_from,
                     epoch: batch.cursor.epoch,
                     updated_at: batch.cursor.updated_at,
                 }),

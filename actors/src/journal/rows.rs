@@ -37,6 +37,7 @@ pub(super) struct CursorAdvance<'a> {
     pub(super) block_number: i64,
     pub(super) block_hash: &'a str,
     pub(super) block_time: i64,
+    pub(super) second_look_from: i64,
     pub(super) epoch: i64,
     pub(super) updated_at: i64,
 }

@@ -103,11 +103,13 @@ impl Statements {
                     ("block_number", Int),
                     ("block_hash", Text),
                     ("block_time", Int),
+                    ("second_look_from", Int),
                     ("epoch", Int),
                     ("updated_at", Int),
                 ],
                 "UPDATE chain_cursors SET \"block_number\" = x.\"block_number\", \"block_hash\" = x.\"block_hash\",
-                     \"block_time\" = x.\"block_time\", \"epoch\" = x.\"epoch\", \"updated_at\" = x.\"updated_at\"
+                     \"block_time\" = x.\"block_time\", \"second_look_from\" = x.\"second_look_from\",
+                     \"epoch\" = x.\"epoch\", \"updated_at\" = x.\"updated_at\"
                  FROM {rows}
                  WHERE chain_cursors.\"chain\" = x.\"chain\" AND chain_cursors.\"block_hash\" = x.\"hash_before\"
                      AND chain_cursors.\"epoch\" <= x.\"epoch\"

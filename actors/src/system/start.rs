@@ -72,6 +72,7 @@ impl System {
     /// so that nothing is told to payments before there is somebody to tell.
     pub async fn start(config: SystemConfig) -> Result<Self, StartError> {
         let SystemConfig { database, sealer, clock, chains: setups, screener, screening, webhooks, shards } = config;
+        crate::chain::metrics::describe();
         let log = Arc::new(SupervisionLog::default());
         let root = Root { log: log.clone(), clock: clock.clone() };
         let (root, _) = Actor::spawn(None, root, ()).await.map_err(failed("root"))?;

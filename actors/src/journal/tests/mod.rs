@@ -349,6 +349,7 @@ fn cursor(hash: &str, block_number: i64) -> chain_cursors::Model {
         block_number,
         block_hash: hash.to_owned(),
         block_time: block_number * 1_000,
+        second_look_from: 0,
         epoch: 1,
         updated_at: 1,
     }

@@ -182,6 +182,7 @@ fn found(row: transfers::Model) -> Unit {
             block_number: 100,
             block_hash: row.block_hash.clone(),
             block_time: 0,
+            second_look_from: 0,
             epoch: 0,
             updated_at: 0,
         },

@@ -1,0 +1,186 @@
+//! What chains count: every name with its unit and meaning in one place. Labels are chains, endpoints by their place in
+//! the configuration, and kinds that are listed here; never an address, an id or a number of a block.
+
+use std::time::Duration;
+
+use metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
+use payferry_domain::{Chain, Timestamp};
+
+use super::trouble::Trouble;
+use super::watchlist::ChainView;
+
+const REQUESTS: &str = "payferry_chain_requests_total";
+const REQUEST_ERRORS: &str = "payferry_chain_request_errors_total";
+const REQUEST_SECONDS: &str = "payferry_chain_request_seconds";
+const ENDPOINT_USABLE: &str = "payferry_chain_endpoint_usable";
+const ENDPOINT_WRONG_CHAIN: &str = "payferry_chain_endpoint_wrong_chain";
+const HEAD_NUMBER: &str = "payferry_chain_head_number";
+const HEAD_AGE: &str = "payferry_chain_head_age_seconds";
+const READ_NUMBER: &str = "payferry_chain_read_number";
+const READ_LAG: &str = "payferry_chain_read_lag_blocks";
+const SECOND_LOOK_NUMBER: &str = "payferry_chain_second_look_number";
+const TROUBLE: &str = "payferry_chain_trouble";
+const REORGS: &str = "payferry_chain_reorgs_total";
+const REORG_DEPTH: &str = "payferry_chain_reorg_depth_blocks";
+const LOGS_MISSED: &str = "payferry_chain_logs_missed_total";
+const LOGS_FORGED: &str = "payferry_chain_logs_forged_total";
+const TRANSFERS: &str = "payferry_chain_transfers_total";
+const QUEUED: &str = "payferry_settler_queued_operations";
+const OPEN: &str = "payferry_settler_open_transactions";
+const UNMINED: &str = "payferry_settler_unmined_transactions";
+const TROUBLED: &str = "payferry_settler_trouble";
+const SUBMITTED: &str = "payferry_settler_submitted_total";
+const REPLACED: &str = "payferry_settler_replaced_total";
+const REVERTED: &str = "payferry_settler_reverted_total";
+const TAKEN_BACK: &str = "payferry_settler_taken_back_total";
+const OPERATIONS_FAILED: &str = "payferry_settler_operations_failed_total";
+
+/// Says what the metrics mean.
+pub(crate) fn describe() {
+    describe_counter!(REQUESTS, "Exchanges with an endpoint (a batch is one), by chain and endpoint.");
+    describe_counter!(REQUEST_ERRORS, "Exchanges that an endpoint failed, by chain, endpoint and kind of error.");
+    describe_histogram!(REQUEST_SECONDS, Unit::Seconds, "Time an endpoint took for an exchange.");
+    describe_gauge!(ENDPOINT_USABLE, "1 while an endpoint is used in its turn, 0 while it is passed over.");
+    describe_gauge!(ENDPOINT_WRONG_CHAIN, "1 while an endpoint answers for another chain than configured.");
+    describe_gauge!(HEAD_NUMBER, "Number of the newest block that an endpoint showed.");
+    describe_gauge!(HEAD_AGE, Unit::Seconds, "Age of that block when it was last looked at.");
+    describe_gauge!(READ_NUMBER, "Number of the last block that was read whole.");
+    describe_gauge!(READ_LAG, "Blocks between the newest one and the last one read.");
+    describe_gauge!(SECOND_LOOK_NUMBER, "Number of the last block that was read a second time.");
+    describe_gauge!(TROUBLE, "1 while a chain cannot be read for a reason of this kind.");
+    describe_counter!(REORGS, "Reorganisations seen.");
+    describe_histogram!(REORG_DEPTH, "Blocks that a reorganisation took back.");
+    describe_counter!(LOGS_MISSED, "Transfers to payments that an endpoint left out and another look found.");
+    describe_counter!(LOGS_FORGED, "Transfers to payments that an endpoint showed and no transaction made.");
+    describe_counter!(TRANSFERS, "Transfers to payments recorded.");
+    describe_gauge!(QUEUED, "Operations that wait for a transaction.");
+    describe_gauge!(OPEN, "Transactions of ours that are not final.");
+    describe_gauge!(UNMINED, "Transactions of ours that are not mined.");
+    describe_gauge!(TROUBLED, "1 while settling is held up.");
+    describe_counter!(SUBMITTED, "Transactions signed and sent.");
+    describe_counter!(REPLACED, "Stuck transactions signed again with higher fees.");
+    describe_counter!(REVERTED, "Transactions that reverted.");
+    describe_counter!(TAKEN_BACK, "Transactions whose block was taken back.");
+    describe_counter!(OPERATIONS_FAILED, "Operations that failed for a lasting reason.");
+}
+
+/// One endpoint as labels.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct EndpointLabels {
+    pub(super) chain: Option<Chain>,
+    pub(super) index: usize,
+}
+
+impl std::fmt::Display for EndpointLabels {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.chain.map_or("unknown", Chain::as_str))
+    }
+}
+
+impl EndpointLabels {
+    fn labels(self) -> [(&'static str, String); 2] {
+        let chain = self.chain.map_or("unknown", Chain::as_str);
+        [("chain", chain.to_owned()), ("endpoint", self.index.to_string())]
+    }
+
+    pub(super) fn exchanged(self, took: Duration) {
+        counter!(REQUESTS, &self.labels()).increment(1);
+        histogram!(REQUEST_SECONDS, &self.labels()).record(took.as_secs_f64());
+    }
+
+    pub(super) fn failed(self, kind: &'static str) {
+        let [chain, endpoint] = self.labels();
+        counter!(REQUEST_ERRORS, &[chain, endpoint, ("kind", kind.to_owned())]).increment(1);
+    }
+
+    pub(super) fn usable(self, usable: bool) {
+        gauge!(ENDPOINT_USABLE, &self.labels()).set(f64::from(u8::from(usable)));
+    }
+
+    pub(super) fn wrong_chain(self, wrong: bool) {
+        gauge!(ENDPOINT_WRONG_CHAIN, &self.labels()).set(f64::from(u8::from(wrong)));
+    }
+}
+
+/// How a chain stands, by its watcher.
+#[allow(clippy::cast_precision_loss, reason = "block numbers are far below 2^52")]
+pub(super) fn looked(view: &ChainView, now: Timestamp) {
+    let chain = view.chain.as_str();
+    gauge!(HEAD_NUMBER, "chain" => chain).set(view.head_number as f64);
+    gauge!(READ_NUMBER, "chain" => chain).set(view.read_number as f64);
+    gauge!(READ_LAG, "chain" => chain).set(view.head_number.saturating_sub(view.read_number) as f64);
+    head_age(view, now);
+}
+
+/// The age of a head that no look has renewed.
+#[allow(clippy::cast_precision_loss, reason = "ages are far below 2^52 ms")]
+pub(super) fn head_age(view: &ChainView, now: Timestamp) {
+    gauge!(HEAD_AGE, "chain" => view.chain.as_str()).set(view.head_age_ms(now) as f64 / 1_000.0);
+}
+
+/// Why a chain cannot be read, if it cannot.
+pub(super) fn trouble(chain: Chain, trouble: Option<Trouble>) {
+    for kind in Trouble::ALL {
+        let is = f64::from(u8::from(Some(kind) == trouble));
+        gauge!(TROUBLE, "chain" => chain.as_str(), "kind" => kind.as_str()).set(is);
+    }
+}
+
+#[allow(clippy::cast_precision_loss, reason = "block numbers are far below 2^52")]
+pub(super) fn looked_again(chain: Chain, number: u64) {
+    gauge!(SECOND_LOOK_NUMBER, "chain" => chain.as_str()).set(number as f64);
+}
+
+#[allow(clippy::cast_precision_loss, reason = "depths are far below 2^52")]
+pub(super) fn reorganised(chain: Chain, depth: usize) {
+    counter!(REORGS, "chain" => chain.as_str()).increment(1);
+    histogram!(REORG_DEPTH, "chain" => chain.as_str()).record(depth as f64);
+}
+
+pub(super) fn logs_missed(chain: Chain, count: usize) {
+    counter!(LOGS_MISSED, "chain" => chain.as_str()).increment(count as u64);
+}
+
+pub(super) fn logs_forged(chain: Chain, count: usize) {
+    counter!(LOGS_FORGED, "chain" => chain.as_str()).increment(count as u64);
+}
+
+pub(super) fn transfers(chain: Chain, count: usize) {
+    counter!(TRANSFERS, "chain" => chain.as_str()).increment(count as u64);
+}
+
+/// How a settler stands.
+#[allow(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
+pub(super) fn settling(chain: Chain, open: usize, unmined: usize) {
+    gauge!(OPEN, "chain" => chain.as_str()).set(open as f64);
+    gauge!(UNMINED, "chain" => chain.as_str()).set(unmined as f64);
+}
+
+#[allow(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
+pub(super) fn queued(chain: Chain, count: u64) {
+    gauge!(QUEUED, "chain" => chain.as_str()).set(count as f64);
+}
+
+pub(super) fn settler_trouble(chain: Chain, is: bool) {
+    gauge!(TROUBLED, "chain" => chain.as_str()).set(f64::from(u8::from(is)));
+}
+
+pub(super) fn submitted(chain: Chain) {
+    counter!(SUBMITTED, "chain" => chain.as_str()).increment(1);
+}
+
+pub(super) fn replaced(chain: Chain) {
+    counter!(REPLACED, "chain" => chain.as_str()).increment(1);
+}
+
+pub(super) fn reverted(chain: Chain) {
+    counter!(REVERTED, "chain" => chain.as_str()).increment(1);
+}
+
+pub(super) fn taken_back(chain: Chain) {
+    counter!(TAKEN_BACK, "chain" => chain.as_str()).increment(1);
+}
+
+pub(super) fn operation_failed(chain: Chain) {
+    counter!(OPERATIONS_FAILED, "chain" => chain.as_str()).increment(1);
+}

@@ -1,0 +1,178 @@
+//! Reads blocks a second time, some way behind the head, against logs that were left out the first time.
+//!
+//! It runs beside the first reading and never holds it up; its place is kept with the cursor. Blocks are held against the
+//! hashes that the first reading wrote down, so that an endpoint on another branch cannot add anything.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use payferry_entities::transfers;
+use ractor::ActorRef;
+use tokio::time::Instant;
+
+use super::client::ClientError;
+use super::cursor::Link;
+use super::metrics;
+use super::pace::{AbortOnDrop, backoff};
+use super::poll::PollError;
+use super::watcher::{WatcherArgs, WatcherMessage, WatcherState};
+use super::{found, rows};
+use crate::journal::{ChainBatch, Unit};
+
+/// Blocks that are worth a request; fewer are waited for.
+const RANGE_MIN_BLOCKS: u64 = 16;
+/// Failures in a row before they are worth a word.
+const FAILURES_QUIET: u32 = 3;
+
+/// Where the second reading stands.
+#[derive(Debug)]
+pub(super) struct SecondLook {
+    /// The first block that was not read a second time.
+    pub(super) from: u64,
+    under_way: Option<AbortOnDrop>,
+    not_before: Instant,
+    failures: u32,
+    step_blocks: u64,
+}
+
+/// What a second look came to.
+#[derive(Debug)]
+pub struct LookedAgain {
+    links: Vec<Link>,
+    outcome: Result<Vec<transfers::Model>, PollError>,
+}
+
+impl SecondLook {
+    pub(super) fn at(from: u64) -> Self {
+        Self { from, under_way: None, not_before: Instant::now(), failures: 0, step_blocks: u64::MAX }
+    }
+
+    /// The blocks whose turn it is, of those up to `last` that were read.
+    fn due(&self, last: u64, read: u64, range_min: u64, range_max: u64) -> Option<(u64, u64)> {
+        let to = last.min(read);
+        let step = range_max.min(self.step_blocks).max(1);
+        ((to + 1).saturating_sub(self.from) >= range_min).then(|| (self.from, to.min(self.from + step - 1)))
+    }
+}
+
+impl WatcherState {
+    /// Begins a second look if there are blocks for one and none is under way.
+    pub(super) fn look_again(&mut self, myself: &ActorRef<WatcherMessage>) {
+        let WatcherArgs { spec, watchlist, .. } = &self.args;
+        if spec.second_look_blocks == 0 || self.second.under_way.is_some() || Instant::now() < self.second.not_before {
+            return;
+        }
+        let (Some(tip), Some(head)) = (self.known.tip(), watchlist.view(spec.chain).map(|view| view.head_number))
+        else {
+            return;
+        };
+        let Some(last) = head.checked_sub(spec.second_look_blocks) else { return };
+        let range_min = RANGE_MIN_BLOCKS.min(spec.second_look_blocks);
+        let Some((from, to)) = self.second.due(last, tip.number, range_min, spec.range_blocks_max) else { return };
+        let links: Vec<Link> = (from..=to).map_while(|number| self.known.link(number)).collect();
+        if links.is_empty() {
+            tracing::warn!(chain = %spec.chain, from, to, "blocks that are not remembered cannot be read a second time");
+            self.second.from = self.known.links().next().map_or(tip.number, |link| link.number).max(from + 1);
+            return;
+        }
+        let (args, reader, myself) = (self.args.clone(), self.reader.clone(), myself.clone());
+        let task = tokio::spawn(async move {
+            let outcome = async {
+                let found = reader.second_look(&args.client, &links).await?;
+                let rows = found::of_payments(&args, &found).await?;
+                let missed = found::unrecorded(&args, rows).await?;
+                found::made(&args, missed).await
+            };
+            let outcome = Box::pin(outcome).await;
+            let _ = myself.cast(WatcherMessage::LookedAgain(Box::new(LookedAgain { links, outcome })));
+        });
+        self.second.under_way = Some(AbortOnDrop(task));
+    }
+
+    /// Takes in what a second look came to.
+    pub(super) async fn looked_again(&mut self, looked: LookedAgain) {
+        self.second.under_way = None;
+        let LookedAgain { links, outcome } = looked;
+        let outcome = match outcome {
+            Ok(missed) => self.record_missed(&links, missed).await,
+            Err(error) => Err(error),
+        };
+        let Err(error) = outcome else {
+            self.second.failures = 0;
+            self.second.step_blocks = self.second.step_blocks.saturating_mul(2);
+            return;
+        };
+        if let PollError::Client(ClientError::RangeTooLarge(_)) = &error
+            && links.len() > 1
+        {
+            self.second.step_blocks = (links.len() as u64).div_ceil(2);
+            return;
+        }
+        let wait = error.retry_after().unwrap_or(Duration::ZERO).max(backoff(self.second.failures));
+        self.second.not_before = Instant::now() + wait;
+        self.second.failures = self.second.failures.saturating_add(1);
+        if self.second.failures == FAILURES_QUIET {
+            tracing::warn!(chain = %self.args.spec.chain, %error, "blocks cannot be read a second time");
+        }
+        if error.wants_reload() {
+            self.reload().await;
+        }
+    }
+
+    async fn record_missed(&mut self, links: &[Link], missed: Vec<transfers::Model>) -> Result<(), PollError> {
+        let WatcherArgs { spec, journal, clock, .. } = &self.args;
+        let (Some(tip), Some(first), Some(last)) = (self.known.tip(), links.first(), links.last()) else {
+            return Ok(());
+        };
+        // Taken back in the meantime: what is there now is read again.
+        let stands = |link: &Link| self.known.hash(link.number) == Some(link.hash);
+        if first.number != self.second.from || !links.iter().all(stands) {
+            return Ok(());
+        }
+        let from = last.number + 1;
+        let batch = ChainBatch {
+            chain: spec.chain,
+            cursor_before: Some(tip.hash.to_string()),
+            cursor: rows::cursor_row(spec.chain, &tip, from, clock.now()),
+            orphaned_blocks: Vec::new(),
+            headers: Vec::new(),
+            headers_keep_from: 0,
+            transfers: missed,
+        };
+        let receipt = journal.submit(Unit::ChainBatch(Box::new(batch))).await?;
+        self.second.from = from;
+        metrics::looked_again(spec.chain, last.number);
+        if !receipt.transfers.is_empty() {
+            let mut blocks: HashMap<i64, usize> = HashMap::new();
+            for row in &receipt.transfers {
+                *blocks.entry(row.block_number).or_default() += 1;
+            }
+            for (number, count) in blocks {
+                tracing::error!(chain = %spec.chain, block.number = number, transfers = count,
+                    "an endpoint of {} left transfers to payments out; a second look found them", spec.chain);
+            }
+            metrics::logs_missed(spec.chain, receipt.transfers.len());
+            self.report.transfers_recorded += receipt.transfers.len() as u64;
+            self.report.transfers_missed += receipt.transfers.len() as u64;
+            self.tell_observed(&receipt.transfers).await;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_is_due_when_it_is_worth_a_request_and_was_read() {
+        let mut look = SecondLook::at(10);
+        assert_eq!(look.due(24, 100, 16, 50), None, "fifteen blocks");
+        assert_eq!(look.due(25, 100, 16, 50), Some((10, 25)));
+        assert_eq!(look.due(99, 30, 16, 50), Some((10, 30)), "no further than the first reading");
+        assert_eq!(look.due(99, 99, 16, 50), Some((10, 59)));
+        look.step_blocks = 5;
+        assert_eq!(look.due(99, 99, 16, 50), Some((10, 14)));
+        assert_eq!(look.due(3, 99, 16, 50), None);
+    }
+}
