@@ -135,7 +135,7 @@ impl Reader {
                 Err(error) if is_empty => return Err(error.into()),
                 // The filter may well speak of somebody else; the second look follows.
                 Err(error) => {
-                    tracing::debug!(block.number = header.number, %error, "a block's receipts are not to be had")
+                    tracing::debug!(block.number = header.number, %error, "a block's receipts are not to be had");
                 }
             }
         }

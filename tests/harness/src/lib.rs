@@ -8,6 +8,7 @@
 pub mod anvil;
 pub mod database;
 pub mod deployment;
+pub mod endpoint;
 pub mod node;
 pub mod payers;
 pub mod process;

@@ -1,0 +1,154 @@
+//! Several endpoints of one chain: one that fails, lies or lags makes way for the next, and has its turn again.
+
+use std::time::Duration;
+
+use payferry_domain::payment::{Payment, Status};
+use payferry_harness::endpoint::{Fault, HeadShown, What};
+
+use crate::senses::{logged, metric};
+use crate::world::{Options, World};
+
+fn several(endpoints: usize) -> Options {
+    Options { endpoints, ..Options::default() }
+}
+
+async fn settle_another(world: &World, payments: &mut Vec<Payment>) {
+    let payment = world.initiate().await;
+    world.pay(&payment).await;
+    world.until_status(&payment, Status::Settled).await;
+    payments.push(payment);
+}
+
+async fn usable(world: &World, endpoint: &str, wanted: i64) {
+    let labels = ["chain=base", endpoint];
+    let shown = async || metric("payferry_chain_endpoint_usable", &labels) == wanted;
+    world.until(&format!("{endpoint} is shown as {wanted}"), shown).await;
+}
+
+async fn finish(world: &World, payments: &[Payment]) {
+    world.until_settled(payments).await;
+    world.assert_true_to_chain(payments).await;
+    world.assert_books(payments, payments.len()).await;
+    assert_eq!(metric("payferry_chain_reorgs_total", &[]), 0);
+}
+
+/// The first endpoint shows these faults: the chain goes on over the second, and over the first again afterwards.
+async fn makes_way(options: Options, faults: Vec<Fault>, words: &[&str]) {
+    let world = World::with(options).await;
+    let mut payments = Vec::new();
+    settle_another(&world, &mut payments).await;
+    usable(&world, "endpoint=0", 1).await;
+    world.endpoint().show(faults);
+    usable(&world, "endpoint=0", 0).await;
+    assert!(logged(words));
+    settle_another(&world, &mut payments).await;
+    world.endpoint().behave();
+    usable(&world, "endpoint=0", 1).await;
+    let (first, second) = (&world.site().endpoints[0], &world.site().endpoints[1]);
+    let polls = |endpoint: &payferry_harness::endpoint::Endpoint| endpoint.calls("eth_getBlockByNumber");
+    world
+        .until("the preferred one is asked again", async || {
+            let before = (polls(first), polls(second));
+            world.site().blocks(10).await;
+            polls(first) > before.0 && polls(second) == before.1
+        })
+        .await;
+    settle_another(&world, &mut payments).await;
+    finish(&world, &payments).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dead_one() {
+    makes_way(several(2), vec![Fault::of(What::Closed)], &["endpoint 0 of base is passed over", "no connection"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_that_limits_the_rate() {
+    let world = World::with(several(2)).await;
+    let mut payments = Vec::new();
+    world.endpoint().show([Fault::of(What::Status(429, Some(3)))]);
+    world.until("it is said", async || logged(&["endpoint 0 of base is passed over", "limits the rate"])).await;
+    settle_another(&world, &mut payments).await;
+    assert_eq!(world.trouble(), None);
+    world.endpoint().behave();
+    let polls = || world.endpoint().calls("eth_getBlockByNumber");
+    let before = polls();
+    world.until("it is asked again", async || polls() > before + 5).await;
+    settle_another(&world, &mut payments).await;
+    finish(&world, &payments).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_that_takes_ten_seconds() {
+    let options = Options { timeout: Duration::from_secs(12), ..several(2) };
+    let fault = Fault::of(What::Slow(Duration::from_secs(10)));
+    makes_way(options, vec![fault], &["endpoint 0 of base is passed over", "its answers take long"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_of_another_chain() {
+    let fault = Fault::of(What::ChainId(1));
+    makes_way(several(2), vec![fault], &["endpoint 0 of base is passed over", "chain 1, expected chain id 8453"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_sent_to_one_of_another_chain_or_believed_of_it() {
+    let world = World::with(several(2)).await;
+    let (wrong, right) = (&world.site().endpoints[0], &world.site().endpoints[1]);
+    let mut payments = Vec::new();
+    settle_another(&world, &mut payments).await;
+    wrong.show([Fault::of(What::ChainId(1))]);
+    usable(&world, "endpoint=0", 0).await;
+    let before = ["eth_sendRawTransaction", "eth_getTransactionCount", "eth_getLogs"].map(|method| wrong.calls(method));
+    let sent = right.calls("eth_sendRawTransaction");
+    settle_another(&world, &mut payments).await;
+    settle_another(&world, &mut payments).await;
+    let after = ["eth_sendRawTransaction", "eth_getTransactionCount", "eth_getLogs"].map(|method| wrong.calls(method));
+    assert_eq!(before, after);
+    assert!(right.calls("eth_sendRawTransaction") > sent);
+    wrong.behave();
+    usable(&world, "endpoint=0", 1).await;
+    let sent = wrong.calls("eth_sendRawTransaction");
+    settle_another(&world, &mut payments).await;
+    assert!(wrong.calls("eth_sendRawTransaction") > sent, "it is taken again once it is right");
+    finish(&world, &payments).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_whose_head_goes_backwards() {
+    let fault = Fault::of(What::Head(HeadShown::Behind(8)));
+    makes_way(several(2), vec![fault], &["endpoint 0 of base is passed over", "behind what was read"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_that_stands_still_where_the_reading_is() {
+    let world = World::with(several(2)).await;
+    let mut payments = Vec::new();
+    settle_another(&world, &mut payments).await;
+    let read = world.view().read_number;
+    world.endpoint().show([Fault::of(What::Head(HeadShown::At(read)))]);
+    settle_another(&world, &mut payments).await;
+    assert_eq!(world.trouble(), None);
+    finish(&world, &payments).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_of_them_at_once_and_then_the_last_one() {
+    let world = World::with(several(3)).await;
+    let mut payments = vec![world.initiate().await];
+    for endpoint in &world.site().endpoints {
+        endpoint.go_away().await;
+    }
+    world.pay(&payments[0]).await;
+    world.until_noticed("away", &["chain base cannot be read", "no connection"]).await;
+    assert_eq!(world.load(payments[0].id()).await.status, Status::Pending);
+    world.site().endpoints[2].come_back().await;
+    settle_another_when_read(&world, &mut payments).await;
+    finish(&world, &payments).await;
+}
+
+async fn settle_another_when_read(world: &World, payments: &mut Vec<Payment>) {
+    world.until("the chain is read again", async || world.trouble().is_none()).await;
+    world.until_read(world.site()).await;
+    settle_another(world, payments).await;
+}

@@ -1,0 +1,175 @@
+//! Logs that an endpoint leaves out, shows twice or makes up.
+
+use payferry_domain::payment::{Label, Payment, Status};
+use payferry_harness::endpoint::{Fault, What};
+
+use crate::senses::{logged, metric};
+use crate::world::{Options, World};
+
+const LOGS: [&str; 1] = ["eth_getLogs"];
+
+/// Block receipts are not to be had, as with many providers: what is left out shows in the second look only.
+fn no_receipts() -> Fault {
+    Fault::of(What::Error(-32_601, "the method eth_getBlockReceipts does not exist")).on(["eth_getBlockReceipts"])
+}
+
+fn looking_soon() -> Options {
+    Options { tweak: |spec| spec.second_look_blocks = 20, ..Options::default() }
+}
+
+async fn finish(world: &World, payments: &[Payment]) {
+    world.until_settled(payments).await;
+    world.assert_true_to_chain(payments).await;
+    world.assert_books(payments, payments.len()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn none_at_all_are_found_in_the_receipts() {
+    let world = World::new().await;
+    world.endpoint().show([Fault::of(What::MissingLogs(1)).on(LOGS)]);
+    let payment = world.initiate().await;
+    world.pay(&payment).await;
+    finish(&world, &[payment]).await;
+    assert!(logged(&["an endpoint left a block's logs out"]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_of_several_is_missed_by_the_blooms_word() {
+    let world = World::new().await;
+    world.endpoint().show([Fault::of(What::MissingLogs(2)).on(LOGS)]);
+    let payments = [world.initiate().await, world.initiate().await, world.initiate().await, world.initiate().await];
+    // In one block.
+    world.site().devchain.pause_mining();
+    for payment in &payments {
+        world.pay(payment).await;
+    }
+    world.site().devchain.mine(1).await.unwrap();
+    world.site().devchain.resume_mining();
+    finish(&world, &payments).await;
+    assert!(logged(&["an endpoint left a block's logs out"]));
+    assert_eq!(metric("payferry_chain_logs_missed_total", &[]), 0, "nothing was left for a second look");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_left_out_is_found_by_the_second_look() {
+    let world = World::with(looking_soon()).await;
+    let payments = [world.initiate().await, world.initiate().await, world.initiate().await];
+    world.endpoint().show([Fault::of(What::MissingLogs(1)).on(LOGS), no_receipts()]);
+    let mut last = 0;
+    for payment in &payments {
+        let hash = world.pay(payment).await;
+        last = world.site().mined(hash).await;
+    }
+    world.until("it is read past them", async || world.view().read_number > last).await;
+    for payment in &payments {
+        let payment = world.load(payment.id()).await;
+        assert_eq!((payment.status, payment.transfers.len()), (Status::Pending, 0));
+    }
+    world.endpoint().show([no_receipts()]);
+    finish(&world, &payments).await;
+    assert_eq!(metric("payferry_chain_logs_missed_total", &["chain=base"]), 3);
+    assert!(logged(&["an endpoint of base left transfers to payments out; a second look found them"]));
+    assert!(metric("payferry_chain_second_look_number", &["chain=base"]) > 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_look_goes_on_where_it_was_before_a_restart() {
+    let world = World::with(looking_soon()).await;
+    let payment = world.initiate().await;
+    world.site().blocks(60).await;
+    world.until("blocks are read a second time", async || world.second_look_from().await > 30).await;
+    world.endpoint().show([Fault::of(What::MissingLogs(1)).on(LOGS), no_receipts()]);
+    let hash = world.pay(&payment).await;
+    let number = world.site().mined(hash).await;
+    world.until("it is read past it", async || world.view().read_number > number).await;
+    let from = world.second_look_from().await;
+    assert!(from > 30 && from <= number, "{from}, {number}");
+    // Range queries by the second look need not have failed; what counts is that it is written down.
+    world.endpoint().go_away().await;
+    let world = world.restart().await;
+    assert!(world.second_look_from().await >= from);
+    world.endpoint().show([no_receipts()]);
+    world.endpoint().come_back().await;
+    finish(&world, &[payment]).await;
+    assert_eq!(metric("payferry_chain_logs_missed_total", &["chain=base"]), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_endpoint_shows_what_the_first_one_leaves_out() {
+    let world = World::with(Options { endpoints: 2, ..looking_soon() }).await;
+    let payment = world.initiate().await;
+    // For good.
+    world.endpoint().show([Fault::of(What::MissingLogs(1)).on(LOGS), no_receipts()]);
+    world.site().endpoints[1].show([no_receipts()]);
+    world.pay(&payment).await;
+    finish(&world, &[payment]).await;
+    assert_eq!(metric("payferry_chain_logs_missed_total", &["chain=base"]), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn money_left_out_until_after_the_deadline_is_neither_lost_nor_stuck() {
+    let world = World::with(looking_soon()).await;
+    let payment = world.try_initiate(world.site().chain, 300).await.unwrap();
+    world.endpoint().show([Fault::of(What::MissingLogs(1)).on(LOGS), no_receipts()]);
+    let hash = world.pay(&payment).await;
+    world.site().mined(hash).await;
+    world.site().devchain.advance_time(400, 30).await.unwrap();
+    world.until_status(&payment, Status::Failed).await;
+    world.endpoint().show([no_receipts()]);
+    // In time by its block, and found after the payment was over: it wakes the payment, for the PSP to decide.
+    let found = world.until_status(&payment, Status::Mismatched).await;
+    assert_eq!(found.transfers.len(), 1);
+    assert_eq!(found.transfers[0].first_block_time, found.transfers[0].block.time);
+    assert!(found.transfers[0].first_block_time < found.expires_at, "the time of its own block is kept");
+    assert!(found.labels.contains(Label::Late), "{found:#?}");
+    assert_eq!(metric("payferry_chain_logs_missed_total", &["chain=base"]), 1);
+    world.assert_books(&[payment], 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn logs_that_come_twice_count_once() {
+    let world = World::with(looking_soon()).await;
+    world.endpoint().show([Fault::of(What::DuplicateLogs).on(LOGS)]);
+    let payments = [world.initiate().await, world.initiate().await];
+    for payment in &payments {
+        world.pay(payment).await;
+    }
+    finish(&world, &payments).await;
+    world.site().blocks(60).await;
+    for payment in &payments {
+        let payment = world.load(payment.id()).await;
+        assert_eq!((payment.transfers.len(), payment.labels.contains(Label::Overpaid)), (1, false));
+    }
+    assert_eq!(metric("payferry_chain_logs_missed_total", &[]), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_transfer_that_nobody_made_confirms_nothing() {
+    let world = World::with(looking_soon()).await;
+    let (unpaid, paid) = (world.initiate().await, world.initiate().await);
+    let forged = What::ForgedLog { contract: world.site().token, to: unpaid.terms.wallet, units: 10_000_000 };
+    world.endpoint().show([Fault::of(forged).on(LOGS)]);
+    world.pay(&paid).await;
+    world.until_status(&paid, Status::Settled).await;
+    world.site().blocks(60).await;
+    let state = world.load(unpaid.id()).await;
+    assert_eq!((state.status, state.transfers.len()), (Status::Pending, 0));
+    assert!(metric("payferry_chain_logs_forged_total", &["chain=base"]) > 0);
+    assert!(logged(&["an endpoint of base shows a transfer that its transaction did not make"]));
+    world.endpoint().behave();
+    world.pay(&unpaid).await;
+    finish(&world, &[unpaid, paid]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_made_up_transfer_is_not_believed_without_receipts_either() {
+    let world = World::with(Options { endpoints: 2, ..looking_soon() }).await;
+    let unpaid = world.initiate().await;
+    let forged = What::ForgedLog { contract: world.site().token, to: unpaid.terms.wallet, units: 10_000_000 };
+    world.endpoint().show([Fault::of(forged).on(LOGS).times(4), no_receipts()]);
+    world.site().endpoints[1].show([no_receipts()]);
+    world.until_noticed("inconsistent", &["cannot be read", "a transfer without its receipt"]).await;
+    // The made-up log is gone with the next look, and the chain goes on.
+    world.pay(&unpaid).await;
+    finish(&world, &[unpaid]).await;
+}

@@ -1,0 +1,110 @@
+//! Everything at once, by chance: endpoints that fail in all ways, reorganisations, and payments all the while.
+
+use std::time::Duration;
+
+use payferry_devchain::Dropped;
+use payferry_domain::payment::Payment;
+use payferry_harness::endpoint::{Fault, HeadShown, What};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+use crate::senses::metric;
+use crate::world::{Options, World};
+
+const ROUNDS: usize = 25;
+const REORG_DEPTH_MAX: u64 = 6;
+
+fn fault(dice: &mut StdRng, world: &World, victim: &Payment) -> Fault {
+    let logs = ["eth_getLogs"];
+    let fault = match dice.random_range(0..17) {
+        0 => Fault::of(What::Closed),
+        1 => Fault::of(What::Slow(Duration::from_millis(400))),
+        2 => Fault::of(What::Status(429, None)),
+        3 => Fault::of(What::Status(429, Some(1))),
+        4 => Fault::of(What::Status(502, None)),
+        5 => Fault::of(What::Error(-32_603, "internal error")),
+        6 => Fault::of(What::Garbage),
+        7 => Fault::of(What::Truncated),
+        8 => Fault::of(What::NoBatches),
+        9 => Fault::of(What::RangeMax(3, -32_005, "query returned more than 10000 results")),
+        10 => Fault::of(What::MissingLogs(1)).on(logs),
+        11 => Fault::of(What::MissingLogs(2)).on(logs),
+        12 => Fault::of(What::DuplicateLogs).on(logs),
+        13 => {
+            let what = What::ForgedLog { contract: world.site().token, to: victim.terms.wallet, units: 10_000_000 };
+            Fault::of(what).on(logs)
+        }
+        14 => Fault::of(What::ChainId(1)),
+        15 => Fault::of(What::Head(HeadShown::Alternating(0, dice.random_range(1..9)))),
+        _ => Fault::of(What::NullBlocks),
+    };
+    fault.one_in(dice.random_range(1..4))
+}
+
+async fn mixture(seed: u64, endpoints: usize) {
+    let tweak = |spec: &mut payferry_actors::chain::ChainSpec| spec.second_look_blocks = 20;
+    let world = World::with(Options { endpoints, tweak, timeout: Duration::from_secs(2), ..Options::default() }).await;
+    let mut dice = StdRng::seed_from_u64(seed);
+    // Nobody ever pays it.
+    let victim = world.initiate().await;
+    let mut paid = Vec::new();
+    for round in 0..ROUNDS {
+        for (index, endpoint) in (0_u64..).zip(&world.site().endpoints) {
+            endpoint.seed(seed.wrapping_add(index));
+            let faults = dice.random_range(0..3);
+            endpoint.show((0..faults).map(|_| fault(&mut dice, &world, &victim)).collect::<Vec<_>>());
+        }
+        for _ in 0..dice.random_range(1..4) {
+            // No payment is made where the chain is away.
+            if let Ok(payment) = world.try_initiate(world.site().chain, 1_200).await {
+                world.pay(&payment).await;
+                paid.push(payment);
+            }
+        }
+        world.site().blocks(dice.random_range(1..12)).await;
+        if dice.random_range(0..4) == 0 {
+            let depth = dice.random_range(1..=REORG_DEPTH_MAX);
+            world.site().devchain.reorg(depth, Dropped::Remine).await.unwrap();
+        }
+        if round % 8 == 7 {
+            world.endpoint().go_away().await;
+            world.site().blocks(5).await;
+            world.endpoint().come_back().await;
+        }
+    }
+    assert!(!paid.is_empty());
+    for endpoint in &world.site().endpoints {
+        endpoint.behave();
+    }
+    world.until("the chain is read again", async || world.trouble().is_none()).await;
+    world.until_read(world.site()).await;
+    world.until_settled(&paid).await;
+    let state = world.load(victim.id()).await;
+    assert!(state.transfers.iter().all(|transfer| !transfer.counted), "{state:#?}");
+    assert_eq!(state.status, payferry_domain::payment::Status::Pending);
+    world.assert_true_to_chain(&paid).await;
+    let settled = paid.len();
+    paid.push(victim);
+    world.assert_books(&paid, settled).await;
+    assert!(metric("payferry_chain_request_errors_total", &["chain=base"]) > 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_endpoint() {
+    mixture(1, 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_endpoint_with_other_dice() {
+    mixture(2, 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_endpoints() {
+    mixture(3, 2).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn three_endpoints() {
+    mixture(4, 3).await;
+}

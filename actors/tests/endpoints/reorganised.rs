@@ -1,0 +1,185 @@
+//! Reorganisations of depth 1 to 20, with money at every stage: seen, confirmed, settled.
+
+use std::time::Duration;
+
+use alloy::primitives::{B256, Bytes};
+use payferry_devchain::Dropped;
+use payferry_domain::payment::{Payment, Status};
+
+use crate::senses::metric;
+use crate::world::{BLOCK_TIME, World};
+
+const DEPTH_MAX: u64 = 20;
+
+/// A payment, and the signed transaction that paid it with its hash.
+type Paid = (Payment, Bytes, B256);
+
+async fn pay_another(world: &World) -> Paid {
+    let payment = world.initiate().await;
+    let (raw, hash) = world.site().pay(payment.terms.wallet, "10").await;
+    (payment, raw, hash)
+}
+
+/// Three payments whose money is at different stages, the older the further; the last one is in the newest block. The
+/// chain makes no more blocks, and all of them are read.
+async fn at_different_stages(world: &World, depth: u64) -> Vec<Paid> {
+    let devchain = &world.site().devchain;
+    let mut paid = Vec::new();
+    for wait in [depth, depth / 2] {
+        paid.push(pay_another(world).await);
+        world.site().blocks(wait.max(1)).await;
+    }
+    devchain.pause_mining();
+    // A block that was under way.
+    tokio::time::sleep(BLOCK_TIME).await;
+    paid.push(pay_another(world).await);
+    devchain.mine(1).await.unwrap();
+    world.until_read(world.site()).await;
+    paid
+}
+
+/// Takes the last blocks back, and lets the chain go on.
+async fn take_back(world: &World, depth: u64, dropped: Dropped) {
+    world.site().devchain.reorg(depth, dropped).await.unwrap();
+    world.site().devchain.resume_mining();
+}
+
+async fn until_the_new_branch_is_read(world: &World, reorgs: i64) {
+    world.until("the reorganisation is seen", async || metric("payferry_chain_reorgs_total", &[]) >= reorgs).await;
+    world.site().blocks(2).await;
+    world.until_read(world.site()).await;
+}
+
+fn payments(paid: &[Paid]) -> Vec<Payment> {
+    paid.iter().map(|(payment, ..)| payment.clone()).collect()
+}
+
+async fn with_the_same_transactions(depths: std::ops::RangeInclusive<u64>) {
+    let world = World::new().await;
+    let mut all = Vec::new();
+    for (round, depth) in (1_i64..).zip(depths) {
+        let paid = at_different_stages(&world, depth).await;
+        take_back(&world, depth, Dropped::Remine).await;
+        until_the_new_branch_is_read(&world, round).await;
+        world.until_settled(&payments(&paid)).await;
+        all.extend(payments(&paid));
+        world.assert_true_to_chain(&all).await;
+        world.assert_books(&all, all.len()).await;
+    }
+    assert!(metric("payferry_settler_submitted_total", &["chain=base"]) > 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn mined_again_in_the_same_order_up_to_depth_10() {
+    with_the_same_transactions(1..=10).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn mined_again_in_the_same_order_up_to_depth_20() {
+    with_the_same_transactions(11..=DEPTH_MAX).await;
+}
+
+/// The payers' transactions come back one by one, some blocks later; the settlements are sent again by ourselves.
+async fn in_later_blocks(depths: std::ops::RangeInclusive<u64>) {
+    let world = World::new().await;
+    let mut all = Vec::new();
+    for (round, depth) in (1_i64..).zip(depths) {
+        let paid = at_different_stages(&world, depth).await;
+        take_back(&world, depth, Dropped::Discard).await;
+        for (_, raw, _) in &paid {
+            world.site().blocks(2).await;
+            // One that is below the fork is there already.
+            let _ = world.site().devchain.send_raw(raw.clone()).await;
+        }
+        until_the_new_branch_is_read(&world, round).await;
+        world.until_settled(&payments(&paid)).await;
+        all.extend(payments(&paid));
+        world.assert_true_to_chain(&all).await;
+        world.assert_books(&all, all.len()).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn mined_again_in_later_blocks_up_to_depth_10() {
+    in_later_blocks(1..=10).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn mined_again_in_later_blocks_up_to_depth_20() {
+    in_later_blocks(11..=DEPTH_MAX).await;
+}
+
+/// The payers' transactions are gone for good: what was not confirmed never is, what was is taken back, and nothing is
+/// settled that is not there. When the payers pay again, all is settled once.
+async fn gone(depths: std::ops::RangeInclusive<u64>) {
+    let world = World::new().await;
+    let mut all = Vec::new();
+    for (round, depth) in (1_i64..).zip(depths) {
+        let paid = at_different_stages(&world, depth).await;
+        take_back(&world, depth, Dropped::Discard).await;
+        world.site().forget_discarded().await;
+        until_the_new_branch_is_read(&world, round).await;
+        let mut lost = Vec::new();
+        for (payment, _, hash) in &paid {
+            if world.site().is_mined(*hash).await {
+                continue;
+            }
+            let state = world.until_status(payment, Status::Pending).await;
+            assert_eq!(state.amount_received().units(), 0, "{state:#?}");
+            lost.push(payment.clone());
+        }
+        assert!(!lost.is_empty(), "the last of them was in the last block");
+        all.extend(payments(&paid));
+        world.assert_true_to_chain(&all).await;
+        tokio::time::sleep(BLOCK_TIME * 10).await;
+        world.assert_true_to_chain(&all).await;
+        for payment in &lost {
+            world.pay(payment).await;
+        }
+        world.until_settled(&payments(&paid)).await;
+        world.assert_true_to_chain(&all).await;
+        world.assert_books(&all, all.len()).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn gone_for_good_up_to_depth_10() {
+    gone(1..=10).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn gone_for_good_up_to_depth_20() {
+    gone(11..=DEPTH_MAX).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_settled_batch_is_taken_back_and_sent_again() {
+    let world = World::new().await;
+    let mut paid = Vec::new();
+    for _ in 0..5 {
+        paid.push(pay_another(&world).await.0);
+    }
+    world.site().blocks(6).await;
+    world.until_settled(&paid).await;
+    let before = metric("payferry_settler_taken_back_total", &[]);
+    // Only our own transactions of the last blocks; the money came before.
+    let transfers: Vec<Payment> = {
+        let mut loaded = Vec::new();
+        for payment in &paid {
+            loaded.push(world.load(payment.id()).await);
+        }
+        loaded
+    };
+    let newest = transfers.iter().flat_map(|payment| &payment.transfers).map(|t| t.block.number).max().unwrap();
+    world.site().devchain.pause_mining();
+    tokio::time::sleep(BLOCK_TIME).await;
+    world.until_read(world.site()).await;
+    let depth = world.site().devchain.head().number - newest;
+    take_back(&world, depth, Dropped::Discard).await;
+    until_the_new_branch_is_read(&world, 1).await;
+    world.until("it is taken back", async || metric("payferry_settler_taken_back_total", &[]) > before).await;
+    world.until("it is there again", async || world.site().balance(world.site().treasury).await == 500_000).await;
+    world.until_settled(&paid).await;
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    world.assert_books(&paid, 5).await;
+}
