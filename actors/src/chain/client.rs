@@ -190,7 +190,12 @@ impl ChainClient {
                         break;
                     }
                 }
-                Err(error) => trouble = error,
+                Err(error) => {
+                    if error == ClientError::UnknownBlock {
+                        self.endpoints[index].lags(&self.scope(index));
+                    }
+                    trouble = error;
+                }
             }
         }
         let best = best.ok_or(trouble)?;

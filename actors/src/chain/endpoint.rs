@@ -125,8 +125,8 @@ impl Endpoint {
 
     /// It is behind what others have shown: they come first for a while.
     pub(super) fn lags(&self, scope: &Scope) {
-        let mut health = self.health.lock();
-        health.strike(scope, Trouble::Lagging, "it is behind what was read");
+        scope.labels().failed(Trouble::Lagging.as_str());
+        self.health.lock().strike(scope, Trouble::Lagging, "it is behind what was read");
     }
 
     /// What is known before it is asked.

@@ -198,7 +198,7 @@ async fn a_head_that_goes_backwards_and_stays_there() {
     assert!(read >= head && read < head + 20, "nothing was taken back and nothing was read: {read}, {head}");
     assert_eq!(world.load(during.id()).await.status, Status::Pending);
     assert_eq!(metric("payferry_chain_reorgs_total", &[]), 0);
-    assert!(metric("payferry_chain_head_age_seconds", &["chain=base"]) > 3);
+    assert!(metric("payferry_chain_head_age_seconds", &["chain=base"]) >= 3);
     // The chain is offered to nobody.
     assert!(world.try_initiate(world.site().chain, 1_200).await.is_err());
     payments.push(during);
