@@ -10,6 +10,7 @@ mod serve;
 use std::time::{Duration, Instant};
 
 use payferry_actors::System;
+use payferry_actors::chain::ChainView;
 use payferry_domain::{Chain, Timestamp, Token};
 use payferry_harness::PATIENCE;
 use payferry_harness::psp::Psp;
@@ -18,7 +19,7 @@ use payferry_harness::receiver::Receiver;
 pub use payferry_devchain::Dropped;
 pub use purses::{Purse, Purses};
 pub use sandbox::OnSandbox;
-pub use serve::{OnAnvil, OnDevchain};
+pub use serve::{Anvils, Devchains, Kind, OnAnvil, OnDevchain, Serve};
 
 /// A running service, its chains, and whoever pays on them. Chains make blocks by themselves, unless they are paused.
 pub trait Stage: Sized {
@@ -115,7 +116,12 @@ pub async fn story<S: Stage>() -> (S, Psp) {
 
 /// The same with the PSP's webhook receiver, which otherwise ends at once.
 pub async fn story_with_receiver<S: Stage>() -> (S, Psp, Receiver) {
-    let (stage, receiver) = (S::start().await, Receiver::start().await);
+    story_on(S::start().await).await
+}
+
+/// The same on a stage that was started already.
+pub async fn story_on<S: Stage>(stage: S) -> (S, Psp, Receiver) {
+    let receiver = Receiver::start().await;
     // A chain that was not looked at yet takes no payments.
     for chain in Chain::ALL {
         until_read(&stage, chain, Timestamp(0)).await;
@@ -126,9 +132,18 @@ pub async fn story_with_receiver<S: Stage>() -> (S, Psp, Receiver) {
 
 /// Waits until the service has read the chain up to this moment.
 pub async fn until_read<S: Stage>(stage: &S, chain: Chain, at: Timestamp) {
+    until_view(stage, chain, |view| view.read_time >= at).await;
+}
+
+/// Waits until the service has read the chain up to this block.
+pub async fn until_block<S: Stage>(stage: &S, chain: Chain, number: u64) {
+    until_view(stage, chain, |view| view.read_number >= number).await;
+}
+
+async fn until_view<S: Stage>(stage: &S, chain: Chain, wanted: impl Fn(&ChainView) -> bool) {
     let since = Instant::now();
-    while stage.system().chain_view(chain).is_none_or(|view| view.read_time < at) {
-        assert!(since.elapsed() < PATIENCE, "{chain} was never read up to {at}");
+    while !stage.system().chain_view(chain).is_some_and(|view| wanted(&view)) {
+        assert!(since.elapsed() < PATIENCE, "{chain} was never read so far: {:?}", stage.system().chain_view(chain));
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
@@ -157,3 +172,23 @@ macro_rules! on_every_stage {
     };
 }
 pub(crate) use on_every_stage;
+
+/// The same for stories about what only `serve` can be told or only a node can say: over any [`Kind`] of node.
+macro_rules! on_every_node {
+    ($($story:ident),+ $(,)?) => {
+        $(
+            mod $story {
+                #[tokio::test(flavor = "multi_thread")]
+                async fn on_devchain() {
+                    super::$story::<crate::stage::Devchains>().await;
+                }
+
+                #[tokio::test(flavor = "multi_thread")]
+                async fn on_anvil() {
+                    super::$story::<crate::stage::Anvils>().await;
+                }
+            }
+        )+
+    };
+}
+pub(crate) use on_every_node;

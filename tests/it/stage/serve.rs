@@ -23,7 +23,7 @@ use payferry_harness::node::{Node, SPACING_SECS};
 use payferry_harness::payers::{Payer, Payers};
 use payferry_harness::process::Binary;
 use payferry_harness::psp::Psp;
-use payferry_harness::settings::Folder;
+use payferry_harness::settings::{Folder, Settings};
 use tempfile::TempDir;
 
 use super::{Dropped, Purse, Purses, Stage, Transfer};
@@ -76,14 +76,9 @@ pub struct Serve<K> {
     _kind: PhantomData<K>,
 }
 
-impl<K> Serve<K> {
-    fn node(&self, chain: Chain) -> &Node {
-        &self.chains[&chain].0.node
-    }
-}
-
-impl<K: Kind> Stage for Serve<K> {
-    async fn start() -> Self {
+impl<K: Kind> Serve<K> {
+    /// Starts with a change of the usual configuration.
+    pub async fn start_with(change: impl FnOnce(&mut Settings)) -> Self {
         let accounts = Arc::new(Accounts::known(PAYERS));
         let database = TestDatabase::create().await;
         let folder = tempfile::tempdir().unwrap();
@@ -101,15 +96,17 @@ impl<K: Kind> Stage for Serve<K> {
         for deployment in &mut deployments {
             deployment.contract = Address::from(contract.0);
         }
-        let settings = Folder::new(folder.path(), database.url(), &deployments, &accounts, [ANY_PORT; 2]);
-        let config = Config::load(Some(&settings.config()), []).unwrap();
+        let mut files = Folder::new(folder.path(), database.url(), &deployments, &accounts, [ANY_PORT; 2]);
+        change(&mut files.settings);
+        files.write();
+        let config = Config::load(Some(&files.config()), []).unwrap();
         // As `payferry deploy` does it.
         let signer = secrets::signer(&config.signer).unwrap();
         let configured = chains::configured(&config, contract).unwrap();
         for deployed in join_all(configured.iter().map(|one| deploy(&one.spec, &one.client, &signer, roles))).await {
             assert_eq!(deployed.unwrap().address, contract);
         }
-        let make_psp = move || Binary::at(env!("CARGO_BIN_EXE_payferry")).make_psp(&settings, "Ferry PSP");
+        let make_psp = move || Binary::at(env!("CARGO_BIN_EXE_payferry")).make_psp(&files, "Ferry PSP");
         let (psp_id, api_key) = tokio::task::spawn_blocking(make_psp).await.unwrap();
         let service = Service::start(&config).await.unwrap();
 
@@ -133,6 +130,17 @@ impl<K: Kind> Stage for Serve<K> {
             _folder: folder,
             _kind: PhantomData,
         }
+    }
+
+    /// Where the chain is.
+    pub fn node(&self, chain: Chain) -> &Node {
+        &self.chains[&chain].0.node
+    }
+}
+
+impl<K: Kind> Stage for Serve<K> {
+    async fn start() -> Self {
+        Self::start_with(|_| {}).await
     }
 
     fn api_url(&self) -> &str {

@@ -4,6 +4,7 @@
 mod crowd;
 mod deadline;
 mod exact;
+mod finality;
 mod killed;
 mod misfits;
 mod reorgs;

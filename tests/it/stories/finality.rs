@@ -1,0 +1,61 @@
+//! What is final is decided by the amount, and by what the node says.
+
+use payferry_domain::{Chain, Token};
+use payferry_harness::settings::Tier;
+use serde_json::{Value, json};
+
+use crate::stage::{Kind, Serve, Stage, Transfer, on_every_node, story_on, until_block};
+
+/// More blocks than either node needs to say `finalized`.
+const BLOCKS_MAX: u64 = 30;
+
+on_every_node!(by_amount);
+
+/// A small sum waits for two blocks, a larger one for `safe`, the largest for `finalized`.
+async fn by_amount<K: Kind>() {
+    let tier = |below: Option<&str>, wait: Value| Tier {
+        below: below.map(str::to_owned),
+        wait: serde_json::from_value(wait).unwrap(),
+    };
+    let tiers = [tier(Some("1000"), json!(2)), tier(Some("50000"), json!("safe")), tier(None, json!("finalized"))];
+    let stage = Serve::<K>::start_with(|settings| {
+        for chain in settings.chains.values_mut() {
+            chain.finality = tiers.to_vec();
+        }
+    });
+    let (stage, psp, _) = story_on(stage.await).await;
+    let (chain, tags) = (Chain::Arbitrum, ["latest", "safe", "finalized"]);
+    let mut waiting = Vec::new();
+    for (amount, tag) in ["999", "1000", "50000"].into_iter().zip(tags) {
+        waiting.push((psp.payment(amount, Token::Usdc, chain).await, tag));
+    }
+    stage.pause_mining(chain).await;
+    for (id, _) in &waiting {
+        stage.pay(id, Transfer::exact()).await;
+    }
+    stage.mine(chain, 1).await;
+    let paid_in = stage.node(chain).head().await.number;
+
+    let mut blocks_waited = Vec::new();
+    for blocks in 1..=BLOCKS_MAX {
+        stage.mine(chain, 1).await;
+        until_block(&stage, chain, stage.node(chain).head().await.number).await;
+        let mut still = Vec::new();
+        for (id, tag) in waiting {
+            let at_tag = stage.node(chain).rpc("eth_getBlockByNumber", json!([tag, false])).await;
+            let at_tag = u64::from_str_radix(at_tag["number"].as_str().unwrap().trim_start_matches("0x"), 16).unwrap();
+            if at_tag >= paid_in {
+                psp.until(&id, "confirmed", |payment| payment["status"] != "pending").await;
+                blocks_waited.push((tag, blocks));
+            } else {
+                assert_eq!(psp.read(&id).await["status"], "pending", "{tag} after {blocks} blocks");
+                still.push((id, tag));
+            }
+        }
+        waiting = still;
+    }
+    assert!(waiting.is_empty(), "never final: {waiting:?}");
+    // As deep as both nodes are started: `safe` 5 blocks behind, `finalized` 10.
+    assert_eq!(blocks_waited, [("latest", 1), ("safe", 5), ("finalized", 10)]);
+    stage.stop().await;
+}
