@@ -1,7 +1,7 @@
 //! `serve`, `check` and `deploy`, against chains outside of the process.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use payferry_domain::{Chain, Token};
 use payferry_harness::database::TestDatabase;
@@ -88,11 +88,14 @@ async fn what_was_deployed_and_checked_serves() {
     let (served, receiver) = (binary.serve(&outside.folder), Receiver::start().await);
     let psp = Psp::connect(served.api_url(), &key, &receiver).await;
     for chain in &outside.chains {
-        let id = psp.payment("10", Token::Usdt, chain.chain).await;
-        let wallet = psp.read(&id).await["intermediary_wallet"].as_str().unwrap().parse().unwrap();
+        // Away until the chain was read for the first time.
+        let (name, path) = (chain.chain.as_str(), "/payments/initiate");
+        let (made, _) = psp.insist(path, &psp.initiation("10", Token::Usdt, name), name, PATIENCE).await.unwrap();
+        let id = made["payment_id"].as_str().unwrap();
+        let wallet = made["intermediary_wallet"].as_str().unwrap().parse().unwrap();
         let payers = Payers::new(chain, &outside.accounts);
         payers.transfer(Payer::Clean, Token::Usdt, wallet, 10_000_000).await;
-        psp.until_status(&id, "settled").await;
+        psp.until_status(id, "settled").await;
         assert_eq!(chain.holdings(&psp_id, Token::Usdt).await, (9_900_000, 100_000));
     }
     receiver.until(8).await;
@@ -129,10 +132,10 @@ async fn a_chain_that_is_another_than_configured_does_not_run_and_the_others_do(
     let served = binary.serve(&outside.folder);
     let mut psp = Psp::new(served.api_url(), &key);
     psp.merchant_id = psp.merchant("shop").await;
-    let since = Instant::now();
-    while psp.initiate("10", Token::Usdc, "best").await["chain"] != "base" {
-        assert!(since.elapsed() < PATIENCE);
-    }
+    // Away until Base was read.
+    let body = psp.initiation("10", Token::Usdc, "best");
+    let (made, _) = psp.insist("/payments/initiate", &body, "on-the-one-that-runs", PATIENCE).await.unwrap();
+    assert_eq!(made["chain"], "base");
     let (status, problem) =
         psp.call(reqwest::Method::POST, "/payments/initiate", psp.initiation("10", Token::Usdc, "polygon")).await;
     assert_eq!((status.as_u16(), &problem["code"]), (503, &Value::from("chain_unavailable")));
