@@ -23,6 +23,9 @@ const TROUBLE: &str = "payferry_chain_trouble";
 const REORGS: &str = "payferry_chain_reorgs_total";
 const REORG_DEPTH: &str = "payferry_chain_reorg_depth_blocks";
 const LOGS_MISSED: &str = "payferry_chain_logs_missed_total";
+const LOGS_LEFT_OUT: &str = "payferry_chain_logs_left_out_total";
+const LOGS_REPEATED: &str = "payferry_chain_logs_repeated_total";
+const LOOKS_FAILED: &str = "payferry_chain_looks_failed_total";
 const LOGS_FORGED: &str = "payferry_chain_logs_forged_total";
 const TRANSFERS: &str = "payferry_chain_transfers_total";
 const QUEUED: &str = "payferry_settler_queued_operations";
@@ -51,6 +54,9 @@ pub(crate) fn describe() {
     describe_counter!(REORGS, "Reorganisations seen.");
     describe_histogram!(REORG_DEPTH, "Blocks that a reorganisation took back.");
     describe_counter!(LOGS_MISSED, "Transfers to payments that an endpoint left out and another look found.");
+    describe_counter!(LOGS_LEFT_OUT, "Logs of watched tokens that an endpoint left out and the block's receipts had.");
+    describe_counter!(LOGS_REPEATED, "Logs that an endpoint showed more than once.");
+    describe_counter!(LOOKS_FAILED, "Looks at a chain that came to nothing, by kind of trouble.");
     describe_counter!(LOGS_FORGED, "Transfers to payments that an endpoint showed and no transaction made.");
     describe_counter!(TRANSFERS, "Transfers to payments recorded.");
     describe_gauge!(QUEUED, "Operations that wait for a transaction.");
@@ -135,6 +141,18 @@ pub(super) fn looked_again(chain: Chain, number: u64) {
 pub(super) fn reorganised(chain: Chain, depth: usize) {
     counter!(REORGS, "chain" => chain.as_str()).increment(1);
     histogram!(REORG_DEPTH, "chain" => chain.as_str()).record(depth as f64);
+}
+
+pub(super) fn logs_left_out(chain: Chain, count: usize) {
+    counter!(LOGS_LEFT_OUT, "chain" => chain.as_str()).increment(count as u64);
+}
+
+pub(super) fn logs_repeated(chain: Chain, count: usize) {
+    counter!(LOGS_REPEATED, "chain" => chain.as_str()).increment(count as u64);
+}
+
+pub(super) fn look_failed(chain: Chain, kind: Trouble) {
+    counter!(LOOKS_FAILED, "chain" => chain.as_str(), "kind" => kind.as_str()).increment(1);
 }
 
 pub(super) fn logs_missed(chain: Chain, count: usize) {

@@ -10,12 +10,13 @@ use alloy::primitives::{Address as EvmAddress, U256};
 use alloy::rpc::types::{Filter, Log};
 use alloy::sol_types::SolEvent;
 use payferry_contracts::Token as TokenContract;
-use payferry_domain::{Address, Hash32};
+use payferry_domain::{Address, Chain, Hash32};
 
 use super::client::{BlockHeader, ChainClient, ClientError};
 use super::config::ChainSpec;
 use super::cursor::Link;
 use super::found::FoundTransfer;
+use super::metrics;
 use super::watchlist::Watchlist;
 use crate::wallet::{alloy_address, domain_address, domain_hash};
 
@@ -37,6 +38,7 @@ pub(super) enum ReadError {
 /// What is asked for on one chain, prepared once.
 #[derive(Clone, Debug)]
 pub(super) struct Reader {
+    chain: Chain,
     contracts: Vec<EvmAddress>,
     filter: Filter,
 }
@@ -51,7 +53,7 @@ impl Reader {
     pub(super) fn new(spec: &ChainSpec) -> Self {
         let contracts: Vec<EvmAddress> = spec.watched_contracts().map(alloy_address).collect();
         let filter = Filter::new().address(contracts.clone()).event_signature(TokenContract::Transfer::SIGNATURE_HASH);
-        Self { contracts, filter }
+        Self { chain: spec.chain, contracts, filter }
     }
 
     /// The transfers in these blocks. Blocks from `recent_from` on are asked for by hash, older ones as one range.
@@ -87,17 +89,19 @@ impl Reader {
         Ok(found)
     }
 
-    /// The transfers in blocks that were read before, by what a range query of another endpoint says. `links` are
-    /// gapless.
+    /// The transfers in blocks that were read before, by what a range query says: `elsewhere`, from another endpoint than
+    /// is asked first. `links` are gapless.
     pub(super) async fn second_look(
         &self,
         client: &ChainClient,
         links: &[Link],
+        elsewhere: bool,
     ) -> Result<Vec<FoundTransfer>, ReadError> {
         let ([first, .., last] | [first @ last]) = links else { return Ok(Vec::new()) };
         let range = self.filter.clone().from_block(first.number).to_block(last.number);
         let mut found = Vec::new();
-        for log in client.logs_elsewhere(&range).await? {
+        let logs = if elsewhere { client.logs_elsewhere(&range).await? } else { client.logs(&range).await? };
+        for log in logs {
             let place = log.block_number.and_then(|number| number.checked_sub(first.number));
             let link = place.and_then(|place| links.get(usize::try_from(place).ok()?));
             let link = link.ok_or(ReadError::Inconsistent("a log of a block that was not asked for"))?;
@@ -120,13 +124,12 @@ impl Reader {
             match client.logs_of_receipts(header.hash).await {
                 Ok(mut receipts) => {
                     receipts.retain(|log| self.is_asked_for(log));
-                    if receipts.len() > logs.len() {
-                        let missed = receipts.len() - logs.len();
-                        tracing::warn!(
-                            block.number = header.number,
-                            logs = missed,
-                            "an endpoint left a block's logs out"
-                        );
+                    let shown: HashSet<Option<u64>> = logs.iter().map(|log| log.log_index).collect();
+                    let missed = receipts.iter().filter(|log| !shown.contains(&log.log_index)).count();
+                    if missed > 0 {
+                        tracing::warn!(chain = %self.chain, block.number = header.number, logs = missed,
+                            "an endpoint left a block's logs out");
+                        metrics::logs_left_out(self.chain, missed);
                         logs = receipts;
                     }
                 }
@@ -140,11 +143,19 @@ impl Reader {
             }
         }
         let mut seen = HashSet::with_capacity(logs.len());
+        let mut repeated = 0;
         for log in logs {
             let transfer = self.checked(&Link::of(header), &log)?;
             if log.log_index.is_some_and(|index| seen.insert(index)) {
                 found.extend(transfer);
+            } else {
+                repeated += 1;
             }
+        }
+        if repeated > 0 {
+            tracing::warn!(chain = %self.chain, block.number = header.number, logs = repeated,
+                "an endpoint shows logs more than once; they count once");
+            metrics::logs_repeated(self.chain, repeated);
         }
         Ok(())
     }

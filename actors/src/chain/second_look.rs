@@ -76,9 +76,11 @@ impl WatcherState {
             return;
         }
         let (args, reader, myself) = (self.args.clone(), self.reader.clone(), myself.clone());
+        // Another endpoint may be on another branch, or out of order, for longer.
+        let elsewhere = self.second.failures.is_multiple_of(2);
         let task = tokio::spawn(async move {
             let outcome = async {
-                let found = reader.second_look(&args.client, &links).await?;
+                let found = reader.second_look(&args.client, &links, elsewhere).await?;
                 let rows = found::of_payments(&args, &found).await?;
                 let missed = found::unrecorded(&args, rows).await?;
                 found::made(&args, missed).await

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::time::Duration;
 
-use payferry_domain::Timestamp;
+use payferry_domain::{Hash32, Timestamp};
 use payferry_entities::operations;
 use tokio::time::Instant;
 
@@ -37,7 +37,7 @@ impl SettlerState {
         let tiers = ledger::tiers(database, &due).await?;
         let ids: Vec<i64> = due.iter().filter_map(|row| row.chain_tx_id).collect();
         let txs = ledger::txs_by_id(database, &ids).await?;
-        let mut times: HashMap<u64, Option<Timestamp>> = HashMap::new();
+        let mut blocks: HashMap<u64, Option<(Hash32, Timestamp)>> = HashMap::new();
         let mut told = Vec::new();
         for row in due {
             let Some(number) = row.block_number.and_then(|number| u64::try_from(number).ok()) else { continue };
@@ -45,16 +45,21 @@ impl SettlerState {
                 continue;
             }
             let tx = row.chain_tx_id.and_then(|id| txs.get(&id)).filter(|tx| tx.tx_hash == row.tx_hash);
-            let time = match (view.block(number), tx) {
+            let block = match view.block(number) {
+                Some(block) => Some(block),
+                // Older than what is remembered.
+                None => match blocks.entry(number) {
+                    Entry::Occupied(known) => *known.get(),
+                    Entry::Vacant(unknown) => {
+                        let headers = self.args.client.headers([number]).await?;
+                        *unknown.insert(headers.first().map(|header| (header.hash, header.time)))
+                    }
+                },
+            };
+            let time = match (block, tx) {
                 // The block that holds it is not the one it was recorded in: `resolve` has to look first.
                 (Some((hash, _)), Some(tx)) if tx.block_hash != Some(hash.to_string()) => None,
-                (Some((_, time)), _) => Some(time),
-                (None, _) => {
-                    if let Entry::Vacant(unknown) = times.entry(number) {
-                        unknown.insert(self.args.client.headers([number]).await?.first().map(|header| header.time));
-                    }
-                    times.get(&number).copied().flatten()
-                }
+                (block, _) => block.map(|(_, time)| time),
             };
             let hash = row.tx_hash.as_deref().and_then(|hash| hash.parse().ok());
             let (Some(block_time), Some(tx_hash)) = (time, hash) else { continue };

@@ -305,6 +305,7 @@ impl WatcherState {
         };
         self.not_before = Instant::now() + wait;
         self.report.failures = self.report.failures.saturating_add(1);
+        metrics::look_failed(self.args.spec.chain, Trouble::of(&error));
         if error.wants_reload() {
             self.reload().await;
         }

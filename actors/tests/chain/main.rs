@@ -3,6 +3,7 @@
 
 mod crash;
 mod faults;
+mod held_up;
 mod reorg;
 mod settle;
 mod watch;

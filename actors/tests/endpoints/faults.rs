@@ -225,6 +225,7 @@ async fn no_deadline_passes_while_a_head_stands_still() {
 async fn two_nodes_at_different_heads_behind_one_address() {
     let world = reads_on(Options::default(), vec![Fault::of(What::Head(HeadShown::Alternating(0, 3)))]).await;
     assert_eq!(world.view().trouble, None);
+    assert!(metric("payferry_chain_looks_failed_total", &["chain=base", "kind=lagging"]) > 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]

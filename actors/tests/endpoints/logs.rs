@@ -31,6 +31,7 @@ async fn none_at_all_are_found_in_the_receipts() {
     world.pay(&payment).await;
     finish(&world, &[payment]).await;
     assert!(logged(&["an endpoint left a block's logs out"]));
+    assert!(metric("payferry_chain_logs_left_out_total", &["chain=base"]) > 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -47,6 +48,7 @@ async fn one_of_several_is_missed_by_the_blooms_word() {
     world.site().devchain.resume_mining();
     finish(&world, &payments).await;
     assert!(logged(&["an endpoint left a block's logs out"]));
+    assert!(metric("payferry_chain_logs_left_out_total", &["chain=base"]) > 0);
     assert_eq!(metric("payferry_chain_logs_missed_total", &[]), 0, "nothing was left for a second look");
 }
 
@@ -141,6 +143,8 @@ async fn logs_that_come_twice_count_once() {
         assert_eq!((payment.transfers.len(), payment.labels.contains(Label::Overpaid)), (1, false));
     }
     assert_eq!(metric("payferry_chain_logs_missed_total", &[]), 0);
+    assert!(metric("payferry_chain_logs_repeated_total", &["chain=base"]) > 0);
+    assert!(logged(&["an endpoint shows logs more than once; they count once"]));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,0 +1,109 @@
+//! What must not hold up a settlement that has nothing to do with it.
+
+use payferry_devchain::Dropped;
+use payferry_entities::{chain_txs, operations};
+use sea_orm::sea_query::Expr;
+use sea_orm::{ColumnTrait, EntityTrait, IntoActiveModel, QueryFilter};
+use serde_json::json;
+
+use crate::world::{World, stop};
+
+/// More reverted transactions of long ago than are looked at in one pass.
+const REVERTED: i64 = 1_001;
+
+#[tokio::test]
+async fn reverted_transactions_of_long_ago_do_not_hide_those_under_way() {
+    let mut world = World::new().await;
+    world.spec.in_flight_max = 1;
+    world.spec.batch_items_max = 1;
+    let row = |place: i64| chain_txs::Model {
+        id: 0,
+        chain: "base".to_owned(),
+        sender: world.treasury.to_string(),
+        nonce: place - REVERTED,
+        to_address: world.treasury.to_string(),
+        input: "0x".to_owned(),
+        gas_limit: 1,
+        status: "reverted".to_owned(),
+        tx_hash: Some(format!("0x{place:064x}")),
+        block_number: Some(1),
+        block_hash: Some(format!("0x{place:064x}")),
+        created_at: 0,
+        updated_at: 0,
+    };
+    for places in (0..REVERTED).collect::<Vec<_>>().chunks(100) {
+        let rows = places.iter().map(|place| {
+            let mut row = row(*place).into_active_model();
+            row.id = sea_orm::ActiveValue::NotSet;
+            row
+        });
+        chain_txs::Entity::insert_many(rows).exec(world.database.writer()).await.unwrap();
+    }
+    world.chain.mine(20).await.unwrap();
+    let (watcher, settler) = (world.watch().await, world.settle().await);
+    let payments = world.payments(2).await;
+    world.pay_all(&payments, 10_000_000).await;
+    world.queue_settlements(&payments, 10_000_000).await;
+    let ours = async || world.txs().await.into_iter().filter(|tx| tx.nonce >= 0).count();
+    world.until("one is under way", async || ours().await == 1).await;
+    tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+    assert_eq!(ours().await, 1, "one at a time was asked for");
+    world.mine_until_all("mined").await;
+    world.assert_settled_once(2, 10_000_000).await;
+    stop(settler).await;
+    stop(watcher).await;
+}
+
+#[tokio::test]
+async fn a_token_that_answers_nonsense_holds_up_its_own_operations_only() {
+    let world = World::new().await;
+    let (watcher, settler) = (world.watch().await, world.settle().await);
+    let payments = world.payments(3).await;
+    world.pay_all(&payments, 10_000_000).await;
+    world.handle.set_paused(crate::world::SETTLE, true);
+    world.queue_settlements(&payments, 10_000_000).await;
+    let broken = operations::Entity::update_many()
+        .col_expr(operations::Column::TokenAddress, Expr::value(world.treasury.to_string()))
+        .filter(operations::Column::PaymentId.eq(payments[0].to_string()));
+    broken.exec(world.database.writer()).await.unwrap();
+    world.handle.set_paused(crate::world::SETTLE, false);
+    world
+        .until("the others are mined", async || {
+            world.chain.mine(1).await.unwrap();
+            let rows = world.operations().await;
+            rows.iter().filter(|row| row.status == "mined").count() == 2
+        })
+        .await;
+    world.assert_settled_once(2, 10_000_000).await;
+    stop(settler).await;
+    stop(watcher).await;
+}
+
+#[tokio::test]
+async fn what_was_mined_and_is_not_final_is_sent_again_at_the_start() {
+    let world = World::new().await;
+    let (watcher, settler) = (world.watch().await, world.settle().await);
+    let payments = world.payments(1).await;
+    world.pay_all(&payments, 10_000_000).await;
+    world.queue_settlements(&payments, 10_000_000).await;
+    world.mine_until_all("mined").await;
+    let tx = world.txs().await.remove(0);
+    let hash = tx.tx_hash.unwrap();
+    stop(settler).await;
+    stop(watcher).await;
+    // Its block goes while nobody looks, and no watcher tells the next settler.
+    let number = u64::try_from(tx.block_number.unwrap()).unwrap();
+    let depth = world.chain.head().number - number + 1;
+    world.chain.reorg(depth, Dropped::Discard).await.unwrap();
+    let receipt = async || world.chain.call("eth_getTransactionReceipt", json!([hash])).await.unwrap();
+    assert!(receipt().await.is_null());
+    let settler = world.settle().await;
+    world
+        .until("it is in a block again", async || {
+            world.chain.mine(1).await.unwrap();
+            !receipt().await.is_null()
+        })
+        .await;
+    world.assert_settled_once(1, 10_000_000).await;
+    stop(settler).await;
+}
