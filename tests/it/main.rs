@@ -4,6 +4,7 @@
 mod app;
 mod cli;
 mod http;
+mod kill;
 mod process;
 mod stage;
 mod stories;

@@ -9,6 +9,7 @@ pub mod anvil;
 pub mod database;
 pub mod deployment;
 pub mod endpoint;
+pub mod kill;
 pub mod node;
 pub mod payers;
 pub mod process;

@@ -71,6 +71,8 @@ impl Binary {
 #[derive(Debug)]
 pub struct Starting {
     child: Child,
+    /// Reads the line that says that it is ready.
+    first_line: Option<std::thread::JoinHandle<String>>,
     /// Where it writes its log.
     stderr: PathBuf,
     /// Where its log began: the file is that of all processes of the folder.
@@ -84,7 +86,19 @@ impl Starting {
         let log = std::fs::OpenOptions::new().create(true).append(true).open(&stderr).unwrap();
         let stderr_from = log.metadata().unwrap().len();
         command.envs(env.iter().copied()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
-        Self { child: command.spawn().unwrap(), stderr, stderr_from }
+        let mut child = command.spawn().unwrap();
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        let first_line = std::thread::spawn(move || {
+            let mut line = String::new();
+            stdout.read_line(&mut line).unwrap();
+            line
+        });
+        Self { child, first_line: Some(first_line), stderr, stderr_from }
+    }
+
+    /// Whether waiting for it would end at once: it is ready, or has ended.
+    pub fn has_spoken(&self) -> bool {
+        self.first_line.as_ref().is_none_or(std::thread::JoinHandle::is_finished)
     }
 
     /// Waits for the ready line. Panics with the log if it ends without one.
@@ -94,8 +108,7 @@ impl Starting {
 
     /// The same; the error is the log of a process that ended instead.
     pub fn try_ready(mut self) -> Result<Served, String> {
-        let mut line = String::new();
-        BufReader::new(self.child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let line = self.first_line.take().map(|reader| reader.join().unwrap()).unwrap_or_default();
         match serde_json::from_str(&line) {
             Ok(ready) => Ok(Served { process: self, ready }),
             Err(_) => Err(format!("{line}{}", self.log())),

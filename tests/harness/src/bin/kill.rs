@@ -1,0 +1,86 @@
+//! `cargo run -p payferry-harness --bin kill`: long runs of sudden death.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Parser;
+use indicatif::{ProgressBar, ProgressStyle};
+use payferry_harness::database::TestDatabase;
+use payferry_harness::kill::{Chains, Run};
+use payferry_harness::process::Binary;
+
+/// Kills `payferry serve` again and again under load, and checks in the end that nothing is lost, counted twice or stuck.
+#[derive(Debug, Parser)]
+#[command(
+    max_term_width = 100,
+    after_help = "Examples:
+  cargo build --release && cargo run --release -p payferry-harness --bin kill -- --kills 1000
+  tests/with-postgres cargo run --release -p payferry-harness --bin kill -- --kills 1000 --database postgres
+  cargo run -p payferry-harness --bin kill -- --kills 20 --seed 7 --chains anvil --binary target/debug/payferry"
+)]
+struct Args {
+    /// How often it dies.
+    #[arg(long, default_value_t = 1_000)]
+    kills: usize,
+    /// sqlite (a file of its own), postgres (a database of its own on the server that PAYFERRY_TEST_POSTGRES names), or
+    /// the URL of an empty database.
+    #[arg(long, default_value = "sqlite")]
+    database: String,
+    /// The binary.
+    #[arg(long, default_value = "target/release/payferry")]
+    binary: PathBuf,
+    /// Repeats a run, as far as chance goes [default: a new one].
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Payments a second, such as 60/s.
+    #[arg(long, default_value = "60/s", value_parser = rate)]
+    rate: f64,
+    /// What the chains are.
+    #[arg(long, value_enum, default_value = "devchain")]
+    chains: Chains,
+    /// Print the report as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    let rate: f64 = text.trim_end_matches("/s").parse().map_err(|_| "expected payments a second, such as 60/s")?;
+    if rate.is_finite() && rate > 0.0 { Ok(rate) } else { Err("must be above zero".to_owned()) }
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let args = Args::parse();
+    if !args.binary.exists() {
+        eprintln!("error: there is no {}; build it, or name one with --binary", args.binary.display());
+        return ExitCode::from(2);
+    }
+    let (database, url) = match args.database.as_str() {
+        "sqlite" => own(TestDatabase::sqlite()),
+        "postgres" => own(TestDatabase::postgres().await),
+        url => (None, url.to_owned()),
+    };
+    let progress = ProgressBar::new(u64::try_from(args.kills).unwrap_or(u64::MAX));
+    let style = ProgressStyle::with_template("{elapsed_precise} {wide_bar} {pos}/{len} deaths, {eta} left");
+    progress.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    progress.enable_steady_tick(Duration::from_secs(1));
+
+    let mut run = Run::new(Binary::at(args.binary), args.kills, &url);
+    (run.chains, run.rate, run.progress) = (args.chains, args.rate, progress.clone());
+    run.seed = args.seed.unwrap_or(run.seed);
+    let report = run.report().await;
+    progress.finish_and_clear();
+    drop(database);
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&report).unwrap_or_default());
+    } else {
+        print!("{report}");
+    }
+    if report.findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn own(database: TestDatabase) -> (Option<TestDatabase>, String) {
+    let url = database.url().to_owned();
+    (Some(database), url)
+}

@@ -1,0 +1,98 @@
+//! Events: that each was announced as it must be, and delivered.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use serde_json::Value;
+
+use super::super::evidence::Evidence;
+use super::super::load::Story;
+use super::super::report::{Finding, Findings};
+use crate::receiver::Delivery;
+
+fn text<'a>(event: &'a Value, key: &str) -> &'a str {
+    event[key].as_str().unwrap_or_default()
+}
+
+fn by_payment(feed: &[Value]) -> BTreeMap<&str, Vec<&Value>> {
+    let mut payments: BTreeMap<&str, Vec<&Value>> = BTreeMap::new();
+    for event in feed {
+        payments.entry(text(event, "payment_id")).or_default().push(event);
+    }
+    payments
+}
+
+/// Each payment's events are numbered 1, 2, 3, ... in the order of the feed, and no id is used twice.
+pub(super) fn sequences(evidence: &Evidence, findings: &mut Findings) {
+    for (id, events) in by_payment(&evidence.feed) {
+        let sequence: Vec<u64> = events.iter().map(|event| event["sequence"].as_u64().unwrap_or_default()).collect();
+        if !sequence.iter().zip(1..).all(|(found, meant)| *found == meant) {
+            findings.push(Finding::of(id, format!("its events are numbered {sequence:?}")));
+        }
+    }
+    let mut seen = HashSet::new();
+    for event in evidence.feed.iter().filter(|event| !seen.insert(text(event, "event_id"))) {
+        let what = format!("event {} stands in the feed twice", text(event, "event_id"));
+        findings.push(Finding::of(text(event, "payment_id"), what));
+    }
+}
+
+/// Each payment announced what it must, once.
+pub(super) fn names(evidence: &Evidence, findings: &mut Findings) {
+    let announced = by_payment(&evidence.feed);
+    for story in &evidence.stories {
+        let Some(id) = story.payment_id() else { continue };
+        let mut counts: BTreeMap<&str, u32> = BTreeMap::new();
+        for event in announced.get(id).into_iter().flatten() {
+            *counts.entry(text(event, "event")).or_default() += 1;
+        }
+        let ends = story.intent.behaviour.ends();
+        let mut wrong = |what: String| findings.push(Finding::of(id, what));
+        for name in ends.announces.iter().filter(|name| !counts.contains_key(**name)) {
+            wrong(format!("never announced {name}"));
+        }
+        for (name, count) in counts {
+            let allowed = ends.announces.contains(&name) || ends.may_announce.contains(&name);
+            if !allowed || count > 1 {
+                wrong(format!("announced {name} {count} times"));
+            }
+        }
+    }
+    let known: HashSet<&str> = evidence.stories.iter().filter_map(Story::payment_id).collect();
+    for id in announced.keys().filter(|id| !known.contains(**id)) {
+        findings.push(Finding::of(*id, "announced events although nobody asked for it"));
+    }
+}
+
+/// Each event was delivered and taken, under its own id, always with the same body, which is the feed's.
+pub(super) fn deliveries(evidence: &Evidence, findings: &mut Findings) {
+    for id in &evidence.unverified {
+        findings.push(Finding::of(id, "was delivered with a signature that does not verify"));
+    }
+    let mut by_id: HashMap<&str, Vec<&Delivery>> = HashMap::new();
+    for delivery in &evidence.deliveries {
+        by_id.entry(&delivery.webhook_id).or_default().push(delivery);
+    }
+    for event in &evidence.feed {
+        let (id, payment) = (text(event, "event_id"), text(event, "payment_id"));
+        let name = text(event, "event");
+        let mut wrong = |what: String| findings.push(Finding::of(payment, what));
+        let Some(delivered) = by_id.remove(id) else {
+            wrong(format!("{name} ({id}) was never delivered"));
+            continue;
+        };
+        if !delivered.iter().any(|delivery| delivery.answered == 200) {
+            wrong(format!("{name} ({id}) was delivered {} times and never taken", delivered.len()));
+        }
+        let body = &delivered[0].body;
+        if let Some(other) = delivered.iter().find(|delivery| delivery.body != *body) {
+            wrong(format!("{name} ({id}) was delivered with two bodies: {body} and {}", other.body));
+        }
+        if serde_json::from_str::<Value>(body).ok().as_ref() != Some(event) {
+            wrong(format!("{name} ({id}) was delivered as {body} and stands in the feed as {event}"));
+        }
+    }
+    for (id, delivered) in by_id {
+        let body: Value = serde_json::from_str(&delivered[0].body).unwrap_or_default();
+        findings.push(Finding::of(text(&body, "payment_id"), format!("{id} was delivered and is not in the feed")));
+    }
+}

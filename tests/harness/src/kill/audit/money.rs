@@ -1,0 +1,147 @@
+//! Transfers, settlements and who holds what.
+
+use std::collections::{BTreeMap, HashMap};
+
+use alloy::primitives::B256;
+use payferry_contracts::salt_of;
+use payferry_domain::{Chain, Token};
+use serde_json::Value;
+
+use super::super::behaviour::Behaviour;
+use super::super::evidence::Evidence;
+use super::super::load::Story;
+use super::super::report::{Finding, Findings};
+use crate::psp::{decimal, units};
+
+fn list(read: &Value, key: &str) -> Vec<Value> {
+    read[key].as_array().cloned().unwrap_or_default()
+}
+
+/// Each transfer that was sent stands in its payment's list, once, final, and counts as it must; nothing else does.
+pub(super) fn transfers(evidence: &Evidence, findings: &mut Findings) {
+    let mut places: HashMap<(String, String), Vec<(&Story, Value)>> = HashMap::new();
+    for story in &evidence.stories {
+        let listed = story.read.as_ref().map(|read| list(read, "transfers")).unwrap_or_default();
+        // One that was taken back stands there beside the place where it is now.
+        for transfer in listed.into_iter().filter(|transfer| transfer["status"] != "orphaned") {
+            let text = |key: &str| transfer[key].as_str().unwrap_or_default().to_owned();
+            places.entry((text("chain"), text("tx_hash"))).or_default().push((story, transfer));
+        }
+    }
+    for story in &evidence.stories {
+        let mut wrong = |what: String| findings.push(Finding::of(story.name(), what));
+        for sent in &story.sent {
+            let hash = sent.tx_hash.to_string();
+            let found = places.remove(&(sent.chain.to_string(), hash.clone())).unwrap_or_default();
+            match &found[..] {
+                [(listed_by, transfer)] => {
+                    let counts = story.intent.behaviour != Behaviour::Tainted;
+                    let good = listed_by.intent.key == story.intent.key
+                        && transfer["amount"] == decimal(sent.units)
+                        && transfer["status"] == "final"
+                        && transfer["counted"] == counts;
+                    if !good {
+                        wrong(format!("its transfer of {} is listed as {transfer}", decimal(sent.units)));
+                    }
+                }
+                [] => wrong(format!("its transfer {hash} of {} is not listed", decimal(sent.units))),
+                several => wrong(format!("its transfer {hash} is listed {} times", several.len())),
+            }
+        }
+        if let Some(read) = &story.read {
+            let sum: i64 = story.sent.iter().map(|sent| sent.units).sum();
+            let counts = if story.intent.behaviour == Behaviour::Tainted { 0 } else { sum };
+            if units(&read["amount_received"]) != counts {
+                wrong(format!("was paid {} and shows {} received", decimal(counts), read["amount_received"]));
+            }
+        }
+    }
+    for ((_, hash), listed_by) in places {
+        for (story, _) in listed_by {
+            findings.push(Finding::of(story.name(), format!("lists a transfer {hash} that nobody sent to it")));
+        }
+    }
+}
+
+/// A settled payment was settled on-chain once, with the amounts and in the transaction that it shows; no other was.
+pub(super) fn settlements(evidence: &Evidence, findings: &mut Findings) {
+    let by_salt: HashMap<B256, &Story> =
+        evidence.stories.iter().filter_map(|story| Some((salt_of(story.payment_id()?), story))).collect();
+    let mut on_chain: HashMap<B256, u32> = HashMap::new();
+    for (chain, found) in &evidence.chains {
+        for failed in &found.failed {
+            findings.push(Finding::of(chain.as_str(), format!("{failed} on-chain")));
+        }
+        for log in &found.settled {
+            *on_chain.entry(log.vault_salt).or_default() += 1;
+            let Some(story) = by_salt.get(&log.vault_salt) else {
+                let what = format!("{} settled the vault of no payment, salt {}", log.tx_hash, log.vault_salt);
+                findings.push(Finding::of(chain.as_str(), what));
+                continue;
+            };
+            let Some(read) = &story.read else { continue };
+            let shown = &read["settlement"];
+            let good = read["chain"] == chain.as_str()
+                && log.token == Some(story.intent.token)
+                && log.psp_salt == salt_of(&evidence.psp_id)
+                && shown["tx_hash"] == log.tx_hash.to_string()
+                && shown["psp_amount"] == decimal(log.psp_amount)
+                && shown["treasury_fee"] == decimal(log.treasury_fee)
+                && read["amount_received"] == decimal(log.psp_amount + log.treasury_fee);
+            if !good {
+                let amounts = format!("{} + {}", decimal(log.psp_amount), decimal(log.treasury_fee));
+                let what = format!("was settled for {amounts} in {} and shows {shown}", log.tx_hash);
+                findings.push(Finding::of(story.name(), what));
+            }
+        }
+    }
+    for story in &evidence.stories {
+        let Some(id) = story.payment_id() else { continue };
+        let times = on_chain.get(&salt_of(id)).copied().unwrap_or_default();
+        let meant = u32::from(story.intent.behaviour.ends().status == "settled");
+        if times != meant {
+            findings.push(Finding::of(id, format!("was settled {times} times on-chain instead of {meant}")));
+        }
+    }
+}
+
+/// Vaults, treasury and the payments' wallets hold what the payments say; the operator's nonces have no gap.
+pub(super) fn holdings(evidence: &Evidence, findings: &mut Findings) {
+    let mut shares: BTreeMap<(Chain, Token), (i64, i64)> = BTreeMap::new();
+    for story in &evidence.stories {
+        let (Some(id), Some(made)) = (story.payment_id(), &story.made) else { continue };
+        let Some(chain) = made["chain"].as_str().and_then(|name| name.parse::<Chain>().ok()) else { continue };
+        let settled = story.read.as_ref().filter(|read| read["status"] == "settled");
+        let settlement = settled.map(|read| &read["settlement"]);
+        let (psp_amount, treasury_fee) =
+            settlement.map_or((0, 0), |shown| (units(&shown["psp_amount"]), units(&shown["treasury_fee"])));
+        let share = shares.entry((chain, story.intent.token)).or_default();
+        *share = (share.0 + psp_amount, share.1 + treasury_fee);
+        let Some(found) = evidence.chains.get(&chain) else { continue };
+        let sent: i64 = story.sent.iter().map(|sent| sent.units).sum();
+        let meant = sent - psp_amount - treasury_fee;
+        let wallet = made["intermediary_wallet"].as_str().and_then(|wallet| wallet.parse().ok()).unwrap_or_default();
+        let held = found.balances.get(&(story.intent.token, wallet)).copied().unwrap_or_default();
+        if held != meant {
+            let what = format!("its wallet holds {} instead of {}", decimal(held), decimal(meant));
+            findings.push(Finding::of(id, what));
+        }
+    }
+    for (chain, found) in &evidence.chains {
+        for (token, vault) in &found.vault {
+            let treasury = found.treasury.get(token).copied().unwrap_or_default();
+            let share = shares.get(&(*chain, *token)).copied().unwrap_or_default();
+            for (whose, held, meant) in [("the PSP's vault", *vault, share.0), ("the treasury", treasury, share.1)] {
+                if held != meant {
+                    let what = format!("{whose} holds {} {token} instead of {}", decimal(held), decimal(meant));
+                    findings.push(Finding::of(chain.as_str(), what));
+                }
+            }
+        }
+        let (latest, pending) = found.nonces;
+        if latest != pending {
+            let what = format!("the operator's nonce is {latest}, and {pending} with what waits");
+            findings.push(Finding::of(chain.as_str(), what));
+        }
+    }
+}

@@ -1,0 +1,278 @@
+//! The auditor is right about a run without faults, and finds each fault that is planted.
+
+use std::time::Instant;
+
+use alloy::primitives::{Address, B256};
+use payferry_contracts::salt_of;
+use payferry_domain::{Chain, Token};
+use serde_json::{Value, json};
+
+use super::super::behaviour::{Behaviour, Intent};
+use super::super::evidence::{ChainEvidence, Evidence, SettledLog};
+use super::super::load::{Sent, Story};
+use super::super::report::Finding;
+use super::audit;
+use crate::psp::decimal;
+use crate::receiver::Delivery;
+
+const PSP: &str = "psp_1";
+const DUE: i64 = 100_000_000;
+const FEE: i64 = 1_000_000;
+
+fn id(number: u8) -> String {
+    format!("pay_{number}")
+}
+
+fn hash(number: u8, of: u8) -> B256 {
+    B256::from([number, of].repeat(16).as_slice().try_into().unwrap_or([0; 32]))
+}
+
+/// A payment that went well, with what it leaves in the evidence.
+fn play(evidence: &mut Evidence, number: u8, behaviour: Behaviour) {
+    let intent = Intent {
+        key: format!("key-{number}"),
+        behaviour,
+        units: DUE,
+        token: Token::Usdc,
+        chain: "base",
+        waits_ms: [0, 0],
+    };
+    let to = Address::repeat_byte(number);
+    let sent: Vec<Sent> = (1..)
+        .zip(intent.transfers())
+        .map(|(of, units)| Sent { chain: Chain::Base, token: Token::Usdc, to, tx_hash: hash(number, of), units })
+        .collect();
+    let received: i64 = sent.iter().map(|sent| sent.units).sum();
+    let ends = behaviour.ends();
+    let chain = evidence.chains.get_mut(&Chain::Base).unwrap();
+    let mut settlement = Value::Null;
+    if ends.status == "settled" {
+        chain.settled.push(SettledLog {
+            vault_salt: salt_of(&id(number)),
+            psp_salt: salt_of(PSP),
+            token: Some(Token::Usdc),
+            psp_amount: DUE - FEE,
+            treasury_fee: FEE,
+            tx_hash: hash(number, 9),
+        });
+        *chain.vault.entry(Token::Usdc).or_default() += DUE - FEE;
+        *chain.treasury.entry(Token::Usdc).or_default() += FEE;
+        settlement = json!({
+            "tx_hash": hash(number, 9).to_string(), "psp_amount": decimal(DUE - FEE), "treasury_fee": decimal(FEE),
+        });
+    } else {
+        chain.balances.insert((Token::Usdc, to), received);
+    }
+    for (sequence, name) in (1..).zip(ends.announces) {
+        let event = json!({
+            "event": name, "payment_id": id(number), "event_id": format!("evt_{number}_{sequence}"), "sequence": sequence,
+        });
+        evidence.deliveries.push(Delivery {
+            webhook_id: format!("evt_{number}_{sequence}"),
+            body: event.to_string(),
+            answered: 200,
+            at: Instant::now(),
+        });
+        evidence.feed.push(event);
+    }
+    let counts = behaviour != Behaviour::Tainted;
+    let transfers: Vec<Value> = sent
+        .iter()
+        .map(|sent| {
+            json!({
+                "tx_hash": sent.tx_hash.to_string(), "chain": "base", "amount": decimal(sent.units), "status": "final",
+                "counted": counts,
+            })
+        })
+        .collect();
+    let made = json!({
+        "payment_id": id(number), "status": "pending", "amount": decimal(DUE), "currency": "USDC", "chain": "base",
+        "token_address": "0x1", "intermediary_wallet": to.to_string(), "magic_link": "http://x/pay/y",
+    });
+    let mut read = made.clone();
+    let more = json!({
+        "reference": intent.key, "status": ends.status, "failure_reason": ends.failure_reason, "labels": [],
+        "amount_received": decimal(if counts { received } else { 0 }), "transfers": transfers, "settlement": settlement,
+    });
+    read.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    evidence.listed.push(id(number));
+    evidence.stories.push(Story {
+        intent,
+        request: json!({}),
+        replayed: Some(made.clone()),
+        made: Some(made),
+        trouble: None,
+        sent,
+        read: Some(read),
+    });
+}
+
+/// A run without faults: one payment of each behaviour, `pay_1` of the first.
+fn faultless() -> Evidence {
+    let chains = [(Chain::Base, ChainEvidence { nonces: (5, 5), ..ChainEvidence::default() })].into();
+    let mut evidence = Evidence { psp_id: PSP.to_owned(), chains, ..Evidence::default() };
+    let behaviours = [
+        Behaviour::Exact,
+        Behaviour::ShortThenRest,
+        Behaviour::Over,
+        Behaviour::TwoTransfers,
+        Behaviour::Tainted,
+        Behaviour::Cancels,
+        Behaviour::NeverPays,
+    ];
+    for (number, behaviour) in (1..).zip(behaviours) {
+        play(&mut evidence, number, behaviour);
+    }
+    evidence
+}
+
+/// Plants a fault; answers what the auditor says of `about`.
+fn found(about: &str, plant: impl FnOnce(&mut Evidence)) -> String {
+    let mut evidence = faultless();
+    plant(&mut evidence);
+    let findings = audit(&evidence);
+    assert!(!findings.is_empty(), "nothing was found");
+    let said: Vec<&str> = findings.iter().filter(|f| f.about == about).map(|finding| finding.what.as_str()).collect();
+    assert!(!said.is_empty(), "nothing of {about}: {findings:?}");
+    said.join("; ")
+}
+
+fn read(evidence: &mut Evidence, index: usize) -> &mut Value {
+    evidence.stories[index].read.as_mut().unwrap()
+}
+
+fn base(evidence: &mut Evidence) -> &mut ChainEvidence {
+    evidence.chains.get_mut(&Chain::Base).unwrap()
+}
+
+#[test]
+fn nothing_is_wrong_with_a_run_without_faults() {
+    assert_eq!(audit(&faultless()), Vec::<Finding>::new());
+}
+
+#[test]
+fn a_lost_payment_is_found() {
+    let said = found("pay_1", |evidence| {
+        evidence.stories[0].read = None;
+        evidence.listed.retain(|listed| listed != "pay_1");
+    });
+    assert!(said.contains("is lost") && said.contains("not listed"), "{said}");
+    let said = found("pay_1", |evidence| read(evidence, 0)["amount"] = json!("99.00"));
+    assert!(said.contains("was acknowledged with amount"), "{said}");
+}
+
+#[test]
+fn a_payment_that_was_made_twice_is_found() {
+    let said = found("pay_66", |evidence| evidence.listed.push("pay_66".to_owned()));
+    assert!(said.contains("no request was answered with it"), "{said}");
+    let said =
+        found("pay_1", |evidence| evidence.stories[0].replayed.as_mut().unwrap()["payment_id"] = json!("pay_66"));
+    assert!(said.contains("the same request was answered"), "{said}");
+    let said = found("pay_1", |evidence| evidence.stories[0].replayed = None);
+    assert!(said.contains("is refused now"), "{said}");
+    let said = found("request key-1", |evidence| evidence.stories[0].made = None);
+    assert!(said.contains("never answered"), "{said}");
+}
+
+#[test]
+fn a_double_credit_is_found() {
+    let twice = |evidence: &mut Evidence| {
+        let transfers = read(evidence, 0)["transfers"].as_array_mut().unwrap();
+        transfers.push(transfers[0].clone());
+    };
+    assert!(found("pay_1", twice).contains("is listed 2 times"));
+    let elsewhere = |evidence: &mut Evidence| {
+        let transfer = read(evidence, 0)["transfers"][0].clone();
+        read(evidence, 6)["transfers"].as_array_mut().unwrap().push(transfer);
+    };
+    assert!(found("pay_1", elsewhere).contains("is listed 2 times"));
+    assert!(found("pay_1", |evidence| read(evidence, 0)["amount_received"] = json!("200.00")).contains("received"));
+    assert!(found("pay_1", |evidence| read(evidence, 0)["transfers"] = json!([])).contains("is not listed"));
+    let invented = |evidence: &mut Evidence| {
+        read(evidence, 6)["transfers"] = json!([{"tx_hash": "0xff", "chain": "base", "amount": "1.00"}]);
+    };
+    assert!(found("pay_7", invented).contains("nobody sent"));
+    let taken_back = |evidence: &mut Evidence| read(evidence, 0)["transfers"][0]["status"] = json!("orphaned");
+    assert!(found("pay_1", taken_back).contains("is not listed"));
+    assert!(found("pay_5", |e| read(e, 4)["transfers"][0]["counted"] = json!(true)).contains("is listed as"));
+}
+
+#[test]
+fn a_double_settlement_is_found() {
+    let twice = |evidence: &mut Evidence| {
+        let again = base(evidence).settled[0].clone();
+        base(evidence).settled.push(again);
+    };
+    assert!(found("pay_1", twice).contains("settled 2 times on-chain"));
+    assert!(
+        found("pay_1", |e| base(e).settled.retain(|log| log.vault_salt != salt_of("pay_1")))
+            .contains("settled 0 times on-chain")
+    );
+    assert!(found("pay_1", |e| base(e).settled[0].psp_amount += 1).contains("was settled for"));
+    let blocked = |evidence: &mut Evidence| {
+        let mut log = base(evidence).settled[0].clone();
+        log.vault_salt = salt_of("pay_5");
+        base(evidence).settled.push(log);
+    };
+    assert!(found("pay_5", blocked).contains("settled 1 times on-chain instead of 0"));
+    assert!(found("base", |e| base(e).failed.push("settlement 3: no".to_owned())).contains("on-chain"));
+}
+
+#[test]
+fn a_missing_webhook_is_found() {
+    assert!(
+        found("pay_1", |e| e.deliveries.retain(|delivery| delivery.webhook_id != "evt_1_1"))
+            .contains("was never delivered")
+    );
+    assert!(found("pay_1", |e| e.deliveries[0].answered = 500).contains("never taken"));
+    let said = found("pay_1", |e| {
+        e.feed.remove(1);
+    });
+    assert!(said.contains("numbered [1, 3, 4]") && said.contains("never announced payin.confirmed"), "{said}");
+    assert!(said.contains("is not in the feed"), "{said}");
+}
+
+#[test]
+fn another_body_under_one_webhook_id_is_found() {
+    let other = |evidence: &mut Evidence| {
+        let mut again = evidence.deliveries[0].clone();
+        again.body = again.body.replace("payment.confirmed", "payment.settled");
+        evidence.deliveries.push(again);
+    };
+    assert!(found("pay_1", other).contains("two bodies"));
+    let said = found("pay_1", |e| e.deliveries[0].body = e.deliveries[0].body.replace("pay_1", "pay_2"));
+    assert!(said.contains("stands in the feed as"), "{said}");
+    assert!(found("evt_9", |e| e.unverified.push("evt_9".to_owned())).contains("does not verify"));
+}
+
+#[test]
+fn an_event_that_came_twice_is_found() {
+    let again = |evidence: &mut Evidence| {
+        let mut event = evidence.feed[0].clone();
+        (event["event_id"], event["sequence"]) = (json!("evt_new"), json!(5));
+        evidence.feed.insert(4, event);
+    };
+    let said = found("pay_1", again);
+    assert!(said.contains("announced payment.confirmed 2 times"), "{said}");
+}
+
+#[test]
+fn wrong_balances_are_found() {
+    assert!(found("base", |e| *base(e).vault.get_mut(&Token::Usdc).unwrap() -= 1).contains("the PSP's vault holds"));
+    assert!(found("base", |e| *base(e).treasury.get_mut(&Token::Usdc).unwrap() += 1).contains("the treasury holds"));
+    let left = |evidence: &mut Evidence| {
+        base(evidence).balances.insert((Token::Usdc, Address::repeat_byte(1)), 5);
+    };
+    assert!(found("pay_1", left).contains("its wallet holds"));
+    assert!(found("base", |e| base(e).nonces = (5, 7)).contains("nonce is 5"));
+}
+
+#[test]
+fn a_payment_that_is_stuck_or_ended_wrongly_is_found() {
+    let said = found("pay_1", |evidence| read(evidence, 0)["status"] = json!("confirmed"));
+    assert!(said.contains("Exact must end settled"), "{said}");
+    let said = found("pay_7", |evidence| read(evidence, 6)["status"] = json!("pending"));
+    assert!(said.contains("NeverPays must end failed (expired)"), "{said}");
+    assert!(found("pay_1", |e| read(e, 0)["labels"] = json!(["LATE"])).contains("is labelled LATE"));
+    assert!(found("pay_6", |e| e.stories[5].trouble = Some("no".to_owned())).contains("no"));
+}

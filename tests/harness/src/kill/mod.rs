@@ -1,0 +1,187 @@
+//! Sudden death: the real binary is killed again and again in the middle of its work, and in the end everything that it
+//! acknowledged must be there, once.
+//!
+//! The world goes on while it is dead: chains, payers and the PSP's receiver run in this process. Deliberately absent:
+//! deaths of the chains and of the database's server, which are faults of their own.
+
+pub mod audit;
+pub mod behaviour;
+pub mod deaths;
+pub mod evidence;
+pub mod load;
+pub mod report;
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use indicatif::ProgressBar;
+use payferry_domain::Chain;
+
+use crate::deployment::{Accounts, Deployment};
+use crate::free_ports;
+use crate::node::Node;
+use crate::payers::Payers;
+use crate::process::{Binary, Folder};
+use crate::psp::Psp;
+use crate::receiver::Receiver;
+use deaths::{Deaths, Killer};
+use evidence::Evidence;
+use load::Load;
+use report::{Finding, Findings, Percentiles, Report};
+
+/// Payers on each chain.
+const PAYERS: usize = 24;
+/// What the service says when something of it panicked.
+const PANICKED: &str = "panicked at";
+
+/// What the chains are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Chains {
+    /// Of this process.
+    Devchain,
+    /// A process each.
+    Anvil,
+}
+
+/// A run.
+#[derive(Debug, Clone)]
+pub struct Run {
+    /// What is killed.
+    pub binary: Binary,
+    /// How often.
+    pub kills: usize,
+    /// Where it keeps its rows.
+    pub database_url: String,
+    /// What its chains are.
+    pub chains: Chains,
+    /// Time between blocks.
+    pub block_time: Duration,
+    /// Payments a second.
+    pub rate: f64,
+    /// Decides what can be decided.
+    pub seed: u64,
+    /// Shows how far it is.
+    pub progress: ProgressBar,
+}
+
+impl Run {
+    /// A run as the tests do it: three devchains, a block each 200 ms, ten payments a second.
+    pub fn new(binary: Binary, kills: usize, database_url: &str) -> Self {
+        Self {
+            binary,
+            kills,
+            database_url: database_url.to_owned(),
+            chains: Chains::Devchain,
+            block_time: Duration::from_millis(200),
+            rate: 10.0,
+            seed: rand::random::<u32>().into(),
+            progress: ProgressBar::hidden(),
+        }
+    }
+
+    /// Does it, and says what came of it.
+    pub async fn report(&self) -> Report {
+        let since = Instant::now();
+        let accounts = Arc::new(Accounts::known(PAYERS));
+        let deploying = Chain::ALL.map(|chain| self.deployment(chain, &accounts));
+        let deployments = futures::future::join_all(deploying).await;
+        let temp = tempfile::tempdir().unwrap();
+        let folder = self.folder(temp.path(), &deployments, &accounts);
+        let (psp_id, api_key) = self.binary.make_psp(&folder, "Northern Pay");
+        let receiver = Receiver::start().await;
+        let running = self.binary.serve(&folder);
+        let psp = Psp::connect(running.api_url(), &api_key, &receiver).await;
+
+        let payers = deployments.iter().map(|deployment| (deployment.chain, Payers::new(deployment, &accounts)));
+        let load = Arc::new(Load::new(psp.clone(), payers.collect(), self.rate, self.seed));
+        let loading = tokio::spawn(Arc::clone(&load).run());
+        let killer = Killer {
+            binary: &self.binary,
+            folder: &folder,
+            receiver: &receiver,
+            deployments: &deployments,
+            progress: &self.progress,
+        };
+        let mut findings = Findings::new();
+        let plan = deaths::plan(self.kills, self.seed);
+        let died_since = Instant::now();
+        let killed = killer.run(running, &plan, self.seed, &mut findings).await;
+        load.stop();
+        let mut report = Report { findings, dying_secs: died_since.elapsed().as_secs_f64(), ..self.head() };
+        if let Some((served, deaths)) = killed {
+            let rests_since = Instant::now();
+            let stories = loading.await.unwrap();
+            evidence::rest(&psp, &deployments, &stories).await;
+            report.resting_secs = rests_since.elapsed().as_secs_f64();
+            let evidence = evidence::gather(&psp, &psp_id, &receiver, &deployments, &accounts, stories).await;
+            served.stop();
+            Self::fill(&mut report, &evidence, deaths);
+            report.findings.extend(audit::audit(&evidence));
+        } else {
+            // Nobody answers any more, so that nothing else can be said.
+            loading.abort();
+        }
+        (report.requests, report.requests_retried) = load.requests();
+        let log = std::fs::read_to_string(folder.path().join("stderr.log")).unwrap_or_default();
+        let panics = log.lines().filter(|line| line.contains(PANICKED));
+        report.findings.extend(panics.map(|line| Finding::of("service", line)));
+        report.took_secs = since.elapsed().as_secs_f64();
+        report
+    }
+
+    async fn deployment(&self, chain: Chain, accounts: &Accounts) -> Deployment {
+        let node = match self.chains {
+            Chains::Devchain => Node::devchain(chain.default_id(), self.block_time).await,
+            Chains::Anvil => Node::anvil(chain.default_id(), self.block_time).await,
+        };
+        Deployment::new(chain, node, accounts).await
+    }
+
+    fn folder(&self, path: &std::path::Path, deployments: &[Deployment], accounts: &Accounts) -> Folder {
+        let mut folder = Folder::new(path, &self.database_url, deployments, accounts, free_ports());
+        // The receiver's bad moments are short, and so is the patience of a test.
+        let webhooks = toml::toml! { retry_delays_ms = [1000, 3000, 10000] };
+        folder.settings.more.insert("webhooks".to_owned(), webhooks.into());
+        folder.write();
+        folder
+    }
+
+    fn head(&self) -> Report {
+        let postgres = self.database_url.starts_with("postgres");
+        Report {
+            database: if postgres { "PostgreSQL" } else { "SQLite" }.to_owned(),
+            chains: match self.chains {
+                Chains::Devchain => "devchain".to_owned(),
+                Chains::Anvil => "anvil".to_owned(),
+            },
+            seed: self.seed,
+            rate: self.rate,
+            ..Report::default()
+        }
+    }
+
+    fn fill(report: &mut Report, evidence: &Evidence, deaths: Deaths) {
+        report.kills = deaths.total();
+        report.kills_by_kind = deaths.kinds.iter().map(|(kind, count)| (kind.to_string(), *count)).collect();
+        report.restarts = deaths.ready_after.len();
+        report.reorgs = deaths.reorgs;
+        report.ready_ms = Percentiles::of(deaths.ready_after);
+        let mut by_status: BTreeMap<String, usize> = BTreeMap::new();
+        for story in evidence.stories.iter().filter(|story| story.made.is_some()) {
+            report.payments += 1;
+            report.transfers += story.sent.len();
+            let status = story.read.as_ref().and_then(|read| read["status"].as_str()).unwrap_or("lost");
+            *by_status.entry(status.to_owned()).or_default() += 1;
+        }
+        report.payments_by_status = by_status;
+        let settled = || evidence.chains.values().flat_map(|chain| &chain.settled);
+        report.settlements = settled().count();
+        report.settlement_txs = settled().map(|log| log.tx_hash).collect::<HashSet<_>>().len();
+        report.events = evidence.feed.len();
+        let taken = || evidence.deliveries.iter().filter(|delivery| delivery.answered == 200);
+        report.deliveries = taken().count();
+        let events = taken().map(|delivery| &delivery.webhook_id).collect::<HashSet<_>>().len();
+        report.duplicate_deliveries = report.deliveries - events;
+    }
+}

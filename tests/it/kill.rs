@@ -1,0 +1,32 @@
+//! Sudden death: the real binary is killed at random moments and after every step of a settlement, under load.
+//!
+//! Longer runs: `cargo run -p payferry-harness --bin kill -- --help`.
+
+use payferry_harness::database::TestDatabase;
+use payferry_harness::kill::Run;
+use payferry_harness::kill::deaths::{Death, STEPS};
+use payferry_harness::process::Binary;
+
+async fn survives(kills: usize, database: TestDatabase) {
+    let run = Run::new(Binary::at(env!("CARGO_BIN_EXE_payferry")), kills, database.url());
+    let report = run.report().await;
+    println!("{report}");
+    assert!(report.findings.is_empty(), "{report}");
+    assert_eq!(report.kills as usize, kills);
+    for step in STEPS {
+        let after = Death::After(step, 1).to_string();
+        assert!(report.kills_by_kind.contains_key(&after), "never killed {after}");
+    }
+    // A run in which nothing happened proves nothing.
+    assert!(report.settlements > 0 && report.requests_retried > 0 && report.payments_by_status.len() == 3, "{report}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn twenty_kills_on_sqlite_lose_nothing() {
+    survives(20, TestDatabase::sqlite()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ten_kills_on_postgres_lose_nothing() {
+    survives(10, TestDatabase::postgres().await).await;
+}
