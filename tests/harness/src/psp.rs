@@ -11,6 +11,8 @@ use crate::{PATIENCE, install_tls};
 
 /// How often somebody who waits looks.
 const POLL: Duration = Duration::from_millis(50);
+/// Longest wait before a request is sent again: each is twice the one before, from [`POLL`] on.
+const AGAIN_MAX: Duration = Duration::from_secs(1);
 /// Items of a page.
 const PAGE: usize = 200;
 /// How long a request may take.
@@ -137,8 +139,8 @@ impl Psp {
             if since.elapsed() > patience {
                 return Err(format!("no answer within {patience:?}: {why}"));
             }
+            tokio::time::sleep(POLL.saturating_mul(1 << again.min(10)).min(AGAIN_MAX)).await;
             again += 1;
-            tokio::time::sleep(POLL).await;
         }
     }
 
