@@ -129,6 +129,12 @@ pub struct Kyt {
     pub sanctions_file: Option<PathBuf>,
     /// Chainalysis' list on each chain.
     pub oracle: bool,
+    /// Chainalysis' address screening: where its API is.
+    #[serde(deserialize_with = "optional_url")]
+    pub api_url: Option<url::Url>,
+    /// A file with the API's token.
+    #[serde(deserialize_with = "optional_path")]
+    pub api_token_file: Option<PathBuf>,
     /// Nobody is asked. For test networks.
     pub allow_everything: bool,
 }
@@ -195,7 +201,7 @@ impl Webhooks {
 fn expected(key: &str) -> &'static str {
     match key {
         "server.listen" | "server.operator_listen" => "an address and a port, such as \"127.0.0.1:8080\"",
-        "server.public_url" => "an http or https URL, or nothing",
+        "server.public_url" | "kyt.api_url" => "an http or https URL, or nothing",
         "server.environment" => "\"production\" or \"sandbox\"",
         "server.behind_proxy" | "kyt.oracle" | "kyt.allow_everything" => "true or false",
         "database.url" => "a path, \"sqlite://path?mode=rwc\" or \"postgres://user:password@host/name\"",

@@ -1,13 +1,19 @@
 //! Who is asked where money comes from.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use payferry_actors::clock::Clock;
-use payferry_actors::compliance::{AllowAll, ChainalysisOracle, KytScreener, SanctionsFile, Strictest};
+use payferry_actors::compliance::{AllowAll, ChainalysisApi, ChainalysisOracle, KytScreener, SanctionsFile, Strictest};
 
 use super::chains::Configured;
+use super::secrets;
 use crate::config::Config;
+
+/// How long one of a chain's endpoints may take to answer: less than the whole screening may, so that there is time for
+/// the next one.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// The strictest of all providers that are configured; an error if there is none.
 pub fn screener(config: &Config, chains: &[Configured], clock: &Clock) -> anyhow::Result<Arc<dyn KytScreener>> {
@@ -19,11 +25,17 @@ pub fn screener(config: &Config, chains: &[Configured], clock: &Clock) -> anyhow
         asked.push(Arc::new(oracle(config, chains, clock)?));
     }
     let allow_everything = config.kyt.allow_everything;
+    if let Some(url) = &config.kyt.api_url {
+        let file = config.kyt.api_token_file.as_ref();
+        let file = file.context("`kyt.api_token_file` is not set: a file with the token of `kyt.api_url`")?;
+        asked.push(Arc::new(ChainalysisApi::new(url.as_str(), secrets::read(file)?.trim(), clock.clone())?));
+    }
     let mut asked = asked.into_iter();
     let Some(first) = asked.next() else {
         ensure!(
             allow_everything,
-            "no KYT provider: set `kyt.sanctions_file`, `kyt.oracle`, or on a test network `kyt.allow_everything`"
+            "no KYT provider: set `kyt.sanctions_file`, `kyt.oracle`, `kyt.api_url`, or on a test network \
+             `kyt.allow_everything`"
         );
         return Ok(Arc::new(AllowAll::new(clock.clone())));
     };
@@ -40,7 +52,7 @@ pub(super) fn oracle(config: &Config, chains: &[Configured], clock: &Clock) -> a
         let Some(contract) = config.chains.get(&name).and_then(|section| section.sanctions_oracle) else {
             bail!("`kyt.oracle` is on and `chains.{name}.sanctions_oracle` is not set");
         };
-        oracle = oracle.on(name, chain.client.clone(), contract);
+        oracle = oracle.on(name, chain.client.clone().with_timeout(ANSWER_TIMEOUT), contract);
     }
     Ok(oracle)
 }

@@ -63,6 +63,6 @@ pub fn signer(config: &Signer) -> anyhow::Result<OperatorSigner> {
     }
 }
 
-fn read(file: &Path) -> anyhow::Result<String> {
+pub(super) fn read(file: &Path) -> anyhow::Result<String> {
     std::fs::read_to_string(file).with_context(|| file.display().to_string())
 }
