@@ -230,7 +230,7 @@ async fn two_nodes_at_different_heads_behind_one_address() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn batches_that_are_refused() {
-    reads_on(Options::default(), vec![Fault::of(What::NoBatches)]).await;
+    let _world = reads_on(Options::default(), vec![Fault::of(What::NoBatches)]).await;
     assert_eq!(logged_times(&["endpoint 0 of base refuses JSON-RPC batches"]), 1);
 }
 
@@ -264,7 +264,7 @@ async fn limits_of_ranges_in_all_words() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn ten_seconds_for_every_answer() {
-    let options = Options { timeout: Duration::from_secs(20), ..Options::default() };
+    let options = Options { timeout: Duration::from_secs(20), alone: false, ..Options::default() };
     let world = World::with(options).await;
     let mut payments = before_a_fault(&world).await;
     world.until_settled(&payments).await;

@@ -43,7 +43,9 @@ fn fault(dice: &mut StdRng, world: &World, victim: &Payment) -> Fault {
 
 async fn mixture(seed: u64, endpoints: usize) {
     let tweak = |spec: &mut payferry_actors::chain::ChainSpec| spec.second_look_blocks = 20;
-    let world = World::with(Options { endpoints, tweak, timeout: Duration::from_secs(2), ..Options::default() }).await;
+    let world =
+        World::with(Options { endpoints, tweak, timeout: Duration::from_secs(2), alone: false, ..Options::default() })
+            .await;
     let mut dice = StdRng::seed_from_u64(seed);
     // Nobody ever pays it.
     let victim = world.initiate().await;

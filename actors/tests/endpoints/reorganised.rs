@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use alloy::primitives::{B256, Bytes};
-use payferry_devchain::Dropped;
+use payferry_devchain::{BlockRef, Dropped};
 use payferry_domain::payment::{Payment, Status};
 
-use crate::senses::metric;
-use crate::world::{BLOCK_TIME, World};
+use crate::senses::{logged, metric};
+use crate::world::{BLOCK_TIME, Options, World};
 
 const DEPTH_MAX: u64 = 20;
 
@@ -38,16 +38,23 @@ async fn at_different_stages(world: &World, depth: u64) -> Vec<Paid> {
     paid
 }
 
-/// Takes the last blocks back, and lets the chain go on.
-async fn take_back(world: &World, depth: u64, dropped: Dropped) {
-    world.site().devchain.reorg(depth, dropped).await.unwrap();
+/// Takes the last blocks back, lets the chain go on, and answers the head of the new branch.
+async fn take_back(world: &World, depth: u64, dropped: Dropped) -> BlockRef {
+    let head = world.site().devchain.reorg(depth, dropped).await.unwrap();
     world.site().devchain.resume_mining();
+    head
 }
 
-async fn until_the_new_branch_is_read(world: &World, reorgs: i64) {
-    world.until("the reorganisation is seen", async || metric("payferry_chain_reorgs_total", &[]) >= reorgs).await;
+async fn until_read(world: &World, branch: BlockRef) {
+    // The branch that went was one block shorter.
+    let read = async || world.view().read_number >= branch.number;
+    world.until("the new branch is read", read).await;
     world.site().blocks(2).await;
     world.until_read(world.site()).await;
+}
+
+async fn world() -> World {
+    World::with(Options { alone: false, ..Options::default() }).await
 }
 
 fn payments(paid: &[Paid]) -> Vec<Payment> {
@@ -55,18 +62,20 @@ fn payments(paid: &[Paid]) -> Vec<Payment> {
 }
 
 async fn with_the_same_transactions(depths: std::ops::RangeInclusive<u64>) {
-    let world = World::new().await;
+    let world = world().await;
     let mut all = Vec::new();
-    for (round, depth) in (1_i64..).zip(depths) {
+    for depth in depths {
         let paid = at_different_stages(&world, depth).await;
-        take_back(&world, depth, Dropped::Remine).await;
-        until_the_new_branch_is_read(&world, round).await;
+        let branch = take_back(&world, depth, Dropped::Remine).await;
+        until_read(&world, branch).await;
         world.until_settled(&payments(&paid)).await;
         all.extend(payments(&paid));
         world.assert_true_to_chain(&all).await;
         world.assert_books(&all, all.len()).await;
     }
     assert!(metric("payferry_settler_submitted_total", &["chain=base"]) > 0);
+    assert!(metric("payferry_chain_reorgs_total", &["chain=base"]) > 0);
+    assert!(logged(&["chain base was reorganised", "depth="]));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -81,17 +90,17 @@ async fn mined_again_in_the_same_order_up_to_depth_20() {
 
 /// The payers' transactions come back one by one, some blocks later; the settlements are sent again by ourselves.
 async fn in_later_blocks(depths: std::ops::RangeInclusive<u64>) {
-    let world = World::new().await;
+    let world = world().await;
     let mut all = Vec::new();
-    for (round, depth) in (1_i64..).zip(depths) {
+    for depth in depths {
         let paid = at_different_stages(&world, depth).await;
-        take_back(&world, depth, Dropped::Discard).await;
+        let branch = take_back(&world, depth, Dropped::Discard).await;
         for (_, raw, _) in &paid {
             world.site().blocks(2).await;
             // One that is below the fork is there already.
             let _ = world.site().devchain.send_raw(raw.clone()).await;
         }
-        until_the_new_branch_is_read(&world, round).await;
+        until_read(&world, branch).await;
         world.until_settled(&payments(&paid)).await;
         all.extend(payments(&paid));
         world.assert_true_to_chain(&all).await;
@@ -112,13 +121,13 @@ async fn mined_again_in_later_blocks_up_to_depth_20() {
 /// The payers' transactions are gone for good: what was not confirmed never is, what was is taken back, and nothing is
 /// settled that is not there. When the payers pay again, all is settled once.
 async fn gone(depths: std::ops::RangeInclusive<u64>) {
-    let world = World::new().await;
+    let world = world().await;
     let mut all = Vec::new();
-    for (round, depth) in (1_i64..).zip(depths) {
+    for depth in depths {
         let paid = at_different_stages(&world, depth).await;
-        take_back(&world, depth, Dropped::Discard).await;
+        let branch = take_back(&world, depth, Dropped::Discard).await;
         world.site().forget_discarded().await;
-        until_the_new_branch_is_read(&world, round).await;
+        until_read(&world, branch).await;
         let mut lost = Vec::new();
         for (payment, _, hash) in &paid {
             if world.site().is_mined(*hash).await {
@@ -154,7 +163,7 @@ async fn gone_for_good_up_to_depth_20() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_settled_batch_is_taken_back_and_sent_again() {
-    let world = World::new().await;
+    let world = world().await;
     let mut paid = Vec::new();
     for _ in 0..5 {
         paid.push(pay_another(&world).await.0);
@@ -175,8 +184,8 @@ async fn a_settled_batch_is_taken_back_and_sent_again() {
     tokio::time::sleep(BLOCK_TIME).await;
     world.until_read(world.site()).await;
     let depth = world.site().devchain.head().number - newest;
-    take_back(&world, depth, Dropped::Discard).await;
-    until_the_new_branch_is_read(&world, 1).await;
+    let branch = take_back(&world, depth, Dropped::Discard).await;
+    until_read(&world, branch).await;
     world.until("it is taken back", async || metric("payferry_settler_taken_back_total", &[]) > before).await;
     world.until("it is there again", async || world.site().balance(world.site().treasury).await == 500_000).await;
     world.until_settled(&paid).await;

@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
 use parking_lot::Mutex;
 use payferry_harness::endpoint::SECRET;
+use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
@@ -36,9 +37,26 @@ fn senses() -> &'static (Lines, Numbers) {
     })
 }
 
-/// Begins to listen. What came before is not heard.
-pub fn listen() {
-    let _ = senses();
+/// Where tests share a process, one that says how often or how never has it to itself.
+static PROCESS: RwLock<()> = RwLock::const_new(());
+
+/// A test's hold on the process's log and metrics.
+pub enum Hold {
+    Alone(#[allow(dead_code, reason = "held")] RwLockWriteGuard<'static, ()>),
+    Shared(#[allow(dead_code, reason = "held")] RwLockReadGuard<'static, ()>),
+}
+
+/// Begins to listen; alone, what came before is forgotten.
+pub async fn listen(alone: bool) -> Hold {
+    let (lines, numbers) = senses();
+    if alone {
+        let hold = PROCESS.write().await;
+        lines.0.lock().clear();
+        numbers.values.lock().clear();
+        Hold::Alone(hold)
+    } else {
+        Hold::Shared(PROCESS.read().await)
+    }
 }
 
 /// Whether a line of the log has all these words.

@@ -41,13 +41,16 @@ pub struct Options {
     pub endpoints: usize,
     /// How long an answer may take.
     pub timeout: Duration,
+    /// Whether what is logged and counted must be of this test only.
+    pub alone: bool,
     /// Changes what is configured of each chain.
     pub tweak: fn(&mut ChainSpec),
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { chains: vec![Chain::Base], endpoints: 1, timeout: Duration::from_secs(5), tweak: |_| {} }
+        let (chains, timeout) = (vec![Chain::Base], Duration::from_secs(5));
+        Self { chains, endpoints: 1, timeout, alone: true, tweak: |_| {} }
     }
 }
 
@@ -69,6 +72,8 @@ pub struct World {
     pub merchant: MerchantId,
     database: TestDatabase,
     options: Options,
+    /// Let go of last.
+    hold: senses::Hold,
 }
 
 impl World {
@@ -77,7 +82,7 @@ impl World {
     }
 
     pub async fn with(options: Options) -> Self {
-        senses::listen();
+        let hold = senses::listen(options.alone).await;
         let mut sites = Vec::new();
         for chain in &options.chains {
             sites.push(Site::new(*chain, options.endpoints).await);
@@ -87,7 +92,7 @@ impl World {
         Migrator::up(opened.writer(), None).await.unwrap();
         let (psp, merchant) = tenants(&opened).await;
         let system = start(&sites, opened, &options).await;
-        let world = Self { system, sites, psp, merchant, database, options };
+        let world = Self { system, sites, psp, merchant, database, options, hold };
         for site in &world.sites {
             world.until_read(site).await;
         }
@@ -96,11 +101,11 @@ impl World {
 
     /// Ends the tree without a goodbye and starts another one over the same database and chains.
     pub async fn restart(self) -> Self {
-        let Self { system, sites, psp, merchant, database, options } = self;
+        let Self { system, sites, psp, merchant, database, options, hold } = self;
         drop(system);
         let opened = Database::open(database.url()).await.unwrap();
         let system = start(&sites, opened, &options).await;
-        Self { system, sites, psp, merchant, database, options }
+        Self { system, sites, psp, merchant, database, options, hold }
     }
 
     /// The first chain.
