@@ -1,7 +1,7 @@
 //! What must not hold up a settlement that has nothing to do with it.
 
-use payferry_devchain::Dropped;
-use payferry_entities::{chain_txs, operations};
+use payferry_devchain::{Dropped, Faults};
+use payferry_entities::{chain_tx_attempts, chain_txs, operations};
 use sea_orm::sea_query::Expr;
 use sea_orm::{ColumnTrait, EntityTrait, IntoActiveModel, QueryFilter};
 use serde_json::json;
@@ -106,4 +106,52 @@ async fn what_was_mined_and_is_not_final_is_sent_again_at_the_start() {
         .await;
     world.assert_settled_once(1, 10_000_000).await;
     stop(settler).await;
+}
+
+/// An operation that the chain has carried out and the database has not heard of is sent again, refused by the contract,
+/// and found where it was done: in a transaction of ours, or by its event.
+async fn done_before(forgotten: bool) {
+    let world = World::new().await;
+    let (watcher, settler) = (world.watch().await, world.settle().await);
+    let payments = world.payments(1).await;
+    world.pay_all(&payments, 10_000_000).await;
+    world.queue_settlements(&payments, 10_000_000).await;
+    world.mine_until_all("mined").await;
+    let done = world.operations().await.remove(0).tx_hash;
+    assert!(done.is_some());
+    stop(settler).await;
+    if forgotten {
+        chain_txs::Entity::delete_many().exec(world.database.writer()).await.unwrap();
+        chain_tx_attempts::Entity::delete_many().exec(world.database.writer()).await.unwrap();
+    }
+    let unheard = operations::Entity::update_many()
+        .col_expr(operations::Column::Status, Expr::value("queued"))
+        .col_expr(operations::Column::ChainTxId, Expr::value(None::<i64>))
+        .col_expr(operations::Column::TxHash, Expr::value(None::<String>))
+        .col_expr(operations::Column::BlockNumber, Expr::value(None::<i64>));
+    unheard.exec(world.database.writer()).await.unwrap();
+    // Steps of the search that the endpoint does not allow are halved.
+    world.chain.mine(40).await.unwrap();
+    world.chain.set_faults(Faults { logs_range_blocks_max: 7, ..Faults::default() });
+    let settler = world.settle().await;
+    world
+        .until("it is found where it was done", async || {
+            world.chain.mine(1).await.unwrap();
+            let row = world.operations().await.remove(0);
+            row.status == "mined" && row.tx_hash == done
+        })
+        .await;
+    world.assert_settled_once(1, 10_000_000).await;
+    stop(settler).await;
+    stop(watcher).await;
+}
+
+#[tokio::test]
+async fn an_operation_done_before_is_found_in_our_own_transactions() {
+    done_before(false).await;
+}
+
+#[tokio::test]
+async fn an_operation_done_before_is_found_by_its_event() {
+    done_before(true).await;
 }
