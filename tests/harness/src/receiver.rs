@@ -25,6 +25,8 @@ pub enum Manner {
     Well,
     /// This status, at once; what it says is kept all the same.
     Status(u16),
+    /// This status to the first so many requests of each event, then 200: nobody who tries more often gives up.
+    Hesitant(u16, usize),
     /// 200, after so long.
     Slow(Duration),
 }
@@ -154,6 +156,11 @@ async fn receive(State(inbox): State<Arc<Inbox>>, headers: HeaderMap, body: Byte
     let status = match inbox.manner() {
         Manner::Well => StatusCode::OK,
         Manner::Status(status) => StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
+        Manner::Hesitant(status, times) => {
+            let refused = |delivery: &&Delivery| delivery.webhook_id == webhook_id && delivery.answered == status;
+            let refused = inbox.received.lock().iter().filter(refused).count();
+            if refused < times { StatusCode::from_u16(status).unwrap_or(StatusCode::OK) } else { StatusCode::OK }
+        }
         Manner::Slow(wait) => {
             tokio::time::sleep(wait).await;
             StatusCode::OK
@@ -212,7 +219,11 @@ mod tests {
         assert!(since.elapsed() >= Duration::from_millis(300));
         receiver.misbehave(Manner::Status(500), Duration::ZERO);
         assert_eq!(send(&receiver, SECRETS[0], "evt_1", "{}").await, 200);
+        receiver.behave(Manner::Hesitant(503, 2));
+        for (id, status) in [("evt_2", 503), ("evt_3", 503), ("evt_2", 503), ("evt_2", 200), ("evt_3", 503)] {
+            assert_eq!(send(&receiver, SECRETS[0], id, "{}").await, status, "{id}");
+        }
         let answered: Vec<u16> = receiver.deliveries().iter().map(|delivery| delivery.answered).collect();
-        assert_eq!(answered, [500, 200, 200]);
+        assert_eq!(answered, [500, 200, 200, 503, 503, 503, 200, 503]);
     }
 }

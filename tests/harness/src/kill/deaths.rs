@@ -24,6 +24,8 @@ const HOLD_AFTER: &str = "PAYFERRY_HOLD_AFTER";
 const PATIENCE: Duration = Duration::from_mins(2);
 /// How often somebody who waits looks.
 const POLL: Duration = Duration::from_millis(10);
+/// How often the receiver refuses an event: less often than the service tries, so that each must arrive.
+const REFUSED_MAX: usize = 2;
 /// Longest wait until a start is killed, as long as none is known to take longer.
 const STARTING_MAX: Duration = Duration::from_millis(600);
 
@@ -130,7 +132,7 @@ impl Killer<'_> {
                 self.be_away(&mut random, &mut done).await;
             }
             if random.random_bool(0.2) {
-                self.receiver.misbehave(Manner::Status(500), Duration::from_millis(700));
+                self.receiver.misbehave(Manner::Hesitant(500, REFUSED_MAX), Duration::from_millis(700));
             }
             let hold = if let Death::After(step, time) = death { format!("{step}:{time}") } else { String::new() };
             let env = [(HOLD_AFTER, hold.as_str())];

@@ -81,7 +81,9 @@ pub(super) fn deliveries(evidence: &Evidence, findings: &mut Findings) {
             continue;
         };
         if !delivered.iter().any(|delivery| delivery.answered == 200) {
-            wrong(format!("{name} ({id}) was delivered {} times and never taken", delivered.len()));
+            let after = |delivery: &&Delivery| format!("{:.1}", (delivery.at - delivered[0].at).as_secs_f64());
+            let times: Vec<String> = delivered.iter().map(after).collect();
+            wrong(format!("{name} ({id}) was refused after {} s and never taken", times.join(", ")));
         }
         let body = &delivered[0].body;
         if let Some(other) = delivered.iter().find(|delivery| delivery.body != *body) {
