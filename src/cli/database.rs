@@ -22,8 +22,8 @@ pub(super) struct DatabaseArgs {
     /// A path, sqlite://path?mode=rwc or postgres://user:password@host/name [default: the configuration's].
     #[arg(long, env = "PAYFERRY_DATABASE_URL", hide_env_values = true, value_name = "URL")]
     database_url: Option<String>,
-    /// A sandbox's data folder: its database and its keys.
-    #[arg(long, value_name = "FOLDER", conflicts_with = "database_url")]
+    /// A sandbox's data folder: its keys, and its database unless --database-url names another.
+    #[arg(long, value_name = "FOLDER")]
     data_dir: Option<PathBuf>,
 }
 

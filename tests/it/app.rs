@@ -18,8 +18,9 @@ use payferry_actors::webhook::{UrlPolicy, WebhookConfig};
 use payferry_actors::{System, SystemConfig};
 use payferry_domain::{Chain, KeyId, PspId, Timestamp, Token};
 use payferry_entities::{Database, api_keys, psps};
+use payferry_harness::database::TestDatabase;
 use payferry_migration::{Migrator, MigratorTrait};
-use sea_orm::{ConnectionTrait, EntityTrait, IntoActiveModel};
+use sea_orm::{EntityTrait, IntoActiveModel};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tower::ServiceExt;
@@ -38,6 +39,7 @@ pub struct TestApp {
     /// The first PSP.
     pub psp_id: PspId,
     world: Option<World>,
+    _database: TestDatabase,
     _folder: TempDir,
 }
 
@@ -83,7 +85,8 @@ impl TestApp {
     pub async fn start_with(config: TestConfig) -> Self {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let temp = TempDir::new().unwrap();
-        let database = Database::open(&database_url(&temp).await).await.unwrap();
+        let test_database = TestDatabase::create().await;
+        let database = Database::open(test_database.url()).await.unwrap();
         Migrator::up(database.writer(), None).await.unwrap();
         let mut world = None;
         if config.chains {
@@ -121,7 +124,7 @@ impl TestApp {
         let state = AppState::new(system, http);
         let router = payferry::http::router_with(state.clone(), config.routes);
         let (key, psp_id) = (String::new(), PspId::generate());
-        let mut app = Self { router, state, key, psp_id, world, _folder: temp };
+        let mut app = Self { router, state, key, psp_id, world, _database: test_database, _folder: temp };
         app.psp_id = app.add_psp().await;
         app.key = app.add_key(app.psp_id, &[Scope::Full]).await;
         if has_chains {
@@ -233,19 +236,6 @@ impl TestApp {
     pub async fn post(&self, path: &str, body: &Value) -> Reply {
         self.request(Method::POST, path).json(body).send().await
     }
-}
-
-/// An empty database: of SQLite in the folder, or of the PostgreSQL server that `PAYFERRY_TEST_POSTGRES_URL` names.
-async fn database_url(folder: &TempDir) -> String {
-    let Ok(server) = std::env::var("PAYFERRY_TEST_POSTGRES_URL") else {
-        return format!("sqlite://{}?mode=rwc", folder.path().join("payferry.db").display());
-    };
-    let name = PspId::generate().to_string().to_lowercase();
-    let admin = sea_orm::Database::connect(&server).await.unwrap();
-    admin.execute_unprepared(&format!("CREATE DATABASE {name}")).await.unwrap();
-    let mut url = url::Url::parse(&server).unwrap();
-    url.set_path(&name);
-    url.into()
 }
 
 /// A key of the sandbox that no database knows.

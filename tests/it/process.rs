@@ -5,7 +5,9 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use payferry_harness::database::{TestDatabase, chosen_postgres};
 use serde_json::Value;
+use tempfile::TempDir;
 
 /// What SIGTERM promises.
 pub const STOP_PATIENCE: Duration = Duration::from_secs(10);
@@ -19,6 +21,36 @@ pub fn payferry() -> Command {
     command
 }
 
+/// Where a sandbox keeps everything over its restarts: a folder, and with it a database in the folder or on a server.
+pub struct Home {
+    folder: TempDir,
+    database: Option<TestDatabase>,
+}
+
+impl Home {
+    /// With the database that is chosen for the tests.
+    pub async fn new() -> Self {
+        let database = if chosen_postgres() { Some(TestDatabase::postgres().await) } else { None };
+        Self { database, ..Self::embedded() }
+    }
+
+    /// With the database in the folder, whatever is chosen: for tests of the folder itself.
+    pub fn embedded() -> Self {
+        Self { folder: tempfile::tempdir().unwrap(), database: None }
+    }
+
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Arguments that name it to any command.
+    pub fn args(&self) -> Vec<&str> {
+        let folder = ["--data-dir", self.path().to_str().unwrap()];
+        let database = self.database.iter().flat_map(|database| ["--database-url", database.url()]);
+        folder.into_iter().chain(database).collect()
+    }
+}
+
 /// A sandbox in a process of its own.
 pub struct Running {
     pub child: Child,
@@ -27,18 +59,18 @@ pub struct Running {
 
 impl Running {
     /// On ports of its own.
-    pub fn start(folder: &Path) -> Self {
-        Self::start_with(folder, [0, 0], &[])
+    pub fn start(home: &Home) -> Self {
+        Self::start_with(home, [0, 0], &[])
     }
 
     /// On these ports (API, operator), with these variables in its environment.
-    pub fn start_with(folder: &Path, ports: [u16; 2], env: &[(&str, &str)]) -> Self {
+    pub fn start_with(home: &Home, ports: [u16; 2], env: &[(&str, &str)]) -> Self {
         let [api, operator] = ports.map(|port| format!("127.0.0.1:{port}"));
         let mut child = payferry()
             .envs(env.iter().copied())
             .args(["sandbox", "--json", "--block-time-ms", "100"])
-            .args(["--listen", &api, "--operator-listen", &operator, "--data-dir"])
-            .arg(folder)
+            .args(["--listen", &api, "--operator-listen", &operator])
+            .args(home.args())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()

@@ -25,11 +25,11 @@ use payferry_domain::{
     Address, Chain, Finality, FinalityPolicy, MerchantId, OperationId, PaymentId, PspId, Timestamp, Token,
 };
 use payferry_entities::{Database, chain_tx_attempts, chain_txs, merchants, operations, payments, psps, transfers};
+use payferry_harness::database::TestDatabase;
 use payferry_migration::{Migrator, MigratorTrait};
 use ractor::{Actor, ActorRef};
-use sea_orm::{ActiveModelTrait, EntityTrait, IntoActiveModel};
+use sea_orm::{ActiveModelTrait, EntityTrait, IntoActiveModel, QueryOrder};
 use serde_json::json;
-use tempfile::TempDir;
 
 pub const CHAIN_ID: u64 = 8453;
 pub const GWEI: u128 = 1_000_000_000;
@@ -52,7 +52,7 @@ pub struct World {
     pub inbox: Arc<Inbox>,
     pub clock: Clock,
     pub handle: SettlerHandle,
-    _dir: TempDir,
+    _test_database: TestDatabase,
 }
 
 /// Keeps everything it is told.
@@ -158,9 +158,8 @@ impl World {
         spec.poll_interval = Duration::from_millis(25);
         spec.batch_window = Duration::from_millis(30);
 
-        let dir = TempDir::new().unwrap();
-        let url = format!("sqlite://{}?mode=rwc", dir.path().join("payferry.db").display());
-        let database = Database::open(&url).await.unwrap();
+        let test_database = TestDatabase::create().await;
+        let database = Database::open(test_database.url()).await.unwrap();
         Migrator::up(database.writer(), None).await.unwrap();
         let (psp, merchant) = (PspId::generate(), MerchantId::generate());
         let row = psps::Model {
@@ -201,7 +200,7 @@ impl World {
             inbox: Arc::default(),
             clock: Clock::default(),
             handle: SettlerHandle::new(),
-            _dir: dir,
+            _test_database: test_database,
         }
     }
 
@@ -337,19 +336,21 @@ impl World {
     }
 
     pub async fn transfers(&self) -> Vec<transfers::Model> {
-        transfers::Entity::find().all(self.database.reader()).await.unwrap()
+        let in_order = transfers::Entity::find().order_by_asc(transfers::Column::BlockNumber);
+        in_order.order_by_asc(transfers::Column::LogIndex).all(self.database.reader()).await.unwrap()
     }
 
     pub async fn operations(&self) -> Vec<operations::Model> {
-        operations::Entity::find().all(self.database.reader()).await.unwrap()
+        operations::Entity::find().order_by_asc(operations::Column::Number).all(self.database.reader()).await.unwrap()
     }
 
     pub async fn txs(&self) -> Vec<chain_txs::Model> {
-        chain_txs::Entity::find().all(self.database.reader()).await.unwrap()
+        chain_txs::Entity::find().order_by_asc(chain_txs::Column::Id).all(self.database.reader()).await.unwrap()
     }
 
     pub async fn attempts(&self) -> Vec<chain_tx_attempts::Model> {
-        chain_tx_attempts::Entity::find().all(self.database.reader()).await.unwrap()
+        let in_order = chain_tx_attempts::Entity::find().order_by_asc(chain_tx_attempts::Column::CreatedAt);
+        in_order.order_by_asc(chain_tx_attempts::Column::Nonce).all(self.database.reader()).await.unwrap()
     }
 
     /// Queues the settlement of what each payment holds, 1 % of it for the treasury, as a payment would.

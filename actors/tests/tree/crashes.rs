@@ -140,7 +140,7 @@ async fn a_commit_that_outlives_its_actor_is_seen_by_the_next_one() {
     while world.system.observe_payment(payment.id()).await.is_none() {
         a_moment().await;
     }
-    lock.rollback().await.unwrap();
+    lock.release().await;
     cancel.await.unwrap().unwrap_err();
     world.until_status(payment.id(), Status::Failed).await;
     for _ in 0..400 {
@@ -203,7 +203,7 @@ async fn a_database_that_is_away_for_a_while_costs_time_only() {
     refused.unwrap_err();
     tokio::time::sleep(Duration::from_secs(8)).await;
     assert!(world.load(before.id()).await.transfers.is_empty(), "nothing was written");
-    lock.rollback().await.unwrap();
+    lock.release().await;
     world.until(before.id(), "paid or cancelled", |payment| payment.amount_received() == Amount(10_000_000)).await;
     if let Ok(made) = attempt.await.unwrap() {
         assert_eq!(world.load(made.id()).await.terms.amount, made.terms.amount, "no success without a row");

@@ -19,10 +19,9 @@ use payferry_devchain::{ChainConfig, Devchain, GenesisAccount, Mining, Wallet};
 use payferry_domain::payment::{Payment, Status};
 use payferry_domain::{Address, Amount, Chain, Finality, FinalityPolicy, MerchantId, PaymentId, PspId, Token};
 use payferry_entities::{Database, deliveries, events, merchants, psps};
+use payferry_harness::database::{Held, Lock, TestDatabase};
 use payferry_migration::{Migrator, MigratorTrait};
-use sea_orm::{
-    ActiveModelTrait, ColumnTrait, DatabaseTransaction, EntityTrait, IntoActiveModel, QueryFilter, QueryOrder,
-};
+use sea_orm::{ActiveModelTrait, ColumnTrait, EntityTrait, IntoActiveModel, QueryFilter, QueryOrder};
 
 /// How long a test waits for what it expects.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -46,7 +45,7 @@ type Deployed = (Address, Address, Vec<(Token, Address)>);
 pub struct World {
     pub system: System,
     pub chain: Devchain,
-    pub folder: Arc<tempfile::TempDir>,
+    pub test_database: Arc<TestDatabase>,
     pub psp: PspId,
     pub merchant: MerchantId,
     deployed: Deployed,
@@ -62,7 +61,7 @@ impl World {
     }
 
     pub async fn with(options: Options) -> Self {
-        let folder = Arc::new(tempfile::tempdir().unwrap());
+        let test_database = Arc::new(TestDatabase::create().await);
         let (payer, outlaw) = (Arc::new(Wallet::from_seed("payer")), Arc::new(Wallet::from_seed("outlaw")));
         let operator = [7_u8; 32];
         let gas = alloy_address(OperatorSigner::from_bytes(&operator).unwrap().address());
@@ -76,11 +75,11 @@ impl World {
         };
         let chain = Devchain::open(config).await.unwrap();
         let deployed = deploy(&chain, &payer, &outlaw, gas).await;
-        let database = open(&folder).await;
+        let database = open(&test_database).await;
         Migrator::up(database.writer(), None).await.unwrap();
         let (psp, merchant) = tenants(&database).await;
         let system = start(&chain, &deployed, &operator, database, &outlaw, &options).await;
-        Self { system, chain, folder, psp, merchant, deployed, payer, outlaw, operator, options }
+        Self { system, chain, test_database, psp, merchant, deployed, payer, outlaw, operator, options }
     }
 
     /// Ends the tree without any goodbye and starts another over the same database and chain.
@@ -94,7 +93,7 @@ impl World {
     /// Starts a tree over the same database and chain.
     pub async fn go_on(self) -> Self {
         drop(self.system);
-        let database = open(&self.folder).await;
+        let database = open(&self.test_database).await;
         let system = start(&self.chain, &self.deployed, &self.operator, database, &self.outlaw, &self.options).await;
         Self { system, ..self }
     }
@@ -157,9 +156,9 @@ impl World {
         store::unapplied_on(self.system.database(), CHAIN, 100).await.unwrap().len()
     }
 
-    /// Holds the database's write lock until it is rolled back.
-    pub async fn lock_database(&self) -> DatabaseTransaction {
-        open(&self.folder).await.begin().await.unwrap()
+    /// Nobody else writes until it is released.
+    pub async fn lock_database(&self) -> Held {
+        self.test_database.lock(Lock::Writes).await
     }
 
     /// Names of a payment's events, in order of their sequence.
@@ -204,9 +203,8 @@ impl World {
     }
 }
 
-async fn open(folder: &tempfile::TempDir) -> Database {
-    let path = folder.path().join("payferry.db");
-    Database::open(&format!("sqlite://{}?mode=rwc", path.display())).await.unwrap()
+async fn open(test_database: &TestDatabase) -> Database {
+    Database::open(test_database.url()).await.unwrap()
 }
 
 async fn start(

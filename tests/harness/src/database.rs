@@ -5,7 +5,10 @@
 
 use std::path::{Path, PathBuf};
 
-use sea_orm::{ConnectionTrait, DatabaseConnection, DbErr};
+use sea_orm::{
+    ConnectionTrait, DatabaseConnection, DatabaseTransaction, DbBackend, DbErr, SqliteTransactionMode, Statement,
+    TransactionOptions, TransactionTrait,
+};
 use tempfile::TempDir;
 use ulid::Ulid;
 use url::Url;
@@ -20,6 +23,26 @@ pub const POSTGRES: &str = "PAYFERRY_TEST_POSTGRES";
 pub struct TestDatabase {
     url: String,
     place: Place,
+}
+
+/// What a lock keeps others from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lock {
+    /// Writing; they can read.
+    Writes,
+    /// Everything on PostgreSQL. On SQLite nothing keeps others from reading, so there it is writing, too.
+    Everything,
+}
+
+/// A lock; dropped, it is released soon.
+#[derive(Debug)]
+pub struct Held(DatabaseTransaction);
+
+impl Held {
+    /// Lets the others go on.
+    pub async fn release(self) {
+        self.0.rollback().await.unwrap();
+    }
 }
 
 #[derive(Debug)]
@@ -77,6 +100,25 @@ impl TestDatabase {
             Place::Folder(folder) => Some(folder.path()),
             Place::Server { .. } => None,
         }
+    }
+
+    /// Stands in everybody's way until it is released.
+    pub async fn lock(&self, lock: Lock) -> Held {
+        let connection = self.connect().await;
+        let mode = (!self.is_postgres()).then_some(SqliteTransactionMode::Exclusive);
+        let options = TransactionOptions { sqlite_transaction_mode: mode, ..TransactionOptions::default() };
+        let transaction = connection.begin_with_options(options).await.unwrap();
+        if self.is_postgres() {
+            let tables = "SELECT string_agg(quote_ident(tablename), ', ') FROM pg_tables WHERE schemaname = 'public'";
+            let tables = transaction.query_one_raw(Statement::from_string(DbBackend::Postgres, tables)).await.unwrap();
+            let tables: String = tables.unwrap().try_get_by_index(0).unwrap();
+            let mode = match lock {
+                Lock::Writes => "EXCLUSIVE",
+                Lock::Everything => "ACCESS EXCLUSIVE",
+            };
+            transaction.execute_unprepared(&format!("LOCK TABLE {tables} IN {mode} MODE")).await.unwrap();
+        }
+        Held(transaction)
     }
 
     /// A connection past the service, to look or to stand in its way.

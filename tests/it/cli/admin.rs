@@ -1,16 +1,21 @@
 //! `migrate`, `psp` and `key` on a database file and on a sandbox's folder.
 
-use super::{Running, complaint, payferry, printed, run};
+use super::{Home, Running, complaint, payferry, printed, run};
+use payferry_harness::database::TestDatabase;
 use reqwest::{Method, StatusCode};
+use sea_orm::{ConnectionTrait, DbBackend, Statement};
 
-#[test]
-fn a_database_is_migrated_and_gets_psps_and_keys() {
-    let temp = tempfile::tempdir().unwrap();
-    let file = temp.path().join("ferry.db");
-    let url = file.to_str().unwrap();
-    let refused = run(&["psp", "list", "--database-url", url]);
-    assert!(complaint(&refused).contains("there is no database at"), "{}", complaint(&refused));
-    assert!(!file.exists(), "asking makes no database");
+#[tokio::test]
+async fn a_database_is_migrated_and_gets_psps_and_keys() {
+    let (temp, database) = (tempfile::tempdir().unwrap(), TestDatabase::create().await);
+    let file = database.file();
+    // A path is as good as a URL.
+    let url = file.as_deref().map_or(database.url(), |file| file.to_str().unwrap());
+    if let Some(file) = &file {
+        let refused = run(&["psp", "list", "--database-url", url]);
+        assert!(complaint(&refused).contains("there is no database at"), "{}", complaint(&refused));
+        assert!(!file.exists(), "asking makes no database");
+    }
 
     let missing = run(&["migrate", "--check", "--database-url", url]);
     assert_eq!(missing.status.code(), Some(1), "{}", complaint(&missing));
@@ -55,27 +60,35 @@ fn a_database_is_migrated_and_gets_psps_and_keys() {
         printed(&run(&["key", "revoke", &id, "--database-url", url]));
     }
     assert!(printed(&run(&["key", "list", "--database-url", url])).contains("revoked"));
-    let database = std::fs::read(&file).unwrap();
-    let wal = std::fs::read(temp.path().join("ferry.db-wal")).unwrap_or_default();
-    let secret = &key.as_bytes()[40..80];
-    assert!(![database, wal].iter().any(|bytes| bytes.windows(secret.len()).any(|window| window == secret)));
+    let kept = match file {
+        Some(file) => {
+            [&file, &file.with_extension("db-wal")].map(|file| std::fs::read(file).unwrap_or_default()).concat()
+        }
+        None => {
+            let rows = "SELECT string_agg(api_keys::text, ' ') FROM api_keys";
+            let rows = database.connect().await.query_one_raw(Statement::from_string(DbBackend::Postgres, rows)).await;
+            rows.unwrap().unwrap().try_get_by_index::<String>(0).unwrap().into_bytes()
+        }
+    };
+    let has = |text: &[u8]| kept.windows(text.len()).any(|window| window == text);
+    assert!(has(id.as_bytes()) && !has(&key.as_bytes()[40..80]), "the key itself is not kept");
 }
 
 #[tokio::test]
 async fn keys_of_a_running_sandbox_are_made_and_revoked_beside_it() {
-    let temp = tempfile::tempdir().unwrap();
-    let mut sandbox = Running::start(temp.path());
-    let folder = temp.path().to_str().unwrap();
+    let home = Home::new().await;
+    let mut sandbox = Running::start(&home);
+    let beside = |args: &[&str]| printed(&run(&[args, &home.args()].concat()));
     let psp = sandbox.text("psp_id").to_owned();
-    let key = printed(&run(&["key", "create", "--psp", &psp, "--scope", "read", "--data-dir", folder]));
+    let key = beside(&["key", "create", "--psp", &psp, "--scope", "read"]);
     assert!(key.starts_with("sk_test_"), "{key}");
     sandbox.ready["api_key"] = key.into();
     sandbox.ok(Method::GET, "/merchants", None).await;
     let (status, problem) = sandbox.call(Method::POST, "/sandbox/clock/advance", None).await;
     assert_eq!((status, problem["code"].as_str()), (StatusCode::FORBIDDEN, Some("missing_scope")));
-    let listed = printed(&run(&["key", "list", "--data-dir", folder]));
+    let listed = beside(&["key", "list"]);
     let line = listed.lines().find(|line| line.contains("[\"read\"]")).unwrap();
-    printed(&run(&["key", "revoke", line.split_whitespace().next().unwrap(), "--data-dir", folder]));
+    beside(&["key", "revoke", line.split_whitespace().next().unwrap()]);
     let since = std::time::Instant::now();
     loop {
         let (status, problem) = sandbox.call(Method::GET, "/merchants", None).await;

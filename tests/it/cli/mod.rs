@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use crate::process::{Running, payferry};
+use crate::process::{Home, Running, payferry};
 
 /// How long something expected may take; generous, since machines are slow and noisy.
 const PATIENCE: Duration = Duration::from_mins(1);

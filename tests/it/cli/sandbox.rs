@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use super::{Running, complaint, payferry, run};
+use super::{Home, Running, complaint, payferry, run};
 
 #[tokio::test]
 async fn the_ready_line_leads_everywhere() {
-    let temp = tempfile::tempdir().unwrap();
-    std::fs::write(temp.path().join("notes.txt"), "mine").unwrap();
-    let sandbox = Running::start(temp.path());
+    let home = Home::new().await;
+    std::fs::write(home.path().join("notes.txt"), "mine").unwrap();
+    let sandbox = Running::start(&home);
     let ready = sandbox.ready.as_object().unwrap();
     let mut keys: Vec<_> = ready.keys().map(String::as_str).collect();
     keys.sort_unstable();
@@ -40,13 +40,13 @@ async fn the_ready_line_leads_everywhere() {
         http.get(&actors).bearer_auth(sandbox.text("operator_token")).send().await.unwrap().json().await.unwrap();
     assert_eq!(view["ready"], true);
     sandbox.stop();
-    assert_eq!(std::fs::read_to_string(temp.path().join("notes.txt")).unwrap(), "mine");
+    assert_eq!(std::fs::read_to_string(home.path().join("notes.txt")).unwrap(), "mine");
 }
 
 #[tokio::test]
 async fn a_folder_survives_a_stop_and_a_kill() {
-    let temp = tempfile::tempdir().unwrap();
-    let first = Running::start(temp.path());
+    let home = Home::new().await;
+    let first = Running::start(&home);
     let merchant = first.merchant().await;
     let before = first.payment(&merchant).await;
     first.ok(Method::POST, &format!("/sandbox/payments/{before}/pay"), None).await;
@@ -57,13 +57,13 @@ async fn a_folder_survives_a_stop_and_a_kill() {
     let kept = |ready: &Value| [ready["psp_id"].clone(), ready["api_key"].clone(), ready["operator_token"].clone()];
     let (keys, head) = (kept(&first.ready), facts["chains"]["base"]["head"].clone());
 
-    let refused = run(&["sandbox", "--data-dir", temp.path().to_str().unwrap(), "--listen", "127.0.0.1:0"]);
+    let refused = run(&["sandbox", "--data-dir", home.path().to_str().unwrap(), "--listen", "127.0.0.1:0"]);
     assert_eq!(refused.status.code(), Some(1));
     assert!(complaint(&refused).contains("in use by another process"), "{}", complaint(&refused));
     first.stop();
 
     for end in [Running::kill as fn(Running), Running::stop] {
-        let again = Running::start(temp.path());
+        let again = Running::start(&home);
         assert_eq!(kept(&again.ready), keys);
         let facts = again.ok(Method::GET, "/sandbox", None).await;
         assert_eq!(facts["clock"]["offset_seconds"], 7_200);
@@ -84,12 +84,12 @@ async fn a_folder_survives_a_stop_and_a_kill() {
 
 #[tokio::test]
 async fn what_was_paid_just_before_a_kill_settles_after_it() {
-    let temp = tempfile::tempdir().unwrap();
-    let first = Running::start(temp.path());
+    let home = Home::new().await;
+    let first = Running::start(&home);
     let id = first.payment(&first.merchant().await).await;
     first.ok(Method::POST, &format!("/sandbox/payments/{id}/pay"), None).await;
     first.kill();
-    let again = Running::start(temp.path());
+    let again = Running::start(&home);
     let settled = again.until(&format!("/payments/{id}"), |payment| payment["status"] == "settled").await;
     assert_eq!(settled["amount_received"], "10.00");
     assert_eq!(settled["transfers"].as_array().unwrap().len(), 1);
@@ -98,10 +98,10 @@ async fn what_was_paid_just_before_a_kill_settles_after_it() {
 
 #[test]
 fn a_database_without_its_keys_is_not_opened() {
-    let temp = tempfile::tempdir().unwrap();
-    Running::start(temp.path()).stop();
-    std::fs::remove_file(temp.path().join("keys.json")).unwrap();
-    let refused = run(&["sandbox", "--data-dir", temp.path().to_str().unwrap(), "--listen", "127.0.0.1:0"]);
+    let home = Home::embedded();
+    Running::start(&home).stop();
+    std::fs::remove_file(home.path().join("keys.json")).unwrap();
+    let refused = run(&["sandbox", "--data-dir", home.path().to_str().unwrap(), "--listen", "127.0.0.1:0"]);
     assert!(complaint(&refused).contains("has a database but no keys.json"), "{}", complaint(&refused));
 }
 
@@ -141,8 +141,8 @@ fn an_ephemeral_sandbox_leaves_nothing_and_a_port_in_use_is_named() {
 
 #[tokio::test]
 async fn absurd_controls_are_refused_clearly() {
-    let temp = tempfile::tempdir().unwrap();
-    let sandbox = Running::start(temp.path());
+    let home = Home::new().await;
+    let sandbox = Running::start(&home);
     for (path, body, field) in [
         ("/sandbox/clock/advance", json!({"seconds": -1}), "seconds"),
         ("/sandbox/clock/advance", json!({"seconds": 1e12}), "seconds"),

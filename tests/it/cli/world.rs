@@ -3,13 +3,12 @@
 use reqwest::{Method, StatusCode};
 use serde_json::json;
 
-use super::Running;
+use super::{Home, Running};
 
 #[tokio::test]
 async fn an_inbox_verifies_keeps_and_misbehaves() {
-    let temp = tempfile::tempdir().unwrap();
-    let sandbox =
-        Running::start_with(temp.path(), [0, 0], &[("PAYFERRY_WEBHOOKS__RETRY_DELAYS_MS", "[100, 100, 100]")]);
+    let home = Home::new().await;
+    let sandbox = Running::start_with(&home, [0, 0], &[("PAYFERRY_WEBHOOKS__RETRY_DELAYS_MS", "[100, 100, 100]")]);
     let merchant = sandbox.merchant().await;
     let api = sandbox.text("api_url").to_owned();
     let hook =
@@ -77,8 +76,8 @@ async fn what_the_routes_cannot_read_is_told_in_a_document() {
 
 #[tokio::test]
 async fn a_payment_that_panics_too_often_is_shown_to_the_operator() {
-    let temp = tempfile::tempdir().unwrap();
-    let sandbox = Running::start(temp.path());
+    let home = Home::new().await;
+    let sandbox = Running::start(&home);
     let merchant = sandbox.merchant().await;
     let (sick, sibling) = (sandbox.payment(&merchant).await, sandbox.payment(&merchant).await);
     let panicked =
@@ -98,8 +97,8 @@ async fn a_payment_that_panics_too_often_is_shown_to_the_operator() {
 
 #[tokio::test]
 async fn payers_pay_whatever_is_asked() {
-    let temp = tempfile::tempdir().unwrap();
-    let sandbox = Running::start(temp.path());
+    let home = Home::new().await;
+    let sandbox = Running::start(&home);
     let merchant = sandbox.merchant().await;
     let id = sandbox.payment(&merchant).await;
     let pay = format!("/sandbox/payments/{id}/pay");

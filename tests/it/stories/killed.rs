@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::sync::RwLock;
 
 use super::crowd::check_books;
-use crate::process::Running;
+use crate::process::{Home, Running};
 use crate::stage::Purses;
 
 const PAYMENTS: usize = 1_000;
@@ -26,8 +26,8 @@ fn free_ports() -> [u16; 2] {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_thousand_payments_survive_a_stop_and_a_kill() {
-    let (folder, ports, receiver) = (tempfile::tempdir().unwrap(), free_ports(), Receiver::start().await);
-    let process = Running::start_with(folder.path(), ports, &[]);
+    let (home, ports, receiver) = (Home::new().await, free_ports(), Receiver::start().await);
+    let process = Running::start_with(&home, ports, &[]);
     let psp = Psp::connect(process.text("api_url"), process.text("api_key"), &receiver).await;
     let (psp_id, api_key) = (process.ready["psp_id"].clone(), process.ready["api_key"].clone());
     // Held while the sandbox is down, so that the customers of a dead service do not spin.
@@ -58,7 +58,7 @@ async fn a_thousand_payments_survive_a_stop_and_a_kill() {
             let _down = down.write().await;
             tokio::task::block_in_place(|| {
                 process.stop();
-                Running::start_with(folder.path(), ports, &[])
+                Running::start_with(&home, ports, &[])
             })
         };
         assert_eq!((&process.ready["psp_id"], &process.ready["api_key"]), (&psp_id, &api_key), "the same PSP and key");
@@ -66,7 +66,7 @@ async fn a_thousand_payments_survive_a_stop_and_a_kill() {
         // Without any regard for who is being served.
         tokio::task::block_in_place(|| {
             process.kill();
-            Running::start_with(folder.path(), ports, &[])
+            Running::start_with(&home, ports, &[])
         })
     };
     let (payments, process) = tokio::join!(payments, deaths);

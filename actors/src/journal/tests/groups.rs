@@ -89,10 +89,10 @@ async fn closing_commits_what_is_queued_and_lets_nothing_more_in() {
     assert!(answers(submitting).await.iter().all(Result::is_ok));
     world.journal.close().await;
 
-    // And it is in the file.
-    let World { database, url, .. } = world;
+    // And it is in the database.
+    let World { database, test_database, .. } = world;
     database.close().await.unwrap();
-    let reopened = Database::open(&url).await.unwrap();
+    let reopened = Database::open(test_database.url()).await.unwrap();
     assert_eq!(payments::Entity::find().count(reopened.reader()).await.unwrap(), 600);
     let (journal, task) = Journal::start(reopened);
     tokio::spawn(task.run());
@@ -144,17 +144,13 @@ async fn a_database_that_is_away_for_a_moment_is_waited_for() {
 }
 
 #[tokio::test]
-async fn another_writer_of_the_file_only_delays() {
+async fn another_writer_only_delays() {
     let world = World::running().await;
-    if !world.is_sqlite() {
-        return;
-    }
-    let other = Database::open(&world.url).await.unwrap();
-    let held = other.begin().await.unwrap();
+    let held = world.test_database.lock(Lock::Writes).await;
     let submitting = world.queue([initiation("1", None)]).await;
     tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     assert!(!submitting[0].is_finished());
-    held.rollback().await.unwrap();
+    held.release().await;
     assert!(answers(submitting).await[0].is_ok());
 }
 

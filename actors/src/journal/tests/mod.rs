@@ -1,4 +1,4 @@
-//! The journal against a real SQLite file, or a PostgreSQL server if one is named.
+//! The journal against a real database.
 #![allow(clippy::unwrap_used)]
 
 mod chain;
@@ -17,11 +17,9 @@ use payferry_entities::{
     Database, chain_cursors, chain_headers, chain_tx_attempts, chain_txs, delivery_attempts, idempotency_keys,
     merchants, operations, payment_transitions, payments, psps, transfers,
 };
+use payferry_harness::database::{Lock, TestDatabase};
 use payferry_migration::{Migrator, MigratorTrait};
-use sea_orm::{
-    ActiveModelTrait, ConnectionTrait, DbBackend, DbErr, EntityTrait, IntoActiveModel, PaginatorTrait, RuntimeErr,
-};
-use tempfile::TempDir;
+use sea_orm::{ActiveModelTrait, DbBackend, DbErr, EntityTrait, IntoActiveModel, PaginatorTrait, RuntimeErr};
 use tokio::sync::OnceCell;
 use tokio::task::JoinHandle;
 
@@ -81,24 +79,24 @@ struct World {
     database: Database,
     journal: Journal,
     task: JournalTask,
-    url: String,
-    _dir: Arc<TempDir>,
+    test_database: Arc<TestDatabase>,
 }
 
 type Submitting = JoinHandle<Result<Receipt, JournalError>>;
 
 impl World {
     async fn new() -> Self {
-        let dir = Arc::new(TempDir::new().unwrap());
-        let url = if let Ok(server) = std::env::var(POSTGRES) {
-            postgres(&server).await
-        } else {
-            std::fs::write(dir.path().join("journal.db"), template().await).unwrap();
-            url(&dir)
-        };
-        let database = Database::open(&url).await.unwrap();
+        Self::on(TestDatabase::create().await).await
+    }
+
+    async fn on(test_database: TestDatabase) -> Self {
+        match test_database.file() {
+            Some(file) => std::fs::write(file, template().await).unwrap(),
+            None => prepare(test_database.url()).await,
+        }
+        let database = Database::open(test_database.url()).await.unwrap();
         let (journal, task) = Journal::start(database.clone());
-        Self { database, journal, task, url, _dir: dir }
+        Self { database, journal, task, test_database: Arc::new(test_database) }
     }
 
     fn is_sqlite(&self) -> bool {
@@ -171,30 +169,16 @@ async fn answers(submitting: Vec<Submitting>) -> Vec<Result<Receipt, JournalErro
     answers
 }
 
-/// An empty database with its schema, PSP and merchant: made once, then copied.
+/// A SQLite file with its schema, PSP and merchant: made once, then copied.
 async fn template() -> &'static [u8] {
     static TEMPLATE: OnceCell<Vec<u8>> = OnceCell::const_new();
     TEMPLATE
         .get_or_init(|| async {
-            let dir = TempDir::new().unwrap();
-            prepare(&url(&dir)).await;
-            std::fs::read(dir.path().join("journal.db")).unwrap()
+            let database = TestDatabase::sqlite();
+            prepare(database.url()).await;
+            std::fs::read(database.file().unwrap()).unwrap()
         })
         .await
-}
-
-/// The variable that names a PostgreSQL server (`postgres://user@host:port`) to run the tests on instead of SQLite; each
-/// makes a database of its own there.
-const POSTGRES: &str = "PAYFERRY_TEST_POSTGRES";
-
-async fn postgres(server: &str) -> String {
-    let name = format!("journal_{}", payferry_domain::PaymentId::generate()).to_lowercase();
-    let admin = sea_orm::Database::connect(format!("{server}/postgres")).await.unwrap();
-    admin.execute_unprepared(&format!("CREATE DATABASE {name}")).await.unwrap();
-    admin.close().await.unwrap();
-    let url = format!("{server}/{name}");
-    prepare(&url).await;
-    url
 }
 
 async fn prepare(url: &str) {
@@ -203,10 +187,6 @@ async fn prepare(url: &str) {
     psp().into_active_model().insert(database.writer()).await.unwrap();
     merchant().into_active_model().insert(database.writer()).await.unwrap();
     database.close().await.unwrap();
-}
-
-fn url(dir: &TempDir) -> String {
-    format!("sqlite://{}?mode=rwc", dir.path().join("journal.db").display())
 }
 
 fn psp() -> psps::Model {

@@ -91,7 +91,7 @@ async fn first_attempts_of_a_payment_go_out_in_order_one_after_the_other() {
 
 #[tokio::test]
 async fn the_queue_is_read_through_its_indexes() {
-    let world = World::on(Arc::new(Store::sqlite()), quick(), true).await;
+    let world = World::on(Arc::new(TestDatabase::sqlite()), quick(), true).await;
     // By any other index they would pass over everything that was ever delivered.
     for (sql, values, index) in [
         (queue::PSPS_WITH_OPEN, 0, "deliveries_psp_id_status_next_attempt_at (psp_id=? AND status=?)"),

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use payferry_domain::PspId;
 use payferry_entities::{Database, deliveries, events, psps};
+use payferry_harness::database::TestDatabase;
 use payferry_migration::{Migrator, MigratorTrait};
 use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 use sea_orm::{ActiveModelTrait, ActiveValue, ConnectionTrait, EntityTrait, IntoActiveModel, QueryOrder};
@@ -50,33 +51,6 @@ impl Actor for Roof {
     }
 }
 
-/// The variable that names a PostgreSQL server (`postgres://user@host:port`) to run the tests on instead of SQLite; each
-/// makes a database of its own there.
-const POSTGRES: &str = "PAYFERRY_TEST_POSTGRES";
-
-/// An empty database of its own.
-struct Store {
-    url: String,
-    _folder: tempfile::TempDir,
-}
-
-impl Store {
-    async fn new() -> Self {
-        let sqlite = Self::sqlite();
-        let Ok(server) = std::env::var(POSTGRES) else { return sqlite };
-        let name = format!("webhook_{}", PspId::generate()).to_lowercase();
-        let admin = sea_orm::Database::connect(format!("{server}/postgres")).await.unwrap();
-        admin.execute_unprepared(&format!("CREATE DATABASE {name}")).await.unwrap();
-        admin.close().await.unwrap();
-        Self { url: format!("{server}/{name}"), ..sqlite }
-    }
-
-    fn sqlite() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        Self { url: format!("sqlite://{}?mode=rwc", folder.path().join("w.db").display()), _folder: folder }
-    }
-}
-
 struct World {
     database: Database,
     sealer: Sealer,
@@ -84,7 +58,7 @@ struct World {
     log: Arc<SupervisionLog>,
     roof: ActorRef<()>,
     clock: Clock,
-    _store: Arc<Store>,
+    _test_database: Arc<TestDatabase>,
     _journal: Option<AbortOnDropHandle<()>>,
 }
 
@@ -103,12 +77,12 @@ fn impatient() -> WebhookConfig {
 
 impl World {
     async fn new(config: WebhookConfig) -> Self {
-        Self::on(Arc::new(Store::new().await), config, true).await
+        Self::on(Arc::new(TestDatabase::create().await), config, true).await
     }
 
     /// A world on the data of another, whose journal writes or is stuck.
-    async fn on(store: Arc<Store>, config: WebhookConfig, writes: bool) -> Self {
-        let database = Database::open(&store.url).await.unwrap();
+    async fn on(test_database: Arc<TestDatabase>, config: WebhookConfig, writes: bool) -> Self {
+        let database = Database::open(test_database.url()).await.unwrap();
         Migrator::up(database.writer(), None).await.unwrap();
         let (journal, task) = Journal::start(database.clone());
         let running = writes.then(|| AbortOnDropHandle::new(tokio::spawn(task.supervise(|_| {}))));
@@ -118,7 +92,16 @@ impl World {
         let (cell, database_too, sealer_too) = (roof.get_cell(), database.clone(), sealer.clone());
         let sender =
             WebhookSender::start(cell, database_too, journal, sealer_too, clock.clone(), log.clone(), config).await;
-        Self { database, sealer, sender: sender.unwrap(), log, roof, clock, _store: store, _journal: running }
+        Self {
+            database,
+            sealer,
+            sender: sender.unwrap(),
+            log,
+            roof,
+            clock,
+            _test_database: test_database,
+            _journal: running,
+        }
     }
 
     async fn psp(&self, url: Option<&str>) -> PspId {

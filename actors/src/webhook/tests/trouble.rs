@@ -62,7 +62,7 @@ async fn retry_after_is_honoured() {
 
 #[tokio::test]
 async fn what_was_sent_and_not_recorded_is_sent_again_under_the_same_id() {
-    let store = Arc::new(Store::new().await);
+    let store = Arc::new(TestDatabase::create().await);
     let server = receiver(ResponseTemplate::new(200)).await;
     let world = World::on(store.clone(), quick(), false).await;
     let psp = world.psp(Some(&server.uri())).await;
