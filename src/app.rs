@@ -108,7 +108,7 @@ impl App {
     ) -> anyhow::Result<Self> {
         // First, so that whatever says what it measures is heard.
         let metrics = telemetry::keep_metrics();
-        Migrator::up(parts.database.writer(), None).await.context("the database could not be migrated")?;
+        Migrator::up(parts.database.patient(), None).await.context("the database could not be migrated")?;
         let screening = ScreeningConfig {
             concurrency_max: config.screening.concurrency_max.get(),
             timeout: Duration::from_millis(config.screening.timeout_ms.get()),

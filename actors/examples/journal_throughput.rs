@@ -137,7 +137,7 @@ fn millis(took: Duration) -> f64 {
 }
 
 async fn prepare(database: &Database) -> Outcome<(PspId, MerchantId)> {
-    Migrator::up(database.writer(), None).await?;
+    Migrator::up(database.patient(), None).await?;
     let (psp_id, merchant_id) = (PspId::generate(), MerchantId::generate());
     let psp = psps::Model {
         id: psp_id.to_string(),

@@ -157,6 +157,11 @@ impl System {
         self.inner.services.rehydrated.load(Ordering::Acquire) >= self.inner.services.router.shards_len()
     }
 
+    /// Whether the database takes what is written, as far as is known.
+    pub fn is_writing(&self) -> bool {
+        self.inner.services.journal.is_writing()
+    }
+
     /// How a chain stood when it was last looked at; `None` if it does not run here or was not looked at yet.
     pub fn chain_view(&self, chain: Chain) -> Option<ChainView> {
         self.inner.services.chains.view(chain)

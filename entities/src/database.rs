@@ -1,18 +1,19 @@
-//! Opens the database: one writer and a pool of readers beside it.
+//! Opens the database: connections that write and connections that read beside them.
 
 use std::time::Duration;
 
 use sea_orm::{
-    ConnectOptions, ConnectionTrait, DatabaseConnection, DatabaseTransaction, DbBackend, DbErr, SqliteTransactionMode,
-    TransactionOptions, TransactionTrait,
+    ConnectOptions, ConnectionTrait, DatabaseConnection, DbBackend, DbErr, SqliteTransactionMode, TransactionOptions,
+    TransactionTrait,
 };
+
+use crate::connection::{Connection, Transaction, within};
+use crate::postgres;
 
 /// Connections that read while the one writer of SQLite writes.
 pub const SQLITE_READERS_MAX: u32 = 8;
-/// Connections to PostgreSQL, readers and writers together.
-pub const POSTGRES_CONNECTIONS_MAX: u32 = 24;
-/// How long a request waits for a free connection before it is told that the database is away.
-pub const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long to wait for SQLite's writer, and for another process that holds the file.
+pub const SQLITE_BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Why the database could not be opened.
 pub type DatabaseError = DbErr;
@@ -20,42 +21,53 @@ pub type DatabaseError = DbErr;
 /// The database. Writers take turns on SQLite (one connection, `BEGIN IMMEDIATE`); readers have connections of their own.
 #[derive(Clone, Debug)]
 pub struct Database {
-    writer: DatabaseConnection,
-    reader: DatabaseConnection,
+    writer: Connection,
+    reader: Connection,
+    patient: DatabaseConnection,
 }
 
 impl Database {
-    /// Opens `url`: `sqlite://path?mode=rwc`, or `postgres://...`.
+    /// Opens `url`: `sqlite://path?mode=rwc`, or `postgres://...`. Fails within seconds if it cannot be reached.
     ///
     /// SQLite runs in WAL mode with `synchronous=FULL` and foreign keys on: what was committed survives a power cut.
     pub async fn open(url: &str) -> Result<Self, DatabaseError> {
         if url.starts_with("sqlite:") {
             let writer = sea_orm::Database::connect(sqlite_options(url, 1)).await?;
             let reader = sea_orm::Database::connect(sqlite_options(url, SQLITE_READERS_MAX)).await?;
-            return Ok(Self { writer, reader });
+            let unlimited = |pool| Connection { pool, limit: None };
+            return Ok(Self { patient: writer.clone(), writer: unlimited(writer), reader: unlimited(reader) });
         }
-        let mut options = ConnectOptions::new(url);
-        options.max_connections(POSTGRES_CONNECTIONS_MAX).acquire_timeout(ACQUIRE_TIMEOUT).sqlx_logging(false);
-        let pool = sea_orm::Database::connect(options).await?;
-        Ok(Self { writer: pool.clone(), reader: pool })
+        let server = postgres::Server::reach(url).await?;
+        let limited = |max| Connection { pool: server.pool(max), limit: Some(postgres::ANSWER_TIMEOUT) };
+        Ok(Self {
+            writer: limited(postgres::WRITERS_MAX),
+            reader: limited(postgres::READERS_MAX),
+            patient: server.patient_pool(),
+        })
     }
 
     /// For queries. Sees everything that was committed before the call.
-    pub fn reader(&self) -> &DatabaseConnection {
+    pub fn reader(&self) -> &Connection {
         &self.reader
     }
 
-    /// For single statements that write and for migrations. Several statements that belong together: [`Self::begin`].
-    pub fn writer(&self) -> &DatabaseConnection {
+    /// For single statements that write. Several statements that belong together: [`Self::begin`].
+    pub fn writer(&self) -> &Connection {
         &self.writer
     }
 
+    /// For what may take its time while nobody waits for it: migrations, and deleting what is old.
+    pub fn patient(&self) -> &DatabaseConnection {
+        &self.patient
+    }
+
     /// Begins a transaction that may write (on SQLite `BEGIN IMMEDIATE`, so that it never fails half-way for a lock).
-    pub async fn begin(&self) -> Result<DatabaseTransaction, DatabaseError> {
+    pub async fn begin(&self) -> Result<Transaction, DatabaseError> {
+        let Connection { pool, limit } = &self.writer;
         let mode = (self.backend() == DbBackend::Sqlite).then_some(SqliteTransactionMode::Immediate);
-        self.writer
-            .begin_with_options(TransactionOptions { sqlite_transaction_mode: mode, ..TransactionOptions::default() })
-            .await
+        let options = TransactionOptions { sqlite_transaction_mode: mode, ..TransactionOptions::default() };
+        let transaction = within(*limit, pool.begin_with_options(options)).await?;
+        Ok(Transaction { transaction, limit: *limit })
     }
 
     /// Which database it is.
@@ -65,9 +77,10 @@ impl Database {
 
     /// Closes all connections.
     pub async fn close(self) -> Result<(), DatabaseError> {
-        let Self { writer, reader } = self;
-        reader.close().await?;
-        writer.close().await
+        let Self { writer, reader, patient } = self;
+        reader.pool.close().await?;
+        writer.pool.close().await?;
+        patient.close().await
     }
 }
 
@@ -76,7 +89,7 @@ fn sqlite_options(url: &str, connections_max: u32) -> ConnectOptions {
     options
         .max_connections(connections_max)
         .min_connections(1)
-        .acquire_timeout(ACQUIRE_TIMEOUT)
+        .acquire_timeout(SQLITE_BUSY_TIMEOUT)
         .sqlx_logging(false)
         // A SQLite connection is a file handle: nothing is won by closing it, and its statement cache is lost.
         .idle_timeout(None)
@@ -87,7 +100,7 @@ fn sqlite_options(url: &str, connections_max: u32) -> ConnectOptions {
                 .pragma("journal_mode", "WAL")
                 .pragma("synchronous", "FULL")
                 .pragma("foreign_keys", "ON")
-                .pragma("busy_timeout", "5000")
+                .pragma("busy_timeout", SQLITE_BUSY_TIMEOUT.as_millis().to_string())
                 .pragma("temp_store", "MEMORY")
                 .pragma("cache_size", "-65536")
         });

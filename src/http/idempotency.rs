@@ -17,8 +17,8 @@ use payferry_actors::payment::AnswerRow;
 use payferry_actors::seal::Sealer;
 use payferry_domain::payment::Payment;
 use payferry_domain::{PspId, Timestamp};
-use payferry_entities::{Database, idempotency_keys};
-use sea_orm::{ColumnTrait, DatabaseTransaction, EntityTrait, IntoActiveModel, QueryFilter, TryInsertResult};
+use payferry_entities::{Database, Transaction, idempotency_keys};
+use sea_orm::{ColumnTrait, EntityTrait, IntoActiveModel, QueryFilter, TryInsertResult};
 
 use super::answer::Answer;
 use super::error::ApiError;
@@ -137,12 +137,7 @@ impl Idempotency {
 
     /// Commits the change and the answer to it as one. If another process was quicker with the same key, its answer is
     /// given and nothing of this change is written.
-    pub async fn commit(
-        &self,
-        app: &Shared,
-        transaction: DatabaseTransaction,
-        answer: Answer,
-    ) -> Result<Response, ApiError> {
+    pub async fn commit(&self, app: &Shared, transaction: Transaction, answer: Answer) -> Result<Response, ApiError> {
         if let Some(row) = self.row(&answer) {
             let insert = idempotency_keys::Entity::insert(row.into_active_model()).on_conflict_do_nothing();
             let inserted = insert.exec_without_returning(&transaction).await?;
@@ -219,7 +214,7 @@ impl Running {
 /// Deletes the answers whose time is over, and answers how many.
 pub async fn prune(database: &Database, now: Timestamp) -> Result<u64, sea_orm::DbErr> {
     let over = idempotency_keys::Column::ExpiresAt.lte(now.as_millis());
-    let deleted = idempotency_keys::Entity::delete_many().filter(over).exec(database.writer()).await?;
+    let deleted = idempotency_keys::Entity::delete_many().filter(over).exec(database.patient()).await?;
     Ok(deleted.rows_affected)
 }
 

@@ -46,10 +46,11 @@ async fn healthz() -> Json<Value> {
     Json(json!({"status": "ok"}))
 }
 
-/// It can take payments: every shard has read its live ones, and the database answers.
+/// It can take payments: every shard has read its live ones, and the database answers and takes what is written.
 async fn readyz(State(system): State<System>) -> (StatusCode, Json<Value>) {
     let payments = system.is_ready();
-    let database = system.database().reader().execute_unprepared("SELECT 1").await.is_ok();
+    let answers = system.database().reader().execute_unprepared("SELECT 1").await.is_ok();
+    let database = answers && system.is_writing();
     let status = if payments && database { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (status, Json(json!({"ready": payments && database, "payments": payments, "database": database})))
 }

@@ -116,7 +116,7 @@ impl Sandbox {
             None => format!("sqlite://{}?mode=rwc", folder.database().display()),
         };
         let database = Database::open(&url).await.context("the database cannot be opened")?;
-        Migrator::up(database.writer(), None).await.context("the database could not be migrated")?;
+        Migrator::up(database.patient(), None).await.context("the database could not be migrated")?;
         if options.keep == Keep::Ephemeral && chain_cursors::Entity::find().one(database.reader()).await?.is_some() {
             bail!(
                 "the database has seen other chains than these new ones: an ephemeral sandbox needs an empty database"

@@ -91,7 +91,7 @@ async fn database(url: &str) -> anyhow::Result<String> {
         return Ok(format!("{} will be made at the first start", file.display()));
     }
     let database = Database::open(url).await?;
-    let migrations = Migrator::get_migration_with_status_read_only(database.reader()).await?;
+    let migrations = Migrator::get_migration_with_status_read_only(database.patient()).await?;
     let pending = migrations.iter().filter(|migration| migration.status() == MigrationStatus::Pending).count();
     let backend = database.backend();
     database.close().await?;

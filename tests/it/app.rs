@@ -87,7 +87,7 @@ impl TestApp {
         let temp = TempDir::new().unwrap();
         let test_database = TestDatabase::create().await;
         let database = Database::open(test_database.url()).await.unwrap();
-        Migrator::up(database.writer(), None).await.unwrap();
+        Migrator::up(database.patient(), None).await.unwrap();
         let mut world = None;
         if config.chains {
             world = Some(World::open(&Folder::open(temp.path()).unwrap(), BLOCK_TIME).await.unwrap());
@@ -217,7 +217,7 @@ impl TestApp {
         (key.id(), key.expose().to_owned())
     }
 
-    pub fn writer(&self) -> &sea_orm::DatabaseConnection {
+    pub fn writer(&self) -> &payferry_entities::Connection {
         self.state.database().writer()
     }
 

@@ -3,6 +3,7 @@
 
 mod app;
 mod cli;
+mod faults;
 mod http;
 mod kill;
 mod process;

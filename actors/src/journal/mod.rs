@@ -4,7 +4,6 @@
 //! of a unit that loses a gate or that the database refuses. Deliberately absent: what a unit means (`payment::store`
 //! builds those of payments), and every read.
 
-mod failure;
 mod gates;
 mod queue;
 mod rows;
@@ -113,6 +112,11 @@ impl Journal {
     pub async fn close(&self) {
         self.shared.closing.cancel();
         self.shared.closed.cancelled().await;
+    }
+
+    /// Whether the database takes what is written, as far as is known: `false` while groups fail.
+    pub fn is_writing(&self) -> bool {
+        !self.shared.counters.is_hindered()
     }
 
     /// What the journal did so far, and how long its queues are now.

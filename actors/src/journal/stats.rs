@@ -1,7 +1,9 @@
 //! What the journal counts of itself.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 /// What the journal did since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
@@ -44,10 +46,26 @@ pub(super) struct Counters {
     pub(super) failed: AtomicU64,
     pub(super) retries: AtomicU64,
     pub(super) panics: AtomicU64,
+    /// When a group was last kept from being written; `None` since one was written.
+    hindered_at: Mutex<Option<Instant>>,
 }
 
+/// A journal that has had nothing to write for so long does not know whether it could.
+const HINDRANCE_KNOWN: Duration = Duration::from_secs(15);
+
 impl Counters {
+    /// The database is away, held or full.
+    pub(super) fn hindered(&self) {
+        *self.hindered_at.lock() = Some(Instant::now());
+    }
+
+    /// Whether the last group could not be written.
+    pub(super) fn is_hindered(&self) -> bool {
+        self.hindered_at.lock().is_some_and(|at| at.elapsed() < HINDRANCE_KNOWN)
+    }
+
     pub(super) fn committed(&self, units: usize, took: Duration) {
+        *self.hindered_at.lock() = None;
         let took_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         self.groups.fetch_add(1, Ordering::Relaxed);
         self.units.fetch_add(units as u64, Ordering::Relaxed);

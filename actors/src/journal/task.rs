@@ -4,13 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use payferry_entities::Database;
+use payferry_entities::{Database, Failure};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::failure::Failure;
 use super::queue::Queues;
 use super::statements::Statements;
 use super::stats::Counters;
@@ -118,7 +117,11 @@ impl Shared {
         let mut away = 0;
         while !part.is_empty() {
             let begun = Instant::now();
-            match self.attempt(&part).await {
+            let attempt = self.attempt(&part).await;
+            if matches!(attempt, Attempt::Failed(Failure::Contention | Failure::Away, _) | Attempt::Unknown(_)) {
+                self.counters.hindered();
+            }
+            match attempt {
                 Attempt::Committed(receipts) => {
                     self.counters.committed(part.len(), begun.elapsed());
                     for ((_, answer), receipt) in part.drain(..).zip(receipts) {
@@ -166,7 +169,7 @@ impl Shared {
                     tokio::time::sleep(RETRY_WAIT * 2_u32.pow(away)).await;
                     away += 1;
                 }
-                Attempt::Failed(Failure::Unit, error) => {
+                Attempt::Failed(Failure::Request, error) => {
                     if part.len() == 1 {
                         self.counters.refused.fetch_add(1, Ordering::Relaxed);
                         self.refuse(part, &JournalError::Refused(error.to_string()));

@@ -5,11 +5,10 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use payferry_entities::{Database, chain_headers, deliveries, operations, transfers};
-use sea_orm::{ConnectionTrait, DatabaseTransaction, DbBackend, DbErr, FromQueryResult, QueryResult, Statement};
+use payferry_entities::{Database, Failure, Transaction, chain_headers, deliveries, operations, transfers};
+use sea_orm::{ConnectionTrait, DbBackend, DbErr, FromQueryResult, QueryResult, Statement};
 use serde::Serialize;
 
-use super::failure::Failure;
 use super::gates::Gates;
 use super::rows::{
     AppliedRow, BlockRow, CounterRow, DeliveryRow, EventRow, HeightRow, OperationOutcomeRow, OperationRow,
@@ -60,7 +59,7 @@ pub(super) async fn attempt(database: &Database, statements: &Statements, units:
 }
 
 /// A failed roll-back leaves a broken connection, and the database rolls back by itself.
-async fn roll_back(transaction: DatabaseTransaction) {
+async fn roll_back(transaction: Transaction) {
     if let Err(error) = transaction.rollback().await {
         tracing::warn!(%error, "the journal could not roll back");
     }
@@ -69,7 +68,7 @@ async fn roll_back(transaction: DatabaseTransaction) {
 /// The statements at work in one transaction.
 pub(super) struct Writer<'a> {
     backend: DbBackend,
-    transaction: &'a DatabaseTransaction,
+    transaction: &'a Transaction,
     pub(super) statements: &'a Statements,
 }
 

@@ -160,7 +160,7 @@ impl World {
 
         let test_database = TestDatabase::create().await;
         let database = Database::open(test_database.url()).await.unwrap();
-        Migrator::up(database.writer(), None).await.unwrap();
+        Migrator::up(database.patient(), None).await.unwrap();
         let (psp, merchant) = (PspId::generate(), MerchantId::generate());
         let row = psps::Model {
             id: psp.to_string(),

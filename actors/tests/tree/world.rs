@@ -76,7 +76,7 @@ impl World {
         let chain = Devchain::open(config).await.unwrap();
         let deployed = deploy(&chain, &payer, &outlaw, gas).await;
         let database = open(&test_database).await;
-        Migrator::up(database.writer(), None).await.unwrap();
+        Migrator::up(database.patient(), None).await.unwrap();
         let (psp, merchant) = tenants(&database).await;
         let system = start(&chain, &deployed, &operator, database, &outlaw, &options).await;
         Self { system, chain, test_database, psp, merchant, deployed, payer, outlaw, operator, options }

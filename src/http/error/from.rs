@@ -3,18 +3,10 @@
 use payferry_actors::payment::store::StoreError;
 use payferry_actors::{CommandError, InitiateError};
 use payferry_domain::payment::Rejection;
-use sea_orm::sqlx::Error as SqlxError;
-use sea_orm::{DbErr, RuntimeErr, SqlErr};
+use payferry_entities::Failure;
+use sea_orm::{DbErr, SqlErr};
 
 use super::{ApiError, Away};
-
-/// SQLSTATE classes in which PostgreSQL tells of itself: connection, contention, resources, intervention, system.
-const POSTGRES_AWAY_CLASSES: [&str; 5] = ["08", "40", "53", "57", "58"];
-/// SQLSTATEs of other classes that tell of it, too: a standby that only reads, and a lock that was not free in time.
-const POSTGRES_AWAY_CODES: [&str; 2] = ["25006", "55P03"];
-/// SQLite's primary codes: PERM, BUSY, LOCKED, NOMEM, READONLY, INTERRUPT, IOERR, CORRUPT, FULL, CANTOPEN, PROTOCOL,
-/// NOTADB.
-const SQLITE_AWAY: [u32; 12] = [3, 5, 6, 7, 8, 9, 10, 11, 13, 14, 15, 26];
 
 impl From<DbErr> for ApiError {
     fn from(error: DbErr) -> Self {
@@ -22,37 +14,10 @@ impl From<DbErr> for ApiError {
             let detail = "Another request changed the same thing at the same moment; try again.".to_owned();
             return Self::Conflict("concurrent_change", detail, Vec::new());
         }
-        if is_away(&error) {
-            return Self::Unavailable(Away::Database, error.to_string().into());
+        match Failure::of(&error) {
+            Failure::Contention | Failure::Away => Self::Unavailable(Away::Database, error.to_string().into()),
+            Failure::Request => Self::internal(error),
         }
-        Self::internal(error)
-    }
-}
-
-/// Whether the database is away, full or too busy, rather than asked for something wrong.
-fn is_away(error: &DbErr) -> bool {
-    match error {
-        DbErr::ConnectionAcquire(_) | DbErr::Conn(_) => true,
-        DbErr::Exec(RuntimeErr::SqlxError(error)) | DbErr::Query(RuntimeErr::SqlxError(error)) => match &**error {
-            SqlxError::Database(error) => says_away(&error.code().unwrap_or_default()),
-            SqlxError::Io(_)
-            | SqlxError::Tls(_)
-            | SqlxError::Protocol(_)
-            | SqlxError::PoolTimedOut
-            | SqlxError::PoolClosed
-            | SqlxError::WorkerCrashed
-            | SqlxError::BeginFailed => true,
-            _ => false,
-        },
-        _ => false,
-    }
-}
-
-/// A SQLSTATE has five characters; SQLite's codes are numbers, the primary one in the low byte.
-fn says_away(code: &str) -> bool {
-    match code.parse::<u32>() {
-        Ok(number) if code.len() < 5 => SQLITE_AWAY.contains(&(number & 0xff)),
-        _ => POSTGRES_AWAY_CODES.contains(&code) || POSTGRES_AWAY_CLASSES.iter().any(|class| code.starts_with(class)),
     }
 }
 
@@ -114,19 +79,4 @@ fn sentence(text: &str) -> String {
     let mut letters = text.chars();
     let first = letters.next().map(char::to_uppercase).into_iter().flatten();
     first.chain(letters).chain(std::iter::once('.')).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::says_away;
-
-    #[test]
-    fn databases_say_that_they_are_away_rather_than_asked_something_wrong() {
-        for away in ["08006", "40001", "40P01", "53300", "55P03", "57P01", "57014", "25006", "5", "517", "13", "10"] {
-            assert!(says_away(away), "{away}");
-        }
-        for wrong in ["42P01", "42601", "22021", "23505", "25P02", "1", "19", "2067", ""] {
-            assert!(!says_away(wrong), "{wrong}");
-        }
-    }
 }

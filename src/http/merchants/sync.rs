@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, HashSet};
 use axum::extract::State;
 use axum::response::Response;
 use payferry_domain::{MerchantId, PspId, Timestamp};
-use sea_orm::{DatabaseTransaction, DbBackend, DbErr, FromQueryResult, Statement};
+use payferry_entities::Transaction;
+use sea_orm::{DbBackend, DbErr, FromQueryResult, Statement};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -123,7 +124,7 @@ fn business_id_changed(index: usize) -> FieldError {
 ///
 /// One statement in the order of the keys, so that two batches at once neither collide nor wait for each other in turn.
 async fn upsert(
-    transaction: &DatabaseTransaction,
+    transaction: &Transaction,
     psp_id: PspId,
     items: &[SyncItem],
     now: Timestamp,

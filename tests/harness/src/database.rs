@@ -3,20 +3,24 @@
 //! Which of the two is the environment's choice, so that the same tests run on both; see [`TestDatabase::create`]. The
 //! tables are not made here: that is the service's own part.
 
+mod trouble;
+
 use std::path::{Path, PathBuf};
 
-use sea_orm::{
-    ConnectionTrait, DatabaseConnection, DatabaseTransaction, DbBackend, DbErr, SqliteTransactionMode, Statement,
-    TransactionOptions, TransactionTrait,
-};
+use sea_orm::{ConnectionTrait, DatabaseConnection, DbErr};
 use tempfile::TempDir;
 use ulid::Ulid;
 use url::Url;
+
+pub use trouble::{Filled, Held, Lock};
 
 /// The variable that names the database to test on: `sqlite` (also when it is not set) or `postgres`.
 pub const DATABASE: &str = "PAYFERRY_TEST_DATABASE";
 /// The variable that names a PostgreSQL server, as `postgres://user@host:port`: `tests/with-postgres` sets it.
 pub const POSTGRES: &str = "PAYFERRY_TEST_POSTGRES";
+/// A tablespace of the server that has little room and only one user.
+const SMALL_TABLESPACE: &str = "small";
+const SQLITE_FILE: &str = "payferry.db";
 
 /// An empty database that nobody else uses, removed when this is dropped.
 #[derive(Debug)]
@@ -25,30 +29,17 @@ pub struct TestDatabase {
     place: Place,
 }
 
-/// What a lock keeps others from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Lock {
-    /// Writing; they can read.
-    Writes,
-    /// Everything on PostgreSQL. On SQLite nothing keeps others from reading, so there it is writing, too.
-    Everything,
-}
-
-/// A lock; dropped, it is released soon.
-#[derive(Debug)]
-pub struct Held(DatabaseTransaction);
-
-impl Held {
-    /// Lets the others go on.
-    pub async fn release(self) {
-        self.0.rollback().await.unwrap();
-    }
-}
-
 #[derive(Debug)]
 enum Place {
     Folder(TempDir),
-    Server { server: Url, name: String },
+    /// Somebody else's folder.
+    Foreign(PathBuf),
+    Server {
+        server: Url,
+        name: String,
+        /// On the disk that can be filled.
+        is_small: bool,
+    },
 }
 
 impl TestDatabase {
@@ -59,6 +50,10 @@ impl TestDatabase {
 
     /// On the PostgreSQL server that `PAYFERRY_TEST_POSTGRES` names, whatever is chosen.
     pub async fn postgres() -> Self {
+        Self::on_server(false).await
+    }
+
+    async fn on_server(is_small: bool) -> Self {
         let Ok(server) = std::env::var(POSTGRES) else {
             panic!(
                 "this test needs a PostgreSQL server: run it as `tests/with-postgres cargo test ...`, \
@@ -67,16 +62,21 @@ impl TestDatabase {
         };
         let server: Url = server.parse().unwrap_or_else(|error| panic!("{POSTGRES}: {error}"));
         let name = format!("test_{}", Ulid::generate()).to_lowercase();
-        administer(&server, &format!("CREATE DATABASE {name}")).await.unwrap();
+        let place = if is_small { format!(" TABLESPACE {SMALL_TABLESPACE}") } else { String::new() };
+        administer(&server, &format!("CREATE DATABASE {name}{place}")).await.unwrap();
         let url = with_database(&server, &name).into();
-        Self { url, place: Place::Server { server, name } }
+        Self { url, place: Place::Server { server, name, is_small } }
     }
 
     /// A SQLite file, whatever is chosen: for tests of what only files do.
     pub fn sqlite() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let url = format!("sqlite://{}?mode=rwc", folder.path().join("payferry.db").display());
-        Self { url, place: Place::Folder(folder) }
+        Self { url: sqlite_url(folder.path()), place: Place::Folder(folder) }
+    }
+
+    /// A SQLite file in a folder that is not this one's to remove.
+    pub fn sqlite_in(folder: &Path) -> Self {
+        Self { url: sqlite_url(folder), place: Place::Foreign(folder.to_owned()) }
     }
 
     /// As the service takes it: `sqlite://path?mode=rwc` or `postgres://user@host:port/name`.
@@ -91,34 +91,16 @@ impl TestDatabase {
 
     /// SQLite's file.
     pub fn file(&self) -> Option<PathBuf> {
-        self.folder().map(|folder| folder.join("payferry.db"))
+        self.folder().map(|folder| folder.join(SQLITE_FILE))
     }
 
     /// The folder of SQLite's file, where the files beside it are, too.
     pub fn folder(&self) -> Option<&Path> {
         match &self.place {
             Place::Folder(folder) => Some(folder.path()),
+            Place::Foreign(folder) => Some(folder),
             Place::Server { .. } => None,
         }
-    }
-
-    /// Stands in everybody's way until it is released.
-    pub async fn lock(&self, lock: Lock) -> Held {
-        let connection = self.connect().await;
-        let mode = (!self.is_postgres()).then_some(SqliteTransactionMode::Exclusive);
-        let options = TransactionOptions { sqlite_transaction_mode: mode, ..TransactionOptions::default() };
-        let transaction = connection.begin_with_options(options).await.unwrap();
-        if self.is_postgres() {
-            let tables = "SELECT string_agg(quote_ident(tablename), ', ') FROM pg_tables WHERE schemaname = 'public'";
-            let tables = transaction.query_one_raw(Statement::from_string(DbBackend::Postgres, tables)).await.unwrap();
-            let tables: String = tables.unwrap().try_get_by_index(0).unwrap();
-            let mode = match lock {
-                Lock::Writes => "EXCLUSIVE",
-                Lock::Everything => "ACCESS EXCLUSIVE",
-            };
-            transaction.execute_unprepared(&format!("LOCK TABLE {tables} IN {mode} MODE")).await.unwrap();
-        }
-        Held(transaction)
     }
 
     /// A connection past the service, to look or to stand in its way.
@@ -129,7 +111,7 @@ impl TestDatabase {
 
 impl Drop for TestDatabase {
     fn drop(&mut self) {
-        let Place::Server { server, name } = &self.place else { return };
+        let Place::Server { server, name, .. } = &self.place else { return };
         // On a thread of its own, since the test's runtime may be the one that drops it. WITH (FORCE) ends whoever is
         // still connected.
         let dropped = std::thread::scope(|scope| {
@@ -154,6 +136,10 @@ pub fn chosen_postgres() -> bool {
         Ok("sqlite") | Err(_) => false,
         Ok(other) => panic!("{DATABASE} is {other:?}, expected sqlite or postgres"),
     }
+}
+
+fn sqlite_url(folder: &Path) -> String {
+    format!("sqlite://{}?mode=rwc", folder.join(SQLITE_FILE).display())
 }
 
 fn with_database(server: &Url, name: &str) -> Url {

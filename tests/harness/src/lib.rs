@@ -13,6 +13,7 @@ pub mod kill;
 pub mod node;
 pub mod payers;
 pub mod process;
+pub mod proxy;
 pub mod psp;
 pub mod receiver;
 pub mod settings;

@@ -60,15 +60,12 @@ async fn a_database_is_migrated_and_gets_psps_and_keys() {
         printed(&run(&["key", "revoke", &id, "--database-url", url]));
     }
     assert!(printed(&run(&["key", "list", "--database-url", url])).contains("revoked"));
-    let kept = match file {
-        Some(file) => {
-            [&file, &file.with_extension("db-wal")].map(|file| std::fs::read(file).unwrap_or_default()).concat()
-        }
-        None => {
-            let rows = "SELECT string_agg(api_keys::text, ' ') FROM api_keys";
-            let rows = database.connect().await.query_one_raw(Statement::from_string(DbBackend::Postgres, rows)).await;
-            rows.unwrap().unwrap().try_get_by_index::<String>(0).unwrap().into_bytes()
-        }
+    let kept = if let Some(file) = file {
+        [&file, &file.with_extension("db-wal")].map(|file| std::fs::read(file).unwrap_or_default()).concat()
+    } else {
+        let rows = "SELECT string_agg(api_keys::text, ' ') FROM api_keys";
+        let rows = database.connect().await.query_one_raw(Statement::from_string(DbBackend::Postgres, rows)).await;
+        rows.unwrap().unwrap().try_get_by_index::<String>(0).unwrap().into_bytes()
     };
     let has = |text: &[u8]| kept.windows(text.len()).any(|window| window == text);
     assert!(has(id.as_bytes()) && !has(&key.as_bytes()[40..80]), "the key itself is not kept");

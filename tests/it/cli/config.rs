@@ -33,6 +33,23 @@ fn errors_name_file_key_and_what_was_expected() {
 }
 
 #[test]
+fn a_database_that_is_away_is_named_and_its_password_is_not() {
+    let temp = tempfile::tempdir().unwrap();
+    let folder = temp.path().to_str().unwrap();
+    let sandbox = ["sandbox", "--listen", "127.0.0.1:0", "--operator-listen", "127.0.0.1:0", "--data-dir", folder];
+    for command in [&["migrate"] as &[&str], &["psp", "list"], &sandbox] {
+        let url = ["--database-url", "postgres://ferry:hunter2@127.0.0.1:1/payments"];
+        let output = run(&[command, &url].concat());
+        let complaint = complaint(&output);
+        assert_eq!(output.status.code(), Some(1), "{complaint}");
+        for wanted in ["the database cannot be opened", "PostgreSQL at 127.0.0.1:1, database payments", "refused"] {
+            assert!(complaint.contains(wanted), "{wanted} in {complaint}");
+        }
+        assert!(!complaint.contains("hunter2") && !complaint.contains("ferry:"), "{complaint}");
+    }
+}
+
+#[test]
 fn the_environment_is_named_as_it_is_written() {
     let output = payferry().arg("migrate").env("PAYFERRY_PAYMENTS__SHARDS", "7").output().unwrap();
     let expected = "error: PAYFERRY_PAYMENTS__SHARDS: `payments.shards` is 7, expected a number that divides 256";

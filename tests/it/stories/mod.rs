@@ -1,7 +1,7 @@
 //! Payments as the world would make them: real HTTP, real transfers and real settlements. Each story is a test on every
 //! stage.
 
-mod crowd;
+pub mod crowd;
 mod deadline;
 mod exact;
 mod finality;

@@ -138,9 +138,12 @@ async fn a_database_that_is_away_for_a_moment_is_waited_for() {
     for _ in 0..3 {
         world.fault(Fault::Away);
     }
+    assert!(world.journal.is_writing());
     assert!(matches!(world.submit(initiation("2", None)).await, Err(JournalError::Unavailable(_))));
+    assert!(!world.journal.is_writing());
     assert_eq!(world.count::<payments::Entity>().await, 1);
     world.submit(initiation("2", None)).await.unwrap();
+    assert!(world.journal.is_writing());
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@ mod chain;
 mod gates;
 mod groups;
 mod model;
+mod postgres;
 mod statements;
 
 use std::collections::VecDeque;
@@ -14,7 +15,7 @@ use std::task::Poll;
 use parking_lot::Mutex;
 use payferry_domain::Chain;
 use payferry_entities::{
-    Database, chain_cursors, chain_headers, chain_tx_attempts, chain_txs, delivery_attempts, idempotency_keys,
+    Database, Failure, chain_cursors, chain_headers, chain_tx_attempts, chain_txs, delivery_attempts, idempotency_keys,
     merchants, operations, payment_transitions, payments, psps, transfers,
 };
 use payferry_harness::database::{Lock, TestDatabase};
@@ -23,7 +24,6 @@ use sea_orm::{ActiveModelTrait, DbBackend, DbErr, EntityTrait, IntoActiveModel, 
 use tokio::sync::OnceCell;
 use tokio::task::JoinHandle;
 
-use super::failure::Failure;
 use super::statements::Statements;
 use super::write::{Attempt, attempt};
 use super::{
@@ -183,7 +183,7 @@ async fn template() -> &'static [u8] {
 
 async fn prepare(url: &str) {
     let database = Database::open(url).await.unwrap();
-    Migrator::up(database.writer(), None).await.unwrap();
+    Migrator::up(database.patient(), None).await.unwrap();
     psp().into_active_model().insert(database.writer()).await.unwrap();
     merchant().into_active_model().insert(database.writer()).await.unwrap();
     database.close().await.unwrap();

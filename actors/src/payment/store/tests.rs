@@ -35,7 +35,7 @@ impl World {
     async fn new() -> Self {
         let test_database = TestDatabase::create().await;
         let database = Database::open(test_database.url()).await.unwrap();
-        Migrator::up(database.writer(), None).await.unwrap();
+        Migrator::up(database.patient(), None).await.unwrap();
         let (psp_id, merchant_id) = (PspId::generate(), MerchantId::generate());
         let psp = psps::Model {
             id: psp_id.to_string(),

@@ -83,7 +83,7 @@ impl World {
     /// A world on the data of another, whose journal writes or is stuck.
     async fn on(test_database: Arc<TestDatabase>, config: WebhookConfig, writes: bool) -> Self {
         let database = Database::open(test_database.url()).await.unwrap();
-        Migrator::up(database.writer(), None).await.unwrap();
+        Migrator::up(database.patient(), None).await.unwrap();
         let (journal, task) = Journal::start(database.clone());
         let running = writes.then(|| AbortOnDropHandle::new(tokio::spawn(task.supervise(|_| {}))));
         let (sealer, clock) = (Sealer::new(&[1; 32]), Clock::default());

@@ -1,0 +1,97 @@
+//! What only a server does: deadlocks, serialization failures, and connections that are cut within a commit.
+
+use payferry_harness::proxy::Proxy;
+use sea_orm::{ConnectionTrait, Statement, TransactionTrait};
+
+use super::*;
+
+async fn running() -> World {
+    let world = World::on(TestDatabase::postgres().await).await;
+    world.run();
+    world
+}
+
+/// Inserting a payment fails with this SQLSTATE, so often; at once or at the commit.
+async fn fail_inserts(world: &World, code: &str, times: usize, when: &str) {
+    let trouble = format!(
+        "CREATE SEQUENCE trouble;
+         CREATE FUNCTION trouble() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+           IF nextval('trouble') <= {times} THEN RAISE EXCEPTION 'trouble' USING ERRCODE = '{code}'; END IF;
+           RETURN NULL;
+         END $$;
+         CREATE CONSTRAINT TRIGGER trouble AFTER INSERT ON payments DEFERRABLE INITIALLY {when}
+           FOR EACH ROW EXECUTE FUNCTION trouble()"
+    );
+    world.test_database.connect().await.execute_unprepared(&trouble).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_deadlock_that_the_journal_loses_is_tried_again() {
+    let world = running().await;
+    let payment = world.payment("1").await;
+    let other = world.test_database.connect().await;
+    let held = other.begin().await.unwrap();
+    // The journal is the first to look for a deadlock, and so the one to lose it.
+    held.execute_unprepared("SET LOCAL deadlock_timeout = '10min'").await.unwrap();
+    held.execute_unprepared(
+        "INSERT INTO events (id, psp_id, payment_id, sequence, name, payload, created_at)
+         VALUES ('evt_pay_1_100', 'psp_1', 'pay_1', 100, 'payment.confirmed', '{}', 0)",
+    )
+    .await
+    .unwrap();
+    let submitting = world.queue([boxed(transition(&payment, 1))]).await;
+    let waiting =
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    let waiting = Statement::from_string(DbBackend::Postgres, waiting);
+    let looking = world.test_database.connect().await;
+    loop {
+        let waiting = looking.query_one_raw(waiting.clone()).await.unwrap().unwrap();
+        if waiting.try_get_by_index::<i64>(0).unwrap() > 0 {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    held.execute_unprepared("UPDATE payments SET updated_at = 9 WHERE id = 'pay_1'").await.unwrap();
+    held.rollback().await.unwrap();
+    assert!(answers(submitting).await[0].is_ok());
+    assert!(world.journal.stats().retries > 0);
+    assert_eq!(world.all::<payments::Entity>().await[0].version, 2);
+}
+
+#[tokio::test]
+async fn a_serialization_failure_is_tried_again_at_a_statement_and_at_the_commit() {
+    for when in ["IMMEDIATE", "DEFERRED"] {
+        let world = running().await;
+        fail_inserts(&world, "40001", 2, when).await;
+        world.submit(initiation("1", None)).await.unwrap();
+        assert_eq!((world.journal.stats().retries, world.count::<payments::Entity>().await), (2, 1), "{when}");
+    }
+}
+
+#[tokio::test]
+async fn any_other_error_of_a_commit_is_unknown() {
+    let world = running().await;
+    fail_inserts(&world, "53100", 1, "DEFERRED").await;
+    assert!(matches!(world.submit(initiation("1", None)).await, Err(JournalError::Unknown(_))));
+    assert_eq!(world.count::<payments::Entity>().await, 0);
+    world.submit(initiation("1", None)).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_commit_that_is_cut_off_is_unknown_whether_it_was_made_or_not() {
+    let world = World::on(TestDatabase::postgres().await).await;
+    let proxy = Proxy::start(world.test_database.url()).await;
+    let database = Database::open(&proxy.url(world.test_database.url())).await.unwrap();
+    let (journal, task) = Journal::start(database);
+    tokio::spawn(task.supervise(|_| {}));
+    proxy.cut_commits(100);
+    for n in 0..12 {
+        let answer = journal.submit(initiation(&n.to_string(), None)).await;
+        assert!(matches!(answer, Err(JournalError::Unknown(_))), "{answer:?}");
+    }
+    let (before, after) = proxy.commits_cut();
+    assert!(before > 0 && after > 0 && before + after == 12, "{before} and {after}");
+    assert_eq!(world.count::<payments::Entity>().await, after as u64);
+    proxy.cut_commits(0);
+    journal.submit(initiation("more", None)).await.unwrap();
+}

@@ -1,0 +1,132 @@
+//! What stands in the way of a database's other users: locks, and a disk without room.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use sea_orm::{
+    ConnectionTrait, DatabaseConnection, DatabaseTransaction, DbBackend, SqliteTransactionMode, Statement,
+    TransactionOptions, TransactionTrait,
+};
+
+use super::{Place, SMALL_TABLESPACE, TestDatabase};
+
+/// What a lock keeps others from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lock {
+    /// Writing; they can read.
+    Writes,
+    /// Everything on PostgreSQL. On SQLite nothing keeps others from reading, so there it is writing, too.
+    Everything,
+}
+
+/// A lock; dropped, it is released soon.
+#[derive(Debug)]
+pub struct Held(DatabaseTransaction);
+
+impl Held {
+    /// Lets the others go on.
+    pub async fn release(self) {
+        self.0.rollback().await.unwrap();
+    }
+}
+
+/// A disk without room; there is room again when this is dropped or emptied.
+#[derive(Debug)]
+pub struct Filled {
+    connection: DatabaseConnection,
+    filler: Filler,
+}
+
+#[derive(Debug)]
+enum Filler {
+    File(PathBuf),
+    Table,
+    /// Where no small disk could be had: the server says that there is no room, as it would.
+    Trigger,
+}
+
+impl Filled {
+    /// Makes room.
+    pub async fn empty(self) {
+        let statement = match self.filler {
+            Filler::File(path) => return std::fs::remove_file(path).unwrap(),
+            Filler::Table => "DROP TABLE filler",
+            Filler::Trigger => "DROP TRIGGER filler ON payments",
+        };
+        self.connection.execute_unprepared(statement).await.unwrap();
+    }
+}
+
+impl TestDatabase {
+    /// Stands in everybody's way until it is released.
+    pub async fn lock(&self, lock: Lock) -> Held {
+        let connection = self.connect().await;
+        let mode = (!self.is_postgres()).then_some(SqliteTransactionMode::Exclusive);
+        let options = TransactionOptions { sqlite_transaction_mode: mode, ..TransactionOptions::default() };
+        loop {
+            let transaction = connection.begin_with_options(options).await.unwrap();
+            if !self.is_postgres() {
+                return Held(transaction);
+            }
+            let tables = "SELECT string_agg(quote_ident(tablename), ', ') FROM pg_tables WHERE schemaname = 'public'";
+            let tables = transaction.query_one_raw(Statement::from_string(DbBackend::Postgres, tables)).await.unwrap();
+            let tables: String = tables.unwrap().try_get_by_index(0).unwrap();
+            let mode = match lock {
+                Lock::Writes => "EXCLUSIVE",
+                Lock::Everything => "ACCESS EXCLUSIVE",
+            };
+            // A deadlock with those who are at work may be ours to lose.
+            if transaction.execute_unprepared(&format!("LOCK TABLE {tables} IN {mode} MODE")).await.is_ok() {
+                return Held(transaction);
+            }
+            transaction.rollback().await.unwrap();
+        }
+    }
+
+    /// Leaves no room on the disk below: of SQLite's folder, or of the tablespace `small`.
+    pub async fn fill(&self) -> Filled {
+        let connection = self.connect().await;
+        let filler = match &self.place {
+            Place::Folder(_) | Place::Foreign(_) => {
+                // What the log has room for already would be written all the same.
+                connection.execute_unprepared("PRAGMA wal_checkpoint(TRUNCATE)").await.unwrap();
+                let path = self.file().unwrap().with_file_name("filler");
+                let mut file = std::fs::File::create(&path).unwrap();
+                let full = (0..).find_map(|_| file.write_all(&[0; 1_024]).err()).unwrap();
+                assert_eq!(full.kind(), std::io::ErrorKind::StorageFull, "{full}");
+                Filler::File(path)
+            }
+            Place::Server { is_small: true, .. } => {
+                let table = "CREATE TABLE filler (text TEXT) WITH (autovacuum_enabled = false);
+                             ALTER TABLE filler ALTER COLUMN text SET STORAGE PLAIN";
+                connection.execute_unprepared(table).await.unwrap();
+                let rows = "INSERT INTO filler SELECT repeat('x', 6000) FROM generate_series(1, 100000)";
+                let full = connection.execute_unprepared(rows).await.unwrap_err().to_string();
+                assert!(full.contains("No space left on device"), "{full}");
+                Filler::Table
+            }
+            Place::Server { is_small: false, .. } => {
+                let trigger = "CREATE OR REPLACE FUNCTION filler() RETURNS trigger LANGUAGE plpgsql AS
+                                 $$ BEGIN RAISE EXCEPTION 'no space left' USING ERRCODE = '53100'; END $$;
+                               CREATE TRIGGER filler BEFORE INSERT OR UPDATE ON payments
+                                 FOR EACH ROW EXECUTE FUNCTION filler()";
+                connection.execute_unprepared(trigger).await.unwrap();
+                Filler::Trigger
+            }
+        };
+        Filled { connection, filler }
+    }
+
+    /// On the server, on a disk so small that it can be filled where there is one; `tests/with-postgres` makes one where
+    /// it may.
+    pub async fn on_small_tablespace() -> Self {
+        let anywhere = Self::postgres().await;
+        let small = format!("SELECT 1 FROM pg_tablespace WHERE spcname = '{SMALL_TABLESPACE}'");
+        let small = Statement::from_string(DbBackend::Postgres, small);
+        if anywhere.connect().await.query_one_raw(small).await.unwrap().is_none() {
+            println!("the server has no tablespace {SMALL_TABLESPACE}: a trigger says that the disk is full");
+            return anywhere;
+        }
+        Self::on_server(true).await
+    }
+}

@@ -1,0 +1,203 @@
+//! A TCP proxy in front of a PostgreSQL server, which fails as networks and servers do: gone, silent, or cut off in the
+//! middle of a commit.
+//!
+//! Deliberately absent: anything that changes what is said. What passes, passes byte for byte.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio_util::task::AbortOnDropHandle;
+use url::Url;
+
+/// A `COMMIT` as the driver sends it: a simple query.
+const COMMIT: &[u8] = b"Q\0\0\0\x0bCOMMIT\0";
+/// Bytes read at once.
+const CHUNK_BYTES: usize = 16 * 1_024;
+
+/// What becomes of connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Line {
+    /// They pass.
+    Open,
+    /// There are none, and new ones are refused.
+    Gone,
+    /// They stand, and new ones are accepted, and nothing that is said arrives. A connection on which something was lost
+    /// stays silent for ever.
+    Silent,
+}
+
+/// A running proxy.
+#[derive(Debug)]
+pub struct Proxy {
+    address: SocketAddr,
+    line: watch::Sender<Line>,
+    commits: Arc<Commits>,
+    _accepting: AbortOnDropHandle<()>,
+}
+
+/// Which commits are cut.
+#[derive(Debug)]
+struct Commits {
+    /// Of a hundred; and the order of events, the same at every run.
+    cut_percent: AtomicUsize,
+    random: Mutex<StdRng>,
+    cut_before: AtomicUsize,
+    cut_after: AtomicUsize,
+}
+
+/// Where a commit is cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cut {
+    /// The server never hears of it.
+    Before,
+    /// The server has committed, and nobody hears of it.
+    After,
+}
+
+impl Proxy {
+    /// In front of the server that `url` names.
+    pub async fn start(url: &str) -> Self {
+        let url: Url = url.parse().unwrap();
+        let server = format!("{}:{}", url.host_str().unwrap(), url.port().unwrap());
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (line, watched) = watch::channel(Line::Open);
+        let commits = Arc::new(Commits {
+            cut_percent: AtomicUsize::new(0),
+            random: Mutex::new(StdRng::seed_from_u64(7)),
+            cut_before: AtomicUsize::new(0),
+            cut_after: AtomicUsize::new(0),
+        });
+        let accepting = tokio::spawn(accept(listener, server, watched, Arc::clone(&commits)));
+        Self { address, line, commits, _accepting: AbortOnDropHandle::new(accepting) }
+    }
+
+    /// `url` by way of the proxy.
+    pub fn url(&self, url: &str) -> String {
+        let mut url: Url = url.parse().unwrap();
+        url.set_host(Some(&self.address.ip().to_string())).unwrap();
+        url.set_port(Some(self.address.port())).unwrap();
+        url.into()
+    }
+
+    /// From now on.
+    pub fn set(&self, line: Line) {
+        self.line.send_replace(line);
+    }
+
+    /// From now on, so many of a hundred commits are cut off, half of them before the server hears of them and half after
+    /// it has committed.
+    pub fn cut_commits(&self, percent: usize) {
+        self.commits.cut_percent.store(percent, Ordering::Relaxed);
+    }
+
+    /// How many commits were cut before the server heard of them, and after it had committed.
+    pub fn commits_cut(&self) -> (usize, usize) {
+        (self.commits.cut_before.load(Ordering::Relaxed), self.commits.cut_after.load(Ordering::Relaxed))
+    }
+}
+
+impl Commits {
+    fn choose(&self) -> Option<Cut> {
+        let percent = self.cut_percent.load(Ordering::Relaxed);
+        let mut random = self.random.lock();
+        if random.random_range(0..100) >= percent {
+            return None;
+        }
+        Some(if random.random() { Cut::Before } else { Cut::After })
+    }
+}
+
+async fn accept(listener: TcpListener, server: String, mut line: watch::Receiver<Line>, commits: Arc<Commits>) {
+    let address = listener.local_addr().unwrap();
+    let mut listener = Some(listener);
+    // Ended with this task.
+    let mut connections = JoinSet::new();
+    loop {
+        let now = *line.borrow_and_update();
+        if now == Line::Gone {
+            listener = None;
+            if line.changed().await.is_err() {
+                return;
+            }
+            continue;
+        }
+        let listening = match listener.take() {
+            Some(listening) => listening,
+            None => TcpListener::bind(address).await.unwrap(),
+        };
+        tokio::select! {
+            changed = line.changed() => if changed.is_err() { return },
+            accepted = listening.accept() => {
+                let Ok((client, _)) = accepted else { continue };
+                connections.spawn(connect(client, server.clone(), line.clone(), Arc::clone(&commits)));
+            }
+        }
+        listener = Some(listening);
+    }
+}
+
+async fn connect(client: TcpStream, server: String, mut line: watch::Receiver<Line>, commits: Arc<Commits>) {
+    if *line.borrow() == Line::Silent {
+        return hold(line).await;
+    }
+    let Ok(server) = TcpStream::connect(server).await else { return };
+    for stream in [&client, &server] {
+        let _ = stream.set_nodelay(true);
+    }
+    let ((mut from_client, mut to_client), (mut from_server, mut to_server)) =
+        (client.into_split(), server.into_split());
+    let (mut asked, mut answered) = (vec![0; CHUNK_BYTES], vec![0; CHUNK_BYTES]);
+    let mut is_lost = false;
+    loop {
+        let (read, is_answer) = tokio::select! {
+            changed = line.wait_for(|line| *line == Line::Gone) => {
+                let _ = changed;
+                return;
+            }
+            read = from_client.read(&mut asked) => (read, false),
+            read = from_server.read(&mut answered) => (read, true),
+        };
+        let length = match read {
+            Ok(length) if length > 0 => length,
+            // Whoever hangs up is lost to the other side, too, unless nobody can hear it.
+            _ if is_lost || *line.borrow() == Line::Silent => return hold(line).await,
+            _ => return,
+        };
+        is_lost |= *line.borrow() == Line::Silent;
+        if is_lost {
+            continue;
+        }
+        let said = if is_answer { &answered[..length] } else { &asked[..length] };
+        let to = if is_answer { &mut to_client } else { &mut to_server };
+        let cut =
+            if !is_answer && said.windows(COMMIT.len()).any(|some| some == COMMIT) { commits.choose() } else { None };
+        if cut == Some(Cut::Before) {
+            commits.cut_before.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        if to.write_all(said).await.is_err() {
+            return;
+        }
+        if cut == Some(Cut::After) {
+            // Its answer says that it is done.
+            if matches!(from_server.read(&mut answered).await, Ok(1..)) {
+                commits.cut_after.fetch_add(1, Ordering::Relaxed);
+            }
+            return;
+        }
+    }
+}
+
+/// Keeps a connection standing on which nothing arrives, until the line is gone.
+async fn hold(mut line: watch::Receiver<Line>) {
+    let _ = line.wait_for(|line| *line == Line::Gone).await;
+}

@@ -1,0 +1,36 @@
+//! The connection is cut in the middle of commits: before the server hears of it, and after it has committed.
+
+use std::time::Instant;
+
+use payferry_harness::PATIENCE;
+
+use super::load::Load;
+use super::site::Site;
+
+/// Of a hundred commits.
+const CUT_PERCENT: usize = 30;
+/// Cuts of either sort before it is enough.
+const CUTS_MIN: usize = 25;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn commits_whose_outcome_nobody_knows() {
+    let site = Site::behind_proxy().await;
+    let mut load = Load::start(&site);
+    load.until_made(4).await;
+    site.proxy().cut_commits(CUT_PERCENT);
+    let since = Instant::now();
+    let (before, after) = loop {
+        load.until_made_since(Instant::now()).await;
+        let (before, after) = site.proxy().commits_cut();
+        if before.min(after) >= CUTS_MIN {
+            break (before, after);
+        }
+        assert!(since.elapsed() < PATIENCE, "only {before} and {after} cut");
+    };
+    site.proxy().cut_commits(0);
+    let made = load.stop().await;
+    println!("{before} commits cut before and {after} after, {} payments, {} refusals", made.made.len(), made.refused);
+    site.until_ready(true).await;
+    site.check(&made).await;
+    site.stop().await;
+}

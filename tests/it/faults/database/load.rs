@@ -1,0 +1,173 @@
+//! Customers who pay all the time, and look closely at every answer.
+//!
+//! Each initiation has an idempotency key and is repeated until it is answered with a payment, then once more: the same
+//! payment must come again. Whatever is not a success must be a refusal that says when to try again.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use payferry::sandbox::{Payer, World as Chains};
+use payferry_domain::{Chain, Token};
+use payferry_harness::PATIENCE;
+use payferry_harness::psp::Psp;
+use serde_json::Value;
+use tokio::task::JoinSet;
+
+use super::site::Site;
+
+/// Customers at once.
+const CUSTOMERS: usize = 4;
+/// What a customer waits after each payment, and after each refusal.
+const PAUSE: Duration = Duration::from_millis(150);
+const AMOUNT: &str = "7.77";
+
+/// The load while it runs.
+pub struct Load {
+    shared: Arc<Shared>,
+    customers: JoinSet<Vec<(String, Chain, Token)>>,
+}
+
+/// What came of it.
+pub struct Made {
+    pub made: Vec<(String, Chain, Token)>,
+    pub refused: usize,
+}
+
+struct Shared {
+    http: reqwest::Client,
+    psp: Psp,
+    chains: Arc<Chains>,
+    keys: AtomicUsize,
+    is_over: AtomicBool,
+    answers: Mutex<Vec<Answered>>,
+}
+
+/// One answer to an initiation.
+#[derive(Clone, Copy)]
+struct Answered {
+    at: Instant,
+    took: Duration,
+    is_made: bool,
+}
+
+impl Load {
+    pub fn start(site: &Site) -> Self {
+        let shared = Arc::new(Shared {
+            http: reqwest::Client::new(),
+            psp: site.psp.clone(),
+            chains: site.chains(),
+            keys: AtomicUsize::new(0),
+            is_over: AtomicBool::new(false),
+            answers: Mutex::default(),
+        });
+        let mut customers = JoinSet::new();
+        for _ in 0..CUSTOMERS {
+            customers.spawn(Arc::clone(&shared).customer());
+        }
+        Self { shared, customers }
+    }
+
+    /// The longest that a payment took so far.
+    pub fn slowest(&self) -> Duration {
+        self.shared.answers.lock().iter().filter(|answer| answer.is_made).map(|answer| answer.took).max().unwrap()
+    }
+
+    /// Until so many payments were made.
+    pub async fn until_made(&mut self, count: usize) {
+        self.until("payments are made", |answers| {
+            answers.iter().filter(|answer| answer.is_made).nth(count - 1).copied()
+        })
+        .await;
+    }
+
+    /// Until a request was refused.
+    pub async fn until_refused(&mut self, since: Instant) {
+        self.until("a request is refused", |answers| answers.iter().find(|a| a.at >= since && !a.is_made).copied())
+            .await;
+    }
+
+    /// How long it took from `since` until a payment was made.
+    pub async fn until_made_since(&mut self, since: Instant) -> Duration {
+        let made =
+            self.until("a payment is made", |answers| answers.iter().find(|a| a.at >= since && a.is_made).copied());
+        made.await.at - since
+    }
+
+    async fn until(&mut self, what: &str, find: impl Fn(&[Answered]) -> Option<Answered>) -> Answered {
+        let since = Instant::now();
+        loop {
+            if let Some(found) = find(&self.shared.answers.lock()) {
+                return found;
+            }
+            if let Some(ended) = self.customers.try_join_next() {
+                panic!("a customer gave up: {:?}", ended.err());
+            }
+            assert!(since.elapsed() < PATIENCE, "waited too long until {what}");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    /// Lets the customers finish what they have begun.
+    pub async fn stop(self) -> Made {
+        self.shared.is_over.store(true, Ordering::Relaxed);
+        let made = self.customers.join_all().await.concat();
+        let refused = self.shared.answers.lock().iter().filter(|answer| !answer.is_made).count();
+        Made { made, refused }
+    }
+}
+
+impl Shared {
+    async fn customer(self: Arc<Self>) -> Vec<(String, Chain, Token)> {
+        let mut made = Vec::new();
+        while !self.is_over.load(Ordering::Relaxed) {
+            let n = self.keys.fetch_add(1, Ordering::Relaxed);
+            let (chain, token) = (Chain::ALL[n % 3], Token::ALL[n / 3 % 2]);
+            let body = self.psp.initiation(AMOUNT, token, chain.as_str());
+            let (key, post) = (format!("payment-{n}"), || self.http.post(format!("{}/payments/initiate", self.psp.url)));
+            let payment = self.insist(|| post().header("idempotency-key", &key).json(&body), true).await;
+            let (id, wallet) = (text(&payment, "payment_id"), text(&payment, "intermediary_wallet"));
+            let (wallet, amount) = (wallet.parse().unwrap(), AMOUNT.parse().unwrap());
+            self.chains.chain(chain).transfer(Payer::Clean, token, wallet, amount).await.unwrap();
+
+            let again = self.insist(|| post().header("idempotency-key", &key).json(&body), false).await;
+            assert_eq!(again, payment, "the same answer to the same key");
+            let read = self.insist(|| self.http.get(format!("{}/payments/{id}", self.psp.url)), false).await;
+            assert_eq!(text(&read, "payment_id"), id, "what was acknowledged is there");
+            made.push((id.to_owned(), chain, token));
+            tokio::time::sleep(PAUSE).await;
+        }
+        made
+    }
+
+    /// Asks until the answer is a success.
+    async fn insist(&self, request: impl Fn() -> reqwest::RequestBuilder, is_noted: bool) -> Value {
+        let since = Instant::now();
+        loop {
+            let begun = Instant::now();
+            let response = request().bearer_auth(&self.psp.api_key).send().await.unwrap();
+            let (status, headers) = (response.status(), response.headers().clone());
+            let (at, took, is_made) = (Instant::now(), begun.elapsed(), status.is_success());
+            if is_noted || !is_made {
+                self.answers.lock().push(Answered { at, took, is_made });
+            }
+            let body: Value = response.json().await.unwrap();
+            if is_made {
+                return body;
+            }
+            // The first attempt's outcome may still be open within the database.
+            let is_running = status == 409 && body["code"] == "idempotency_request_running";
+            assert!(status == 503 || is_running, "{status} {body:#}");
+            assert_eq!(headers["content-type"], "application/problem+json");
+            let retry_after: u64 = headers["retry-after"].to_str().unwrap().parse().unwrap();
+            assert!((1..60).contains(&retry_after), "{retry_after}");
+            assert!(since.elapsed() < PATIENCE, "still refused: {body:#}");
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+}
+
+fn text<'a>(body: &'a Value, field: &str) -> &'a str {
+    body[field].as_str().unwrap_or_else(|| panic!("no {field} in {body:#}"))
+}

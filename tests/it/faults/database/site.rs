@@ -1,0 +1,97 @@
+//! A sandbox in this process over a database that the test can disturb.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use payferry::config::Config;
+use payferry::sandbox::{Sandbox, SandboxOptions, World as Chains};
+use payferry_entities::payments;
+use payferry_harness::PATIENCE;
+use payferry_harness::database::TestDatabase;
+use payferry_harness::proxy::Proxy;
+use payferry_harness::psp::Psp;
+use payferry_harness::receiver::Receiver;
+use sea_orm::{EntityTrait, PaginatorTrait};
+
+use super::load::Made;
+use crate::stage::Purses;
+use crate::stories::crowd::check_books;
+
+const BLOCK_TIME: Duration = Duration::from_millis(200);
+
+/// The service, its database and what may stand between them.
+pub struct Site {
+    sandbox: Sandbox,
+    pub psp: Psp,
+    receiver: Receiver,
+    purses: Purses,
+    proxy: Option<Proxy>,
+    pub database: TestDatabase,
+}
+
+impl Site {
+    /// With nothing between the service and the database.
+    pub async fn on(database: TestDatabase) -> Self {
+        let url = database.url().to_owned();
+        Self::at(url, None, database).await
+    }
+
+    /// With a proxy between the service and a PostgreSQL server.
+    pub async fn behind_proxy() -> Self {
+        let database = TestDatabase::postgres().await;
+        let proxy = Proxy::start(database.url()).await;
+        let url = proxy.url(database.url());
+        Self::at(url, Some(proxy), database).await
+    }
+
+    async fn at(url: String, proxy: Option<Proxy>, database: TestDatabase) -> Self {
+        let mut config = Config::default();
+        config.server.listen = "127.0.0.1:0".parse().unwrap();
+        config.server.operator_listen = "127.0.0.1:0".parse().unwrap();
+        let options = SandboxOptions { block_time: BLOCK_TIME, database_url: Some(url), ..SandboxOptions::ephemeral() };
+        let sandbox = Sandbox::start(options, &config).await.unwrap();
+        let receiver = Receiver::start().await;
+        let psp = Psp::connect(&sandbox.ready().api_url, &sandbox.ready().api_key, &receiver).await;
+        let purses = Purses::of_sandbox(&psp).await;
+        Self { sandbox, psp, receiver, purses, proxy, database }
+    }
+
+    /// What stands between.
+    pub fn proxy(&self) -> &Proxy {
+        self.proxy.as_ref().unwrap()
+    }
+
+    /// The chains, past the service.
+    pub fn chains(&self) -> Arc<Chains> {
+        Arc::clone(self.sandbox.world())
+    }
+
+    /// Until the operator is told that it is ready, or is not.
+    pub async fn until_ready(&self, ready: bool) {
+        let url = format!("{}/readyz", self.sandbox.ready().operator_url);
+        let since = Instant::now();
+        loop {
+            let status = reqwest::get(&url).await.unwrap().status().as_u16();
+            if status == if ready { 200 } else { 503 } {
+                return;
+            }
+            assert!(since.elapsed() < PATIENCE, "readyz still says {status}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// Everything that was acknowledged is there once, settled and told; and nothing else is.
+    pub async fn check(&self, made: &Made) {
+        let rows = payments::Entity::find().count(self.sandbox.system().database().reader()).await.unwrap();
+        assert_eq!(rows, made.made.len() as u64, "each key made one payment");
+        for (id, _, _) in &made.made {
+            self.psp.until_status(id, "settled").await;
+        }
+        check_books(&self.psp, &self.purses, &self.receiver, &made.made).await;
+    }
+
+    pub async fn stop(self) {
+        self.sandbox.stop().await;
+        drop(self.database);
+    }
+}

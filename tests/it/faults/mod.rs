@@ -1,0 +1,3 @@
+//! What the service stands on fails while it works.
+
+mod database;
