@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use sea_orm::sqlx::Connection as _;
 use sea_orm::{
     ConnectOptions, ConnectionTrait, DatabaseConnection, DbBackend, DbErr, SqliteTransactionMode, TransactionOptions,
     TransactionTrait,
@@ -95,6 +96,12 @@ fn sqlite_options(url: &str, connections_max: u32) -> ConnectOptions {
         .idle_timeout(None)
         .max_lifetime(None)
         .test_before_acquire(false)
+        // SQLite ends a transaction by itself when the disk is full, and the driver does not notice: within its connection
+        // every later transaction would be a part of one that nobody commits. Such a connection is replaced.
+        .map_sqlx_sqlite_before_acquire(|connection, _| {
+            let is_clean = !connection.is_in_transaction();
+            Box::pin(async move { Ok(is_clean) })
+        })
         .map_sqlx_sqlite_opts(|sqlite| {
             sqlite
                 .pragma("journal_mode", "WAL")

@@ -128,7 +128,7 @@ mod tests {
     const SECOND: &str = "https://two.example/";
 
     async fn one_psp(database: &Database) -> PspId {
-        Migrator::up(database.writer(), None).await.unwrap();
+        Migrator::up(database.patient(), None).await.unwrap();
         let psp = PspId::generate();
         let row = psps::Model {
             id: psp.to_string(),

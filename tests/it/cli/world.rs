@@ -59,8 +59,8 @@ async fn an_inbox_verifies_keeps_and_misbehaves() {
 
 #[tokio::test]
 async fn what_the_routes_cannot_read_is_told_in_a_document() {
-    let temp = tempfile::tempdir().unwrap();
-    let sandbox = Running::start(temp.path());
+    let home = Home::new().await;
+    let sandbox = Running::start(&home);
     let padded = json!({"seconds": 1, "padding": "x".repeat(70_000)});
     for (method, path, body, told) in [
         (Method::POST, "/sandbox/clock/advance", Some(padded.clone()), (413, "body_too_large")),

@@ -1,5 +1,7 @@
 //! Groups, queues, closing and what survives a panic.
 
+use sea_orm::ConnectionTrait;
+
 use super::*;
 use crate::journal::{GROUP_INITIATIONS_MIN, GROUP_UNITS_MAX, INITIATIONS_QUEUED_MAX};
 
@@ -155,6 +157,20 @@ async fn another_writer_only_delays() {
     assert!(!submitting[0].is_finished());
     held.release().await;
     assert!(answers(submitting).await[0].is_ok());
+}
+
+#[tokio::test]
+async fn a_transaction_that_the_database_ended_by_itself_takes_no_later_one_with_it() {
+    let world = World::running().await;
+    // As SQLite does when the disk is full; the driver does not notice.
+    let ended = world.database.begin().await.unwrap();
+    ended.execute_unprepared("ROLLBACK").await.unwrap();
+    drop(ended);
+    let payment = world.payment("1").await;
+    let stale = payments::Model { version: 7, ..payment.clone() };
+    assert!(matches!(world.submit(boxed(transition(&stale, 0))).await, Err(JournalError::Conflict)));
+    world.submit(boxed(transition(&payment, 1))).await.unwrap();
+    assert_eq!(world.all::<payments::Entity>().await[0].version, 2, "what was answered was committed");
 }
 
 #[tokio::test]

@@ -125,7 +125,8 @@ impl Shared {
             let n = self.keys.fetch_add(1, Ordering::Relaxed);
             let (chain, token) = (Chain::ALL[n % 3], Token::ALL[n / 3 % 2]);
             let body = self.psp.initiation(AMOUNT, token, chain.as_str());
-            let (key, post) = (format!("payment-{n}"), || self.http.post(format!("{}/payments/initiate", self.psp.url)));
+            let (key, post) =
+                (format!("payment-{n}"), || self.http.post(format!("{}/payments/initiate", self.psp.url)));
             let payment = self.insist(|| post().header("idempotency-key", &key).json(&body), true).await;
             let (id, wallet) = (text(&payment, "payment_id"), text(&payment, "intermediary_wallet"));
             let (wallet, amount) = (wallet.parse().unwrap(), AMOUNT.parse().unwrap());
