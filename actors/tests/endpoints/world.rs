@@ -89,7 +89,7 @@ impl World {
         }
         let database = TestDatabase::create().await;
         let opened = Database::open(database.url()).await.unwrap();
-        Migrator::up(opened.writer(), None).await.unwrap();
+        Migrator::up(opened.patient(), None).await.unwrap();
         let (psp, merchant) = tenants(&opened).await;
         let system = start(&sites, opened, &options).await;
         let world = Self { system, sites, psp, merchant, database, options, hold };

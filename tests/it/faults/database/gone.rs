@@ -15,7 +15,7 @@ async fn out_of_reach(line: Line, name: &str, lasting: Duration) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_minute_without_a_server() {
-    out_of_reach(Line::Gone, "refused", Duration::from_secs(60)).await;
+    out_of_reach(Line::Gone, "refused", Duration::from_mins(1)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
