@@ -148,7 +148,7 @@ impl Endpoint {
         let Some((_, expected)) = scope.expected else { return self.send(scope, calls).await };
         let ask = || ("eth_chainId", json!([]));
         let check = |answer: Result<Box<RawValue>, ClientError>| {
-            let id = super::client::parse::<U64>(&answer?)?.to::<u64>();
+            let id = super::failover::parse::<U64>(&answer?)?.to::<u64>();
             if id == expected { Ok(()) } else { Err(ClientError::WrongChain { expected, found: id }) }
         };
         let no_answer = || Err(ClientError::Malformed("an answer is missing".to_owned()));

@@ -10,6 +10,7 @@ pub mod config;
 pub mod cursor;
 pub mod deploy;
 mod endpoint;
+mod failover;
 mod failures;
 pub mod fees;
 pub mod finality;
