@@ -2,7 +2,7 @@
 //!
 //! SQLite answers by itself: its file is here, and its locks have a limit of their own. A server may fall silent, with
 //! the connection still open as far as this side can tell; then every call here ends with an error after
-//! [`super::ANSWER_TIMEOUT`].
+//! `ANSWER_TIMEOUT` of `postgres`.
 
 use std::future::Future;
 use std::time::Duration;
