@@ -9,6 +9,7 @@ pub mod config;
 pub mod demo;
 pub mod http;
 pub mod keys;
+pub mod load;
 pub mod operator;
 pub mod sandbox;
 pub mod service;

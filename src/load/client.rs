@@ -1,0 +1,279 @@
+//! A lean HTTP/1.1 client: a bounded pool of keep-alive connections to one address, one request at a time on each.
+//!
+//! It stands beside the service that it measures, on the same cores, so that it does little: no redirects, cookies,
+//! compression, proxies or TLS. A request is sent once; only one that never left is sent again, on a new connection.
+//! Deliberately absent: when requests are sent, and what their answers mean.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
+use axum::http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Bytes;
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
+use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
+use url::Url;
+
+/// Bytes of an answer.
+pub const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// Why there is no answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum CallError {
+    /// The connection could not be made: nothing was sent.
+    #[error("no connection")]
+    Unconnected,
+    /// The connection ended before the answer was there: the request may have been carried out.
+    #[error("the connection broke")]
+    Broken,
+    /// The answer did not come in time: the request may have been carried out.
+    #[error("no answer in time")]
+    TimedOut,
+    /// The answer is longer than [`ANSWER_BYTES_MAX`].
+    #[error("the answer is too long")]
+    TooLong,
+}
+
+impl CallError {
+    /// A name for counts.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Unconnected => "unconnected",
+            Self::Broken => "broken",
+            Self::TimedOut => "timed_out",
+            Self::TooLong => "too_long",
+        }
+    }
+}
+
+/// An answer, read whole.
+#[derive(Debug, Clone)]
+pub struct Answer {
+    /// Its status.
+    pub status: StatusCode,
+    /// Its headers.
+    pub headers: HeaderMap,
+    /// Its body.
+    pub body: Bytes,
+}
+
+/// The client of one address. Share it by reference or in an `Arc`.
+#[derive(Debug)]
+pub struct Client {
+    /// `host:port`.
+    address: String,
+    host: HeaderValue,
+    bearer: Option<HeaderValue>,
+    deadline: Duration,
+    /// Connections that nobody uses, the warmest last.
+    idle: Mutex<Vec<SendRequest<Full<Bytes>>>>,
+    /// One for each connection that there may be.
+    places: Semaphore,
+    opened: AtomicU64,
+}
+
+impl Client {
+    /// A client of `url`, of which only scheme, host and port count, with up to `connections_max` connections. A call
+    /// has `deadline` from when it is asked for, waiting for a connection included.
+    pub fn new(url: &str, connections_max: usize, deadline: Duration) -> anyhow::Result<Self> {
+        let url: Url = url.parse().with_context(|| format!("{url} is no URL"))?;
+        ensure!(url.scheme() == "http", "only http URLs can be called, not {}", url.scheme());
+        let host = url.host_str().context("the URL has no host")?;
+        let address = format!("{host}:{}", url.port_or_known_default().unwrap_or(80));
+        Ok(Self {
+            host: HeaderValue::from_str(&address)?,
+            address,
+            bearer: None,
+            deadline,
+            idle: Mutex::default(),
+            places: Semaphore::new(connections_max),
+            opened: AtomicU64::new(0),
+        })
+    }
+
+    /// The same, with this token in every request.
+    pub fn bearer(mut self, token: &str) -> anyhow::Result<Self> {
+        let mut header = HeaderValue::from_str(&format!("Bearer {token}"))?;
+        header.set_sensitive(true);
+        self.bearer = Some(header);
+        Ok(self)
+    }
+
+    /// Connections opened so far.
+    pub fn opened(&self) -> u64 {
+        self.opened.load(Ordering::Relaxed)
+    }
+
+    /// Reads `path` (with its query, if any).
+    pub async fn get(&self, path: &str) -> Result<Answer, CallError> {
+        self.call(request(Method::GET, path, Bytes::new())).await
+    }
+
+    /// Posts JSON.
+    pub async fn post(&self, path: &str, json: impl Into<Bytes>) -> Result<Answer, CallError> {
+        self.call(request(Method::POST, path, json.into())).await
+    }
+
+    /// Sends a request whose URI is a path, and reads its answer whole.
+    pub async fn call(&self, request: Request<Full<Bytes>>) -> Result<Answer, CallError> {
+        // What is dropped at the deadline takes its connection with it: a late answer must not meet the next request.
+        tokio::time::timeout(self.deadline, self.call_in_its_time(request)).await.unwrap_or(Err(CallError::TimedOut))
+    }
+
+    async fn call_in_its_time(&self, mut request: Request<Full<Bytes>>) -> Result<Answer, CallError> {
+        request.headers_mut().insert(HOST, self.host.clone());
+        if let Some(bearer) = &self.bearer {
+            request.headers_mut().entry(AUTHORIZATION).or_insert_with(|| bearer.clone());
+        }
+        let _place = self.places.acquire().await.map_err(|_| CallError::Unconnected)?;
+        loop {
+            let (mut connection, is_new) = match self.take_idle() {
+                Some(connection) => (connection, false),
+                None => (self.connect().await?, true),
+            };
+            if connection.ready().await.is_err() {
+                if is_new {
+                    return Err(CallError::Broken);
+                }
+                continue;
+            }
+            match connection.try_send_request(request).await {
+                Ok(response) => {
+                    let (parts, body) = response.into_parts();
+                    let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await.map_err(|error| {
+                        let too_long = error.is::<http_body_util::LengthLimitError>();
+                        if too_long { CallError::TooLong } else { CallError::Broken }
+                    })?;
+                    self.idle.lock().push(connection);
+                    return Ok(Answer { status: parts.status, headers: parts.headers, body: body.to_bytes() });
+                }
+                // The server closed the connection while it was idle, and the request never left.
+                Err(mut error) => match error.take_message() {
+                    Some(unsent) if !is_new => request = unsent,
+                    _ => return Err(CallError::Broken),
+                },
+            }
+        }
+    }
+
+    fn take_idle(&self) -> Option<SendRequest<Full<Bytes>>> {
+        let mut idle = self.idle.lock();
+        while let Some(connection) = idle.pop() {
+            if !connection.is_closed() {
+                return Some(connection);
+            }
+        }
+        None
+    }
+
+    async fn connect(&self) -> Result<SendRequest<Full<Bytes>>, CallError> {
+        let stream = TcpStream::connect(&self.address).await.map_err(|_| CallError::Unconnected)?;
+        let _ = stream.set_nodelay(true);
+        let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(|_| CallError::Unconnected)?;
+        // Ends with its sender, or when the server closes.
+        tokio::spawn(async move {
+            let _ = connection.await;
+        });
+        self.opened.fetch_add(1, Ordering::Relaxed);
+        Ok(sender)
+    }
+}
+
+/// A request of JSON. `path` must be one: a path that is none becomes `/`.
+pub fn request(method: Method, path: &str, json: Bytes) -> Request<Full<Bytes>> {
+    let has_body = !json.is_empty();
+    let mut request = Request::new(Full::new(json));
+    *request.method_mut() = method;
+    *request.uri_mut() = path.parse::<Uri>().unwrap_or_default();
+    if has_body {
+        request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    }
+    request
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use axum::Router;
+    use axum::routing::{get, post};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    async fn serve(router: Router) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let url = format!("http://{}", listener.local_addr().expect("bound"));
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        url
+    }
+
+    fn client(url: &str, connections_max: usize) -> Client {
+        Client::new(url, connections_max, Duration::from_secs(5)).expect("a client")
+    }
+
+    #[tokio::test]
+    async fn many_calls_share_few_connections() {
+        let echo = |headers: HeaderMap, body: String| async move {
+            let bearer = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()).unwrap_or("-").to_owned();
+            format!("{bearer} {body}")
+        };
+        let url = serve(Router::new().route("/echo", post(echo))).await;
+        let client = Arc::new(client(&url, 3).bearer("secret").expect("a header"));
+        let calls = (0..50).map(|number| {
+            let client = client.clone();
+            async move { client.post("/echo", format!("{number}")).await.map(|answer| answer.body) }
+        });
+        for (number, body) in futures::future::join_all(calls).await.into_iter().enumerate() {
+            assert_eq!(body, Ok(Bytes::from(format!("Bearer secret {number}"))));
+        }
+        assert!(client.opened() <= 3, "{} connections were opened", client.opened());
+    }
+
+    #[tokio::test]
+    async fn a_call_that_takes_too_long_ends_and_the_next_one_gets_its_own_answer() {
+        let slow = || async {
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            "slow"
+        };
+        let url = serve(Router::new().route("/slow", get(slow)).route("/quick", get(|| async { "quick" }))).await;
+        let client = Client::new(&url, 1, Duration::from_millis(100)).expect("a client");
+        assert_eq!(client.get("/slow").await.map(|answer| answer.status), Err(CallError::TimedOut));
+        assert_eq!(client.get("/quick").await.map(|answer| answer.body), Ok(Bytes::from("quick")));
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_the_server_closed_is_replaced() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let url = format!("http://{}", listener.local_addr().expect("bound"));
+        // One answer a connection, without saying that it closes.
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let mut buffer = [0; 1024];
+                let _ = stream.read(&mut buffer).await;
+                let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await;
+            }
+        });
+        let client = client(&url, 1);
+        for _ in 0..5 {
+            assert_eq!(client.get("/").await.map(|answer| answer.body), Ok(Bytes::from("ok")));
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        assert_eq!(client.opened(), 5);
+    }
+
+    #[tokio::test]
+    async fn nobody_there_is_an_error_of_its_own() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let url = format!("http://{}", listener.local_addr().expect("bound"));
+        drop(listener);
+        assert_eq!(client(&url, 1).get("/").await.map(|answer| answer.status), Err(CallError::Unconnected));
+        assert!(Client::new("https://example.com", 1, Duration::from_secs(1)).is_err());
+    }
+}
