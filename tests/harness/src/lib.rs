@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used)]
 
 pub mod anvil;
+pub mod browser;
 pub mod database;
 pub mod deployment;
 pub mod endpoint;
