@@ -5,21 +5,45 @@
 //! `ANSWER_TIMEOUT` of `postgres`.
 
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 use sea_orm::{
     ConnectionTrait, DatabaseConnection, DatabaseTransaction, DbBackend, DbErr, ExecResult, QueryResult, RuntimeErr,
     Statement,
 };
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// How long to wait for an answer; `None`: it comes in time by itself.
 pub(crate) type Limit = Option<Duration>;
+
+/// How many callers may be at a pool at once, the rest waiting outside, so that others find a short queue there; `None`:
+/// any number.
+pub(crate) type Turns = Option<Arc<Semaphore>>;
+
+/// How long to wait for one's turn.
+const TURN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A pool of connections, each call on which ends in time.
 #[derive(Clone, Debug)]
 pub struct Connection {
     pub(crate) pool: DatabaseConnection,
     pub(crate) limit: Limit,
+    pub(crate) turns: Turns,
+}
+
+impl Connection {
+    /// Waits for the turn to use the pool; it lasts as long as what is answered is kept.
+    pub(crate) async fn turn(&self) -> Result<Option<OwnedSemaphorePermit>, DbErr> {
+        let Some(turns) = &self.turns else { return Ok(None) };
+        match tokio::time::timeout(TURN_TIMEOUT, Arc::clone(turns).acquire_owned()).await {
+            Ok(turn) => Ok(turn.ok()),
+            Err(_) => {
+                let busy = format!("too many wait for the database: no turn within {} s", TURN_TIMEOUT.as_secs());
+                Err(DbErr::Conn(RuntimeErr::Internal(busy)))
+            }
+        }
+    }
 }
 
 /// A transaction, each call on which ends in time. Rolled back when it is dropped.
@@ -27,6 +51,7 @@ pub struct Connection {
 pub struct Transaction {
     pub(crate) transaction: DatabaseTransaction,
     pub(crate) limit: Limit,
+    pub(crate) _turn: Option<OwnedSemaphorePermit>,
 }
 
 impl Transaction {
@@ -56,18 +81,22 @@ impl ConnectionTrait for Connection {
     }
 
     async fn execute_raw(&self, statement: Statement) -> Result<ExecResult, DbErr> {
+        let _turn = self.turn().await?;
         within(self.limit, self.pool.execute_raw(statement)).await
     }
 
     async fn execute_unprepared(&self, sql: &str) -> Result<ExecResult, DbErr> {
+        let _turn = self.turn().await?;
         within(self.limit, self.pool.execute_unprepared(sql)).await
     }
 
     async fn query_one_raw(&self, statement: Statement) -> Result<Option<QueryResult>, DbErr> {
+        let _turn = self.turn().await?;
         within(self.limit, self.pool.query_one_raw(statement)).await
     }
 
     async fn query_all_raw(&self, statement: Statement) -> Result<Vec<QueryResult>, DbErr> {
+        let _turn = self.turn().await?;
         within(self.limit, self.pool.query_all_raw(statement)).await
     }
 }

@@ -1,5 +1,6 @@
 //! Opens the database: connections that write and connections that read beside them.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use sea_orm::sqlx::Connection as _;
@@ -7,12 +8,17 @@ use sea_orm::{
     ConnectOptions, ConnectionTrait, DatabaseConnection, DbBackend, DbErr, SqliteTransactionMode, TransactionOptions,
     TransactionTrait,
 };
+use tokio::sync::Semaphore;
 
 use crate::connection::{Connection, Transaction, within};
 use crate::postgres;
 
 /// Connections that read while the one writer of SQLite writes.
 pub const SQLITE_READERS_MAX: u32 = 8;
+/// Connections that read for visitors.
+pub const SQLITE_VISITORS_MAX: u32 = 8;
+/// Visitors that write, or stand in line for the one writer, at once: the journal stands behind no more.
+pub const SQLITE_VISITORS_WRITING_MAX: usize = 2;
 /// How long to wait for SQLite's writer, and for another process that holds the file.
 pub const SQLITE_BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -24,6 +30,8 @@ pub type DatabaseError = DbErr;
 pub struct Database {
     writer: Connection,
     reader: Connection,
+    visitors: Connection,
+    visitors_writing: Arc<Semaphore>,
     patient: DatabaseConnection,
 }
 
@@ -35,16 +43,32 @@ impl Database {
         if url.starts_with("sqlite:") {
             let writer = sea_orm::Database::connect(sqlite_options(url, 1)).await?;
             let reader = sea_orm::Database::connect(sqlite_options(url, SQLITE_READERS_MAX)).await?;
-            let unlimited = |pool| Connection { pool, limit: None };
-            return Ok(Self { patient: writer.clone(), writer: unlimited(writer), reader: unlimited(reader) });
+            let visitors = sea_orm::Database::connect(sqlite_options(url, SQLITE_VISITORS_MAX)).await?;
+            let unlimited = |pool| Connection { pool, limit: None, turns: None };
+            return Ok(Self {
+                patient: writer.clone(),
+                writer: unlimited(writer),
+                reader: unlimited(reader),
+                visitors: unlimited(visitors),
+                visitors_writing: Arc::new(Semaphore::new(SQLITE_VISITORS_WRITING_MAX)),
+            });
         }
         let server = postgres::Server::reach(url).await?;
-        let limited = |max| Connection { pool: server.pool(max), limit: Some(postgres::ANSWER_TIMEOUT) };
+        let limited = |max| Connection { pool: server.pool(max), limit: Some(postgres::ANSWER_TIMEOUT), turns: None };
         Ok(Self {
             writer: limited(postgres::WRITERS_MAX),
             reader: limited(postgres::READERS_MAX),
+            visitors: limited(postgres::VISITORS_MAX),
+            visitors_writing: Arc::new(Semaphore::new(postgres::VISITORS_WRITING_MAX)),
             patient: server.patient_pool(),
         })
+    }
+
+    /// The same database for those who come from outside in any number: they read over connections of their own and only
+    /// few of them are at the writers at once, so that no crowd of them keeps the journal and the actors waiting.
+    pub fn for_visitors(&self) -> Self {
+        let writer = Connection { turns: Some(Arc::clone(&self.visitors_writing)), ..self.writer.clone() };
+        Self { reader: self.visitors.clone(), writer, ..self.clone() }
     }
 
     /// For queries. Sees everything that was committed before the call.
@@ -64,11 +88,12 @@ impl Database {
 
     /// Begins a transaction that may write (on SQLite `BEGIN IMMEDIATE`, so that it never fails half-way for a lock).
     pub async fn begin(&self) -> Result<Transaction, DatabaseError> {
-        let Connection { pool, limit } = &self.writer;
+        let turn = self.writer.turn().await?;
+        let Connection { pool, limit, .. } = &self.writer;
         let mode = (self.backend() == DbBackend::Sqlite).then_some(SqliteTransactionMode::Immediate);
         let options = TransactionOptions { sqlite_transaction_mode: mode, ..TransactionOptions::default() };
         let transaction = within(*limit, pool.begin_with_options(options)).await?;
-        Ok(Transaction { transaction, limit: *limit })
+        Ok(Transaction { transaction, limit: *limit, _turn: turn })
     }
 
     /// Which database it is.
@@ -78,7 +103,8 @@ impl Database {
 
     /// Closes all connections.
     pub async fn close(self) -> Result<(), DatabaseError> {
-        let Self { writer, reader, patient } = self;
+        let Self { writer, reader, visitors, patient, .. } = self;
+        visitors.pool.close().await?;
         reader.pool.close().await?;
         writer.pool.close().await?;
         patient.close().await

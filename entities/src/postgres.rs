@@ -10,9 +10,13 @@ use sea_orm::sqlx::{AssertSqlSafe, ConnectOptions, Connection, Error, Executor, 
 use sea_orm::{DatabaseConnection, DbErr, RuntimeErr, SqlxPostgresConnector};
 
 /// Connections that read.
-pub const READERS_MAX: u32 = 16;
+pub const READERS_MAX: u32 = 8;
+/// Connections that read for visitors.
+pub const VISITORS_MAX: u32 = 12;
 /// Connections that write. Apart from the readers, so that no crowd of them keeps the journal waiting.
 pub const WRITERS_MAX: u32 = 8;
+/// Writers that visitors may have at once.
+pub const VISITORS_WRITING_MAX: usize = 4;
 /// How long to wait for a free connection, or a new one.
 pub const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long to wait for an answer before the server counts as silent. Longer than the server gives a statement, so that

@@ -21,6 +21,7 @@ use sea_orm::sea_query::Expr;
 use sea_orm::{ColumnTrait, Condition, DbErr, EntityTrait, QueryFilter};
 
 use super::error::{ApiError, KeyProblem};
+use super::limits::Limiters;
 use super::state::AppState;
 use crate::keys::{ApiKey, KeyMode, Scope};
 
@@ -51,27 +52,36 @@ pub(super) struct KeyRing {
     clock: Clock,
     mode: KeyMode,
     known: Cache<KeyId, Option<Arc<KnownKey>>>,
+    /// Keys that exist: whoever else tries keys from the same address, these are looked up.
+    seen: Cache<KeyId, ()>,
 }
 
 impl KeyRing {
     pub(super) fn new(system: &System, mode: KeyMode) -> Self {
         Self {
-            database: system.database().clone(),
+            database: system.database().for_visitors(),
             sealer: system.sealer().clone(),
             clock: system.clock().clone(),
             mode,
             known: Cache::builder().max_capacity(KEYS_MAX).time_to_live(REVOCATION_LAG_MAX).build(),
+            seen: Cache::new(KEYS_MAX),
         }
     }
 
-    async fn find(&self, presented: &str) -> Result<Arc<KnownKey>, ApiError> {
+    async fn find(&self, presented: &str, limiters: &Limiters, parts: &Parts) -> Result<Arc<KnownKey>, ApiError> {
         let refuse = |problem| Err(ApiError::Unauthorized(problem));
         let Ok(key) = presented.parse::<ApiKey>() else { return refuse(KeyProblem::Malformed) };
         if !presented.starts_with(self.mode.prefix()) {
             return refuse(KeyProblem::WrongEnvironment);
         }
+        if !self.seen.contains_key(&key.id()) {
+            limiters.stranger(parts)?;
+        }
         let known = self.known.try_get_with(key.id(), Box::pin(self.read(key.id())));
         let known = known.await.map_err(|error: Arc<DbErr>| ApiError::from((*error).clone()))?;
+        if known.is_none() {
+            limiters.unknown_key(parts);
+        }
         let Some(known) = known.filter(|known| key.matches(&self.sealer, &known.secret_hash)) else {
             return refuse(KeyProblem::Unknown);
         };
@@ -90,6 +100,7 @@ impl KeyRing {
     async fn read(&self, id: KeyId) -> Result<Option<Arc<KnownKey>>, DbErr> {
         let row = api_keys::Entity::find_by_id(id.to_string()).one(self.database.reader()).await?;
         let Some(row) = row else { return Ok(None) };
+        self.seen.insert(id, ()).await;
         let unreadable = |what: &str| DbErr::Custom(format!("{what} of key {id} cannot be read"));
         Ok(Some(Arc::new(KnownKey {
             id,
@@ -182,7 +193,7 @@ impl<S: Requires> FromRequestParts<AppState> for Caller<S> {
         if !scheme.eq_ignore_ascii_case("bearer") {
             return Err(ApiError::Unauthorized(KeyProblem::Missing));
         }
-        let key = app.keys.find(presented.trim()).await?;
+        let key = app.keys.find(presented.trim(), &app.limiters, parts).await?;
         app.limiters.key(key.id)?;
         tracing::Span::current().record("psp.id", tracing::field::display(key.psp_id));
         tracing::Span::current().record("key.id", tracing::field::display(key.id));

@@ -13,7 +13,7 @@ use futures::FutureExt;
 use tracing::Instrument;
 use ulid::Ulid;
 
-use super::error::ApiError;
+use super::error::{ApiError, Away};
 use super::state::AppState;
 
 /// The header with the request's id, in both directions.
@@ -42,6 +42,12 @@ pub(super) async fn surround(State(app): State<AppState>, mut request: Request, 
     );
     request.extensions_mut().insert(RequestId(id.clone()));
     let answered = async {
+        // Who finds no room is told at once: waiting would only make the crowd larger.
+        let Ok(_room) = app.door.try_acquire() else {
+            let response = finish(ApiError::Unavailable(Away::Capacity, "no room".into()).into_response(), &id);
+            note(&response, &method, &route, started.elapsed());
+            return response;
+        };
         let answer = std::panic::AssertUnwindSafe(next.run(request)).catch_unwind();
         let response = match tokio::time::timeout(app.config.limits.request_timeout, answer).await {
             Ok(Ok(response)) => response,

@@ -246,6 +246,8 @@ impl ApiError {
     /// What the log is told, if anything: faults of ours, never what the caller sent.
     pub(super) fn for_log(&self) -> Option<&str> {
         match self {
+            // Counted by status; a line for each would be a part of the crowd.
+            Self::Unavailable(Away::Capacity, _) => None,
             Self::Unavailable(_, reason) | Self::Internal(reason) => Some(reason),
             Self::TimedOut => Some("the request took too long"),
             _ => None,

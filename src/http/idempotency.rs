@@ -18,7 +18,7 @@ use payferry_actors::seal::Sealer;
 use payferry_domain::payment::Payment;
 use payferry_domain::{PspId, Timestamp};
 use payferry_entities::{Database, Transaction, idempotency_keys};
-use sea_orm::{ColumnTrait, EntityTrait, IntoActiveModel, QueryFilter, TryInsertResult};
+use sea_orm::{ColumnTrait, ConnectionTrait, EntityTrait, IntoActiveModel, QueryFilter, Statement, TryInsertResult};
 
 use super::answer::Answer;
 use super::error::ApiError;
@@ -34,6 +34,8 @@ pub const KEPT_SECS: i64 = 24 * 3_600;
 pub const KEY_CHARS_MAX: usize = 255;
 /// How often answers past their time are deleted, milliseconds.
 const PRUNE_EVERY_MS: i64 = 60_000;
+/// Answers that one statement deletes.
+const PRUNE_STEP: u64 = 500;
 
 type Place = (PspId, String, String);
 
@@ -213,9 +215,19 @@ impl Running {
 
 /// Deletes the answers whose time is over, and answers how many.
 pub async fn prune(database: &Database, now: Timestamp) -> Result<u64, sea_orm::DbErr> {
-    let over = idempotency_keys::Column::ExpiresAt.lte(now.as_millis());
-    let deleted = idempotency_keys::Entity::delete_many().filter(over).exec(database.patient()).await?;
-    Ok(deleted.rows_affected)
+    let sql = "DELETE FROM idempotency_keys WHERE (psp_id, route, key) IN \
+               (SELECT psp_id, route, key FROM idempotency_keys WHERE expires_at <= $1 LIMIT $2)";
+    let step = [now.as_millis().into(), PRUNE_STEP.into()];
+    let mut deleted = 0;
+    loop {
+        let statement = Statement::from_sql_and_values(database.backend(), sql, step.clone());
+        // Step by step, so that payments are written in between.
+        let rows = database.patient().execute_raw(statement).await?.rows_affected();
+        deleted += rows;
+        if rows < PRUNE_STEP {
+            return Ok(deleted);
+        }
+    }
 }
 
 /// The method and the path's template, the same for both spellings of a path.

@@ -4,13 +4,15 @@
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::num::NonZeroU32;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use axum::extract::ConnectInfo;
 use axum::http::request::Parts;
 use governor::clock::{Clock, DefaultClock};
 use governor::{DefaultKeyedRateLimiter, Quota};
+use moka::sync::Cache;
 use payferry_domain::KeyId;
 
 use super::error::ApiError;
@@ -21,10 +23,19 @@ pub const KEY_REQUESTS_PER_SEC: u32 = 500;
 pub const KEY_REQUESTS_BURST: u32 = 1_000;
 /// Public pages a minute for one address.
 pub const PAGES_PER_MINUTE: u32 = 50;
+/// Requests under way at once, of all callers together; more are told to come again.
+pub const REQUESTS_AT_ONCE: usize = 1_024;
+/// Requests a minute that one address may make with keys that do not exist; from then on, keys from there that were never
+/// seen are refused unread.
+pub const UNKNOWN_KEYS_PER_MINUTE: u32 = 60;
 /// How long a request may take, its body included.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// How often keys and addresses that have not asked for a while are forgotten.
 const FORGET_EVERY_SECS: i64 = 60;
+/// Addresses whose unknown keys are counted.
+const STRANGERS_MAX: u64 = 10_000;
+/// How long an address is remembered for them.
+const STRANGERS_WINDOW: Duration = Duration::from_mins(1);
 /// The bits of an IPv6 address that name one household.
 const IPV6_HOUSEHOLD_BITS: u32 = 64;
 
@@ -35,6 +46,10 @@ pub struct Limits {
     pub key: Option<(NonZeroU32, NonZeroU32)>,
     /// Public pages a minute per address.
     pub pages_per_minute: Option<NonZeroU32>,
+    /// Requests under way at once.
+    pub requests_at_once: usize,
+    /// Unknown keys a minute per address.
+    pub unknown_keys_per_minute: u32,
     /// Whether a proxy in front tells the payer's address as the last entry of `X-Forwarded-For`.
     pub behind_proxy: bool,
     /// How long a request may take, its body included.
@@ -54,7 +69,14 @@ impl Limits {
             _ => None,
         };
         let pages_per_minute = NonZeroU32::new(PAGES_PER_MINUTE);
-        Self { key, pages_per_minute, behind_proxy: false, request_timeout: REQUEST_TIMEOUT }
+        Self {
+            key,
+            pages_per_minute,
+            requests_at_once: REQUESTS_AT_ONCE,
+            unknown_keys_per_minute: UNKNOWN_KEYS_PER_MINUTE,
+            behind_proxy: false,
+            request_timeout: REQUEST_TIMEOUT,
+        }
     }
 }
 
@@ -62,6 +84,9 @@ impl Limits {
 pub(super) struct Limiters {
     keys: Option<DefaultKeyedRateLimiter<KeyId>>,
     pages: Option<DefaultKeyedRateLimiter<IpAddr>>,
+    /// Unknown keys by address; an entry lives for [`STRANGERS_WINDOW`].
+    strangers: Cache<IpAddr, Arc<AtomicU32>>,
+    unknown_keys_per_minute: u32,
     behind_proxy: bool,
     forgotten_at_secs: AtomicI64,
 }
@@ -72,6 +97,8 @@ impl Limiters {
         Self {
             keys: limits.key.map(key),
             pages: limits.pages_per_minute.map(|rate| DefaultKeyedRateLimiter::keyed(Quota::per_minute(rate))),
+            strangers: Cache::builder().max_capacity(STRANGERS_MAX).time_to_live(STRANGERS_WINDOW).build(),
+            unknown_keys_per_minute: limits.unknown_keys_per_minute,
             behind_proxy: limits.behind_proxy,
             forgotten_at_secs: AtomicI64::new(0),
         }
@@ -86,6 +113,21 @@ impl Limiters {
     pub(super) fn page(&self, parts: &Parts) -> Result<(), ApiError> {
         self.forget_idle();
         check(self.pages.as_ref(), &household(self.address(parts)))
+    }
+
+    /// Whether a key that was never seen may be looked up for the address that presents it.
+    pub(super) fn stranger(&self, parts: &Parts) -> Result<(), ApiError> {
+        let tried = self.strangers.get(&household(self.address(parts)));
+        match tried.is_some_and(|tried| tried.load(Ordering::Relaxed) >= self.unknown_keys_per_minute) {
+            true => Err(ApiError::RateLimited(STRANGERS_WINDOW.as_secs())),
+            false => Ok(()),
+        }
+    }
+
+    /// Counts a key that does not exist.
+    pub(super) fn unknown_key(&self, parts: &Parts) {
+        let tried = self.strangers.get_with(household(self.address(parts)), Arc::default);
+        tried.fetch_add(1, Ordering::Relaxed);
     }
 
     fn address(&self, parts: &Parts) -> IpAddr {

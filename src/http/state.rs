@@ -10,6 +10,7 @@ use payferry_actors::seal::Sealer;
 use payferry_actors::webhook::UrlPolicy;
 use payferry_domain::{MerchantId, PspId};
 use payferry_entities::Database;
+use tokio::sync::Semaphore;
 use url::Url;
 
 use super::auth::KeyRing;
@@ -69,6 +70,10 @@ pub struct Shared {
     pub system: System,
     /// Settings.
     pub config: HttpConfig,
+    /// As callers use it: however many there are, the payments find their way to it.
+    database: Database,
+    /// Room for requests.
+    pub(super) door: Semaphore,
     pub(super) keys: KeyRing,
     pub(super) limiters: Limiters,
     pub(super) running: Running,
@@ -80,6 +85,8 @@ impl AppState {
     /// Over a running tree.
     pub fn new(system: System, config: HttpConfig) -> Self {
         Self(Arc::new(Shared {
+            database: system.database().for_visitors(),
+            door: Semaphore::new(config.limits.requests_at_once),
             keys: KeyRing::new(&system, config.environment.key_mode()),
             limiters: Limiters::new(&config.limits),
             running: Running::default(),
@@ -101,7 +108,7 @@ impl Deref for AppState {
 impl Shared {
     /// The database.
     pub fn database(&self) -> &Database {
-        self.system.database()
+        &self.database
     }
 
     /// The service's time.

@@ -2,6 +2,7 @@
 
 mod auth;
 mod bad_input;
+mod crowd;
 mod everywhere;
 mod idempotency;
 mod logs;

@@ -1,0 +1,121 @@
+//! A crowd at the door: more requests, and more keys that do not exist, than there should be. Whoever is inside goes on.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use axum::Router;
+use axum::http::Method;
+use axum::routing::get;
+use payferry::http::Limits;
+use payferry::keys::Scope;
+use payferry_entities::Database;
+use payferry_harness::database::TestDatabase;
+use sea_orm::ConnectionTrait;
+use tokio::sync::Notify;
+
+use crate::app::{TestApp, TestConfig, unknown_key};
+
+#[tokio::test]
+async fn requests_beyond_the_limit_are_told_to_come_again_and_those_inside_are_answered() {
+    let (entered, leave) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let (inside, let_go) = (Arc::clone(&entered), Arc::clone(&leave));
+    let slow = move || async move {
+        inside.notify_one();
+        let_go.notified().await;
+        "done"
+    };
+    let limits = Limits { requests_at_once: 1, ..Limits::sandbox() };
+    let routes = Router::new().route("/slow", get(slow));
+    let app = Arc::new(TestApp::start_with(TestConfig { limits, routes, ..TestConfig::default() }).await);
+    let first = tokio::spawn({
+        let app = Arc::clone(&app);
+        async move { app.get("/slow").await }
+    });
+    entered.notified().await;
+
+    let refused = app.get("/merchants").await;
+    refused.assert_problem(503, "overloaded");
+    assert_eq!(refused.header("retry-after"), Some("2"));
+    assert!(refused.header("x-request-id").is_some());
+    leave.notify_one();
+    assert_eq!(first.await.unwrap().text(), "done");
+    assert_eq!(app.get("/merchants").await.status, 200, "there is room again");
+}
+
+#[tokio::test]
+async fn who_guesses_keys_is_slowed_down_and_keys_in_use_are_not() {
+    let limits = Limits { unknown_keys_per_minute: 3, ..Limits::sandbox() };
+    let app = TestApp::start_with(TestConfig { limits, ..TestConfig::default() }).await;
+    assert_eq!(app.get("/merchants").await.status, 200);
+    for _ in 0..3 {
+        app.request(Method::GET, "/merchants").key(&unknown_key()).send().await.assert_problem(401, "api_key_unknown");
+    }
+    let refused = app.request(Method::GET, "/merchants").key(&unknown_key()).send().await;
+    refused.assert_problem(429, "rate_limited");
+    assert_eq!(refused.header("retry-after"), Some("60"));
+    let fresh = app.add_key(app.psp_id, &[Scope::Full]).await;
+    app.request(Method::GET, "/merchants").key(&fresh).send().await.assert_problem(429, "rate_limited");
+    assert_eq!(app.get("/merchants").await.status, 200, "a neighbour's guesses shut nobody out who was in before");
+}
+
+/// Visitors that want something at once.
+const CROWD: usize = 60;
+
+#[tokio::test]
+async fn a_crowd_of_visitors_that_write_keeps_nobody_inside_waiting_for_long() {
+    let test_database = TestDatabase::create().await;
+    let database = Database::open(test_database.url()).await.unwrap();
+    let visitors = database.for_visitors();
+    let done = Arc::new(AtomicUsize::new(0));
+    let (queued, all_queued) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
+    let crowd: Vec<_> = (0..CROWD)
+        .map(|_| {
+            let (visitors, done) = (visitors.clone(), Arc::clone(&done));
+            let (queued, all_queued) = (Arc::clone(&queued), Arc::clone(&all_queued));
+            tokio::spawn(async move {
+                if queued.fetch_add(1, Ordering::Relaxed) + 1 == CROWD {
+                    all_queued.notify_one();
+                }
+                let transaction = visitors.begin().await.unwrap();
+                tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+                transaction.rollback().await.unwrap();
+                done.fetch_add(1, Ordering::Relaxed);
+            })
+        })
+        .collect();
+    all_queued.notified().await;
+
+    database.begin().await.unwrap().rollback().await.unwrap();
+    let before_us = done.load(Ordering::Relaxed);
+    assert!(before_us < CROWD / 2, "{before_us} of {CROWD} visitors went first");
+    for visitor in crowd {
+        visitor.await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_crowd_of_visitors_that_read_keeps_nobody_inside_waiting() {
+    /// Rows that a visitor counts: long enough to be still at it when we have asked.
+    const LONG: &str =
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 40000) SELECT count(*) FROM n";
+    let test_database = TestDatabase::create().await;
+    let database = Database::open(test_database.url()).await.unwrap();
+    let visitors = database.for_visitors();
+    let done = Arc::new(AtomicUsize::new(0));
+    let crowd: Vec<_> = (0..CROWD)
+        .map(|_| {
+            let (visitors, done) = (visitors.clone(), Arc::clone(&done));
+            tokio::spawn(async move {
+                visitors.reader().execute_unprepared(LONG).await.unwrap();
+                done.fetch_add(1, Ordering::Relaxed);
+            })
+        })
+        .collect();
+    tokio::task::yield_now().await;
+    database.reader().execute_unprepared("SELECT 1").await.unwrap();
+    let before_us = done.load(Ordering::Relaxed);
+    assert!(before_us < CROWD / 2, "{before_us} of {CROWD} visitors went first");
+    for visitor in crowd {
+        visitor.await.unwrap();
+    }
+}
