@@ -36,20 +36,18 @@ impl Connection {
     /// Waits for the turn to use the pool; it lasts as long as what is answered is kept.
     pub(crate) async fn turn(&self) -> Result<Option<OwnedSemaphorePermit>, DbErr> {
         let Some(turns) = &self.turns else { return Ok(None) };
-        match tokio::time::timeout(TURN_TIMEOUT, Arc::clone(turns).acquire_owned()).await {
-            Ok(turn) => Ok(turn.ok()),
-            Err(_) => {
-                let busy = format!("too many wait for the database: no turn within {} s", TURN_TIMEOUT.as_secs());
-                Err(DbErr::Conn(RuntimeErr::Internal(busy)))
-            }
-        }
+        let turn = tokio::time::timeout(TURN_TIMEOUT, Arc::clone(turns).acquire_owned()).await;
+        turn.map(Result::ok).map_err(|_| {
+            let busy = format!("too many wait for the database: no turn within {} s", TURN_TIMEOUT.as_secs());
+            DbErr::Conn(RuntimeErr::Internal(busy))
+        })
     }
 }
 
 /// A transaction, each call on which ends in time. Rolled back when it is dropped.
 #[derive(Debug)]
 pub struct Transaction {
-    pub(crate) transaction: DatabaseTransaction,
+    pub(crate) inner: DatabaseTransaction,
     pub(crate) limit: Limit,
     pub(crate) _turn: Option<OwnedSemaphorePermit>,
 }
@@ -57,12 +55,12 @@ pub struct Transaction {
 impl Transaction {
     /// Commits. After an error it may have been committed all the same.
     pub async fn commit(self) -> Result<(), DbErr> {
-        within(self.limit, self.transaction.commit()).await
+        within(self.limit, self.inner.commit()).await
     }
 
     /// Rolls back.
     pub async fn rollback(self) -> Result<(), DbErr> {
-        within(self.limit, self.transaction.rollback()).await
+        within(self.limit, self.inner.rollback()).await
     }
 }
 
@@ -104,22 +102,22 @@ impl ConnectionTrait for Connection {
 #[async_trait::async_trait]
 impl ConnectionTrait for Transaction {
     fn get_database_backend(&self) -> DbBackend {
-        self.transaction.get_database_backend()
+        self.inner.get_database_backend()
     }
 
     async fn execute_raw(&self, statement: Statement) -> Result<ExecResult, DbErr> {
-        within(self.limit, self.transaction.execute_raw(statement)).await
+        within(self.limit, self.inner.execute_raw(statement)).await
     }
 
     async fn execute_unprepared(&self, sql: &str) -> Result<ExecResult, DbErr> {
-        within(self.limit, self.transaction.execute_unprepared(sql)).await
+        within(self.limit, self.inner.execute_unprepared(sql)).await
     }
 
     async fn query_one_raw(&self, statement: Statement) -> Result<Option<QueryResult>, DbErr> {
-        within(self.limit, self.transaction.query_one_raw(statement)).await
+        within(self.limit, self.inner.query_one_raw(statement)).await
     }
 
     async fn query_all_raw(&self, statement: Statement) -> Result<Vec<QueryResult>, DbErr> {
-        within(self.limit, self.transaction.query_all_raw(statement)).await
+        within(self.limit, self.inner.query_all_raw(statement)).await
     }
 }

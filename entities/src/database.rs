@@ -92,8 +92,8 @@ impl Database {
         let Connection { pool, limit, .. } = &self.writer;
         let mode = (self.backend() == DbBackend::Sqlite).then_some(SqliteTransactionMode::Immediate);
         let options = TransactionOptions { sqlite_transaction_mode: mode, ..TransactionOptions::default() };
-        let transaction = within(*limit, pool.begin_with_options(options)).await?;
-        Ok(Transaction { transaction, limit: *limit, _turn: turn })
+        let inner = within(*limit, pool.begin_with_options(options)).await?;
+        Ok(Transaction { inner, limit: *limit, _turn: turn })
     }
 
     /// Which database it is.

@@ -118,10 +118,10 @@ impl Limiters {
     /// Whether a key that was never seen may be looked up for the address that presents it.
     pub(super) fn stranger(&self, parts: &Parts) -> Result<(), ApiError> {
         let tried = self.strangers.get(&household(self.address(parts)));
-        match tried.is_some_and(|tried| tried.load(Ordering::Relaxed) >= self.unknown_keys_per_minute) {
-            true => Err(ApiError::RateLimited(STRANGERS_WINDOW.as_secs())),
-            false => Ok(()),
+        if tried.is_some_and(|tried| tried.load(Ordering::Relaxed) >= self.unknown_keys_per_minute) {
+            return Err(ApiError::RateLimited(STRANGERS_WINDOW.as_secs()));
         }
+        Ok(())
     }
 
     /// Counts a key that does not exist.
