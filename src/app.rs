@@ -123,6 +123,7 @@ impl App {
             screening,
             webhooks: parts.webhooks,
             shards: config.payments.shards,
+            bookkeeping: true,
         })
         .await?;
         let api = Serving::start(listeners.api, routes(&system));

@@ -21,5 +21,6 @@ pub mod wallet;
 pub mod webhook;
 
 pub use system::{
-    ChainAsked, ChainSetup, CommandError, InitiateError, InitiatePayment, StartError, System, SystemConfig, SystemView,
+    ChainAsked, ChainSetup, CommandError, InitiateError, InitiatePayment, PaymentView, StartError, System,
+    SystemConfig, SystemView,
 };

@@ -6,10 +6,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
-use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, RpcReplyPort, SupervisionEvent};
+use ractor::{ActorCell, ActorProcessingErr, RpcReplyPort, SupervisionEvent};
 
-use crate::clock::Clock;
-use crate::observe::{ActorKind, SupervisionLog};
+use crate::observe::{ActorKind, Behaviour, Books, Cause, Mailbox, ended};
 
 /// First pause before a failed actor is started again; doubles with each failure.
 pub const BACKOFF_MIN: Duration = Duration::from_millis(50);
@@ -42,8 +41,7 @@ pub(crate) enum RootMessage {
 
 /// The root supervisor.
 pub(crate) struct Root {
-    pub(crate) log: Arc<SupervisionLog>,
-    pub(crate) clock: Clock,
+    pub(crate) books: Books,
 }
 
 struct Slot {
@@ -64,19 +62,19 @@ const RETIRE_PATIENCE: Duration = Duration::from_secs(2);
 /// How long an actor may take to start again; so long the root hears nothing else.
 const START_PATIENCE: Duration = Duration::from_secs(1);
 
-#[ractor::async_trait]
-impl Actor for Root {
+impl Behaviour for Root {
+    const KIND: ActorKind = ActorKind::Root;
     type Msg = RootMessage;
     type State = State;
     type Arguments = ();
 
-    async fn pre_start(&self, _: ActorRef<RootMessage>, (): ()) -> Result<State, ActorProcessingErr> {
+    async fn pre_start(&self, _: &Mailbox<RootMessage>, (): ()) -> Result<State, ActorProcessingErr> {
         Ok(State::default())
     }
 
     async fn handle(
         &self,
-        myself: ActorRef<RootMessage>,
+        myself: &Mailbox<RootMessage>,
         message: RootMessage,
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
@@ -90,7 +88,7 @@ impl Actor for Root {
                 }
                 let _ = reply.send(answer);
             }
-            RootMessage::Restart(index) => self.restart(&myself, index, state).await,
+            RootMessage::Restart(index) => self.restart(myself, index, state).await,
             RootMessage::Kill(kind) => {
                 let hit = state.slots.iter().filter(|slot| slot.child.kind == kind);
                 hit.filter_map(|slot| slot.cell.as_ref()).for_each(ActorCell::kill);
@@ -112,26 +110,20 @@ impl Actor for Root {
 
     async fn handle_supervisor_evt(
         &self,
-        myself: ActorRef<RootMessage>,
+        myself: &Mailbox<RootMessage>,
         event: SupervisionEvent,
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
-        let (cell, reason) = match event {
-            SupervisionEvent::ActorFailed(cell, reason) => (cell, reason.to_string()),
-            SupervisionEvent::ActorTerminated(cell, _, reason) => {
-                (cell, reason.unwrap_or_else(|| "it stopped".to_owned()))
-            }
-            _ => return Ok(()),
-        };
-        let ended = |slot: &&mut Slot| slot.cell.as_ref().is_some_and(|live| live.get_id() == cell.get_id());
-        let Some((index, slot)) = state.slots.iter_mut().enumerate().find(|(_, slot)| ended(slot)) else {
+        let Some((cell, cause, reason)) = ended(event) else { return Ok(()) };
+        let is_its = |slot: &&mut Slot| slot.cell.as_ref().is_some_and(|live| live.get_id() == cell.get_id());
+        let Some((index, slot)) = state.slots.iter_mut().enumerate().find(|(_, slot)| is_its(slot)) else {
             return Ok(());
         };
         slot.cell = None;
         if slot.started.elapsed() >= BACKOFF_FORGIVEN_AFTER {
             slot.pause = BACKOFF_MIN;
         }
-        self.log.restarted(self.clock.real_now(), slot.child.kind, slot.child.name.clone(), &reason);
+        self.books.restarted(slot.child.kind, &slot.child.name, cause, &reason);
         myself.send_after(slot.pause, move || RootMessage::Restart(index));
         slot.pause = (slot.pause * 2).min(BACKOFF_MAX);
         Ok(())
@@ -139,7 +131,7 @@ impl Actor for Root {
 }
 
 impl Root {
-    async fn restart(&self, myself: &ActorRef<RootMessage>, index: usize, state: &mut State) {
+    async fn restart(&self, myself: &Mailbox<RootMessage>, index: usize, state: &mut State) {
         let Some(slot) = state.slots.get_mut(index).filter(|slot| !slot.retired && slot.cell.is_none()) else { return };
         let started = tokio::time::timeout(START_PATIENCE, (slot.child.start)(myself.get_cell())).await;
         match started.unwrap_or_else(|_| Err("it did not start in time".into())) {
@@ -149,7 +141,7 @@ impl Root {
             }
             Err(error) => {
                 let error = error.to_string();
-                self.log.restarted(self.clock.real_now(), slot.child.kind, slot.child.name.clone(), &error);
+                self.books.restarted(slot.child.kind, &slot.child.name, Cause::Start, &error);
                 myself.send_after(slot.pause, move || RootMessage::Restart(index));
                 slot.pause = (slot.pause * 2).min(BACKOFF_MAX);
             }

@@ -3,6 +3,7 @@
 //! Nothing here is global: a test starts as many as it likes.
 
 mod initiate;
+mod refresh;
 mod start;
 
 use std::collections::BTreeMap;
@@ -11,9 +12,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use payferry_domain::payment::{Command, Payment, Rejection};
-use payferry_domain::{Chain, PaymentId};
+use payferry_domain::{Chain, PaymentId, Timestamp};
 use payferry_entities::Database;
-use ractor::ActorRef;
 use serde::Serialize;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -21,8 +21,11 @@ use crate::chain::ChainView;
 use crate::chains::Chains;
 use crate::clock::Clock;
 use crate::journal::Journal;
-use crate::observe::{ActorKind, Incident, Quarantine};
-use crate::payment::{AnswerRow, Ask, CommandFailure, Message, PaymentView, Services};
+use crate::observe::{
+    ActorKind, Books, Failure, Figures, Incident, KindView, Mailbox, NodeState, PaymentLine, Quarantine, Tallied,
+    TreeView,
+};
+use crate::payment::{AnswerRow, Ask, CommandFailure, Message, PaymentMemory, Services};
 use crate::psps::PspDirectory;
 use crate::seal::Sealer;
 use crate::supervise::RootMessage;
@@ -35,6 +38,8 @@ pub use start::{ChainSetup, StartError, SystemConfig};
 pub const SHARDS_DEFAULT: usize = 16;
 /// How long a command waits for its payment before the caller is told to try again.
 pub const COMMAND_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a payment may take to show itself.
+pub const OBSERVE_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long the journal may take to flush when the tree stops.
 pub const FLUSH_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long each half of the tree may take to stop, milliseconds.
@@ -77,6 +82,28 @@ pub struct SystemView {
     pub incidents: Vec<Incident>,
 }
 
+/// A payment's actor as it shows itself.
+#[derive(Debug, Clone, Serialize)]
+pub struct PaymentView {
+    /// Which.
+    pub payment_id: PaymentId,
+    /// How the actor is.
+    pub state: NodeState,
+    /// Since when it runs, by the wall clock; `None` while it does not.
+    pub since: Option<Timestamp>,
+    /// What is measured of it since then.
+    #[serde(flatten)]
+    pub figures: Figures,
+    /// Restarts, as far as they are remembered.
+    pub restarts: u64,
+    /// The last failure, as far as it is remembered.
+    pub last_failure: Option<Failure>,
+    /// Why it is not run any more, if it is not.
+    pub quarantined: Option<Quarantine>,
+    /// What the actor remembers; `None` if it is not there or too busy to say.
+    pub memory: Option<PaymentMemory>,
+}
+
 /// Handle to a running tree. Clones are the same tree.
 #[derive(Clone)]
 pub struct System {
@@ -86,9 +113,11 @@ pub struct System {
 struct Inner {
     services: Arc<Services>,
     sealer: Sealer,
-    root: ActorRef<RootMessage>,
+    root: Mailbox<RootMessage>,
     /// The journal's task; ends with the tree.
     _writing: AbortOnDropHandle<()>,
+    /// Shows gauges.
+    _refreshing: AbortOnDropHandle<()>,
 }
 
 impl System {
@@ -111,12 +140,64 @@ impl System {
         }
     }
 
-    /// Shows a live payment's actor; `None` if it has none.
+    /// Shows a payment's actor; `None` if it has none and is not quarantined.
     pub async fn observe_payment(&self, payment_id: PaymentId) -> Option<PaymentView> {
-        let actor = self.inner.services.router.live(payment_id)?;
-        let (reply, replied) = ractor::concurrency::oneshot();
-        actor.cast(Message::Observe(reply.into())).ok()?;
-        tokio::time::timeout(COMMAND_TIMEOUT, replied).await.ok()?.ok()
+        let Services { router, books, .. } = &*self.inner.services;
+        let (actor, quarantined) = (router.live(payment_id), books.quarantine_of(payment_id));
+        if actor.is_none() && quarantined.is_none() {
+            return None;
+        }
+        let (restarts, last_failure) = books.failures_of(payment_id);
+        let state = if quarantined.is_some() { NodeState::Quarantined } else { NodeState::Running };
+        // Before it is asked, so that the question is not among what waits.
+        let (since, figures) = match &actor {
+            Some(actor) => (Some(actor.books().since()), actor.books().figures()),
+            None => (None, Figures::default()),
+        };
+        let memory = match &actor {
+            Some(actor) => {
+                let (reply, replied) = ractor::concurrency::oneshot();
+                let _ = actor.cast(Message::Observe(reply.into()));
+                tokio::time::timeout(OBSERVE_TIMEOUT, replied).await.ok().and_then(Result::ok)
+            }
+            None => None,
+        };
+        Some(PaymentView { payment_id, state, since, figures, restarts, last_failure, quarantined, memory })
+    }
+
+    /// The tree: every permanent actor by name; payments are counted in their shards.
+    pub fn tree(&self) -> TreeView {
+        let Services { router, books, .. } = &*self.inner.services;
+        books.tree(|shard| router.live_len_in(shard))
+    }
+
+    /// The figures of every kind of actor.
+    pub fn kinds(&self) -> Vec<KindView> {
+        self.books().kinds()
+    }
+
+    /// A page of the live payments of a shard after `after`, in the order of their ids. Cheap however many there are.
+    pub fn payments_of_shard(&self, index: usize, after: Option<PaymentId>, limit: usize) -> Vec<PaymentLine> {
+        self.inner.services.router.lines(index, after, limit)
+    }
+
+    /// Payments by status and chain, also where there are none: counted at the start and kept by each commit.
+    pub fn tally(&self) -> Vec<Tallied> {
+        self.books().tally().read()
+    }
+
+    /// Incidents with a number above `after` that are still kept (all of them for `None`), oldest first.
+    pub fn incidents(&self, after: Option<u64>) -> Vec<Incident> {
+        self.books().incidents(after.unwrap_or_default())
+    }
+
+    /// Changes whenever there is an incident; holds the number of the newest one, 0 before the first.
+    pub fn watch_incidents(&self) -> tokio::sync::watch::Receiver<u64> {
+        self.books().watch_incidents()
+    }
+
+    fn books(&self) -> &Books {
+        &self.inner.services.books
     }
 
     /// Makes a payment's actor panic with its next message: to see, in the sandbox and in tests, that nothing is lost.
@@ -132,7 +213,7 @@ impl System {
     /// Lets a quarantined payment run again; answers whether it was quarantined.
     pub fn release(&self, payment_id: PaymentId) -> bool {
         let services = &self.inner.services;
-        let released = services.log.release(payment_id);
+        let released = services.books.release(payment_id);
         if released {
             services.router.send(payment_id, Message::Resume);
         }
@@ -146,9 +227,9 @@ impl System {
             ready: self.is_ready(),
             payments_live: services.router.live_len(),
             payments_spawned: services.router.spawned(),
-            restarts: services.log.restarts(),
-            quarantined: services.log.quarantine(),
-            incidents: services.log.recent(),
+            restarts: services.books.restarts(),
+            quarantined: services.books.quarantine(),
+            incidents: services.books.incidents(0).into_iter().rev().collect(),
         }
     }
 

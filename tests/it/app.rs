@@ -116,6 +116,7 @@ impl TestApp {
             screening: ScreeningConfig::default(),
             webhooks: WebhookConfig { url_policy, ..WebhookConfig::default() },
             shards: 1,
+            bookkeeping: true,
         })
         .await
         .unwrap();

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use ractor::{ActorRef, Message};
 use tokio::task::JoinHandle;
+
+use crate::observe::Mailbox;
 
 /// The first wait after an error; doubled with each further one.
 const BACKOFF_MIN: Duration = Duration::from_millis(200);
@@ -26,7 +27,7 @@ pub(super) struct Looks {
 
 impl Looks {
     /// Asks for one; answers whether the actor is still there.
-    pub(super) fn ask<M: Message>(&self, actor: &ActorRef<M>, look: M) -> bool {
+    pub(super) fn ask<M: Send + 'static>(&self, actor: &Mailbox<M>, look: M) -> bool {
         self.queued.swap(true, Ordering::AcqRel) || actor.cast(look).is_ok()
     }
 

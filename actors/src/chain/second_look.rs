@@ -6,8 +6,8 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use crate::observe::Mailbox;
 use payferry_entities::transfers;
-use ractor::ActorRef;
 use tokio::time::Instant;
 
 use super::client::ClientError;
@@ -57,7 +57,7 @@ impl SecondLook {
 
 impl WatcherState {
     /// Begins a second look if there are blocks for one and none is under way.
-    pub(super) fn look_again(&mut self, myself: &ActorRef<WatcherMessage>) {
+    pub(super) fn look_again(&mut self, myself: &Mailbox<WatcherMessage>) {
         let WatcherArgs { spec, watchlist, .. } = &self.args;
         if spec.second_look_blocks == 0 || self.second.under_way.is_some() || Instant::now() < self.second.not_before {
             return;

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use payferry_domain::Address;
 use payferry_entities::Database;
-use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort, SupervisionEvent};
+use ractor::{ActorCell, ActorProcessingErr, RpcReplyPort, SpawnErr};
 use serde::Serialize;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -28,6 +28,7 @@ use super::watchlist::Watchlist;
 use crate::clock::Clock;
 use crate::inbox::PaymentInbox;
 use crate::journal::{Journal, JournalError};
+use crate::observe::{ActorKind, Behaviour, Books, Mailbox};
 use crate::wallet::{OperatorSigner, SignerError};
 
 /// Reaches a chain's settler, whichever incarnation of it runs. Clones are the same.
@@ -83,7 +84,7 @@ impl SettlerHandle {
     }
 }
 
-/// The actor. Spawn it with [`SettlerArgs`], under whoever restarts it.
+/// The actor.
 #[derive(Debug, Default)]
 pub struct Settler;
 
@@ -223,20 +224,31 @@ impl std::fmt::Debug for SettlerState {
     }
 }
 
-#[ractor::async_trait]
-impl Actor for Settler {
+impl Settler {
+    /// Starts it, under whoever restarts it.
+    pub async fn start(
+        books: &Books,
+        args: SettlerArgs,
+        supervisor: Option<ActorCell>,
+    ) -> Result<Mailbox<SettlerMessage>, SpawnErr> {
+        books.spawn(args.spec.chain.as_str(), Self, args, supervisor).await
+    }
+}
+
+impl Behaviour for Settler {
+    const KIND: ActorKind = ActorKind::Settler;
     type Msg = SettlerMessage;
     type State = SettlerState;
     type Arguments = SettlerArgs;
 
     async fn pre_start(
         &self,
-        myself: ActorRef<SettlerMessage>,
+        myself: &Mailbox<SettlerMessage>,
         mut args: SettlerArgs,
     ) -> Result<SettlerState, ActorProcessingErr> {
         args.client = args.client.of_chain(args.spec.chain, args.spec.chain_id);
         let looks = Looks::default();
-        let ticker = AbortOnDrop(tokio::spawn(tick(myself, args.clone(), looks.clone())));
+        let ticker = AbortOnDrop(tokio::spawn(tick(myself.clone(), args.clone(), looks.clone())));
         Ok(SettlerState {
             args,
             report: SettlerReport::default(),
@@ -256,7 +268,7 @@ impl Actor for Settler {
 
     async fn post_start(
         &self,
-        myself: ActorRef<SettlerMessage>,
+        myself: &Mailbox<SettlerMessage>,
         _state: &mut SettlerState,
     ) -> Result<(), ActorProcessingErr> {
         let _ = myself.cast(SettlerMessage::Look);
@@ -265,12 +277,12 @@ impl Actor for Settler {
 
     async fn handle(
         &self,
-        myself: ActorRef<SettlerMessage>,
+        myself: &Mailbox<SettlerMessage>,
         message: SettlerMessage,
         state: &mut SettlerState,
     ) -> Result<(), ActorProcessingErr> {
         match message {
-            SettlerMessage::Nudge => state.open_window(&myself),
+            SettlerMessage::Nudge => state.open_window(myself),
             SettlerMessage::Flush => {
                 state.window_open = false;
                 if Instant::now() >= state.not_before {
@@ -281,7 +293,7 @@ impl Actor for Settler {
             SettlerMessage::Look => {
                 state.looks.begun();
                 if Instant::now() >= state.not_before {
-                    let outcome = Box::pin(state.look(&myself)).await;
+                    let outcome = Box::pin(state.look(myself)).await;
                     state.conclude(outcome)?;
                 }
             }
@@ -291,19 +303,10 @@ impl Actor for Settler {
         }
         Ok(())
     }
-
-    async fn handle_supervisor_evt(
-        &self,
-        _myself: ActorRef<SettlerMessage>,
-        _event: SupervisionEvent,
-        _state: &mut SettlerState,
-    ) -> Result<(), ActorProcessingErr> {
-        Ok(())
-    }
 }
 
 /// Turns nudges, the watcher's progress and time into messages, at most one look of which waits in the mailbox.
-async fn tick(settler: ActorRef<SettlerMessage>, args: SettlerArgs, looks: Looks) {
+async fn tick(settler: Mailbox<SettlerMessage>, args: SettlerArgs, looks: Looks) {
     let mut moved = args.watchlist.moved(args.spec.chain);
     let interval = args.spec.poll_interval.max(Duration::from_millis(50));
     loop {
@@ -320,7 +323,7 @@ async fn tick(settler: ActorRef<SettlerMessage>, args: SettlerArgs, looks: Looks
 }
 
 impl SettlerState {
-    fn open_window(&mut self, myself: &ActorRef<SettlerMessage>) {
+    fn open_window(&mut self, myself: &Mailbox<SettlerMessage>) {
         if !self.window_open {
             self.window_open = true;
             myself.send_after(self.args.spec.batch_window, || SettlerMessage::Flush);
@@ -328,7 +331,7 @@ impl SettlerState {
     }
 
     /// Sees what became of everything that is under way, and whether there is something to send.
-    async fn look(&mut self, myself: &ActorRef<SettlerMessage>) -> Result<(), SettleError> {
+    async fn look(&mut self, myself: &Mailbox<SettlerMessage>) -> Result<(), SettleError> {
         // What holds up one of them (a fee above the ceiling, say) does not hold up the others.
         let resolved = self.resolve().await;
         if let Err(SettleError::Killed(_)) = resolved {

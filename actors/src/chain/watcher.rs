@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
 use payferry_entities::Database;
-use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort, SupervisionEvent};
+use ractor::{ActorCell, ActorProcessingErr, RpcReplyPort, SpawnErr};
 use serde::Serialize;
 use tokio::time::Instant;
 
@@ -28,6 +28,7 @@ use super::watchlist::Watchlist;
 use crate::clock::Clock;
 use crate::inbox::PaymentInbox;
 use crate::journal::Journal;
+use crate::observe::{ActorKind, Behaviour, Books, Mailbox};
 use crate::payment::store::{self, StoreError};
 
 /// How often transfers that no payment has taken in are told again. One is told when two sweeps in a row found it.
@@ -53,7 +54,7 @@ pub fn wake_on_change<T: Send + Sync + 'static>(heads: tokio::sync::watch::Recei
     })
 }
 
-/// The actor. Spawn it with [`WatcherArgs`], under whoever restarts it.
+/// The actor.
 #[derive(Debug, Default)]
 pub struct Watcher;
 
@@ -143,21 +144,32 @@ impl std::fmt::Debug for WatcherState {
     }
 }
 
-#[ractor::async_trait]
-impl Actor for Watcher {
+impl Watcher {
+    /// Starts it, under whoever restarts it.
+    pub async fn start(
+        books: &Books,
+        args: WatcherArgs,
+        supervisor: Option<ActorCell>,
+    ) -> Result<Mailbox<WatcherMessage>, SpawnErr> {
+        books.spawn(args.spec.chain.as_str(), Self, args, supervisor).await
+    }
+}
+
+impl Behaviour for Watcher {
+    const KIND: ActorKind = ActorKind::Watcher;
     type Msg = WatcherMessage;
     type State = WatcherState;
     type Arguments = WatcherArgs;
 
     async fn pre_start(
         &self,
-        myself: ActorRef<WatcherMessage>,
+        myself: &Mailbox<WatcherMessage>,
         mut args: WatcherArgs,
     ) -> Result<WatcherState, ActorProcessingErr> {
         args.client = args.client.of_chain(args.spec.chain, args.spec.chain_id);
         let (known, second_look_from) = rows::load_known(&args.database, args.spec.chain).await?;
         let polls = Looks::default();
-        let ticker = AbortOnDrop(tokio::spawn(tick(myself, args.clone(), polls.clone())));
+        let ticker = AbortOnDrop(tokio::spawn(tick(myself.clone(), args.clone(), polls.clone())));
         let state = WatcherState {
             reader: Reader::new(&args.spec),
             step_blocks: args.spec.range_blocks_max.max(1),
@@ -178,20 +190,20 @@ impl Actor for Watcher {
 
     async fn post_start(
         &self,
-        myself: ActorRef<WatcherMessage>,
+        myself: &Mailbox<WatcherMessage>,
         state: &mut WatcherState,
     ) -> Result<(), ActorProcessingErr> {
         // What the watcher before this one recorded and may not have told.
         if let Err(error) = Box::pin(state.sweep(true)).await {
             tracing::warn!(chain = %state.args.spec.chain, %error, "unapplied transfers could not be read");
         }
-        state.queue_poll(&myself);
+        state.queue_poll(myself);
         Ok(())
     }
 
     async fn handle(
         &self,
-        myself: ActorRef<WatcherMessage>,
+        myself: &Mailbox<WatcherMessage>,
         message: WatcherMessage,
         state: &mut WatcherState,
     ) -> Result<(), ActorProcessingErr> {
@@ -202,13 +214,13 @@ impl Actor for Watcher {
                     return Ok(());
                 }
                 if Box::pin(state.step()).await {
-                    state.queue_poll(&myself);
+                    state.queue_poll(myself);
                 }
-                state.look_again(&myself);
+                state.look_again(myself);
             }
             WatcherMessage::LookedAgain(looked) => {
                 Box::pin(state.looked_again(*looked)).await;
-                state.look_again(&myself);
+                state.look_again(myself);
             }
             WatcherMessage::Sweep => {
                 if let Err(error) = Box::pin(state.sweep(false)).await {
@@ -224,19 +236,10 @@ impl Actor for Watcher {
         }
         Ok(())
     }
-
-    async fn handle_supervisor_evt(
-        &self,
-        _myself: ActorRef<WatcherMessage>,
-        _event: SupervisionEvent,
-        _state: &mut WatcherState,
-    ) -> Result<(), ActorProcessingErr> {
-        Ok(())
-    }
 }
 
 /// Turns intervals, new heads and payments' wishes into polls, at most one of which waits in the mailbox.
-async fn tick(watcher: ActorRef<WatcherMessage>, args: WatcherArgs, polls: Looks) {
+async fn tick(watcher: Mailbox<WatcherMessage>, args: WatcherArgs, polls: Looks) {
     let mut wake_ups = args.wake_ups.as_ref().map(|wake_ups| wake_ups());
     let mut sweeps = tokio::time::interval_at(Instant::now() + SWEEP_INTERVAL, SWEEP_INTERVAL);
     loop {
@@ -265,7 +268,7 @@ async fn next_wake_up(wake_ups: Option<&mut BoxStream<'static, ()>>) -> Option<(
 }
 
 impl WatcherState {
-    fn queue_poll(&self, myself: &ActorRef<WatcherMessage>) {
+    fn queue_poll(&self, myself: &Mailbox<WatcherMessage>) {
         // An actor that is stopping polls no more; whoever comes next begins by itself.
         let _ = self.polls.ask(myself, WatcherMessage::Poll);
     }

@@ -8,13 +8,14 @@ use std::time::Duration;
 
 use payferry_domain::payment::{Command, Decision, TransferKey, Verdict};
 use payferry_domain::{PaymentId, Timestamp};
-use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, SpawnErr};
+use ractor::{ActorCell, ActorProcessingErr, SpawnErr};
 use tokio::sync::Semaphore;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::kyt::{KytScreener, ScreenRequest};
 use crate::clock::Clock;
 use crate::inbox::PaymentInbox;
+use crate::observe::{ActorKind, Behaviour, Books, Mailbox};
 
 /// Flag of a verdict that says only that the provider could not be asked.
 const FLAG_UNAVAILABLE: &str = "provider_unavailable";
@@ -49,7 +50,7 @@ impl Default for ScreeningConfig {
 /// Handle to the screening actor. Asking never blocks.
 #[derive(Clone, Debug)]
 pub struct Screening {
-    actor: ActorRef<Message>,
+    actor: Mailbox<Message>,
 }
 
 pub(crate) enum Message {
@@ -69,10 +70,11 @@ impl Screening {
         screener: Arc<dyn KytScreener>,
         inbox: Arc<dyn PaymentInbox>,
         clock: Clock,
+        books: &Books,
     ) -> Result<Self, SpawnErr> {
         let permits = Arc::new(Semaphore::new(config.concurrency_max));
         let desk = Desk { config, screener, inbox, clock, permits };
-        let (actor, _) = Actor::spawn_linked(None, desk, (), supervisor).await?;
+        let actor = books.spawn("screening", desk, (), Some(supervisor)).await?;
         Ok(Self { actor })
     }
 
@@ -108,20 +110,20 @@ struct State {
     _stop_tasks: DropGuard,
 }
 
-#[ractor::async_trait]
-impl Actor for Desk {
+impl Behaviour for Desk {
+    const KIND: ActorKind = ActorKind::Screening;
     type Msg = Message;
     type State = State;
     type Arguments = ();
 
-    async fn pre_start(&self, _: ActorRef<Message>, (): ()) -> Result<State, ActorProcessingErr> {
+    async fn pre_start(&self, _: &Mailbox<Message>, (): ()) -> Result<State, ActorProcessingErr> {
         let tasks = CancellationToken::new();
         Ok(State { under_way: HashSet::new(), _stop_tasks: tasks.clone().drop_guard(), tasks })
     }
 
     async fn handle(
         &self,
-        myself: ActorRef<Message>,
+        myself: &Mailbox<Message>,
         message: Message,
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
@@ -141,7 +143,7 @@ impl Actor for Desk {
         };
         let id = (request.payment_id, request.key, request.revision);
         if state.under_way.insert(id) {
-            let (desk, cancelled) = (self.clone(), state.tasks.clone());
+            let (desk, cancelled, myself) = (self.clone(), state.tasks.clone(), myself.clone());
             tokio::spawn(async move {
                 let work = async {
                     tokio::time::sleep(pause).await;

@@ -5,6 +5,7 @@
 //! builds those of payments), and every read.
 
 mod gates;
+mod metrics;
 mod queue;
 mod rows;
 mod statements;
@@ -23,6 +24,8 @@ use payferry_entities::Database;
 use tokio::sync::{Mutex, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
+use crate::observe::{ActorBooks, ActorKind, Books, Stamp};
+
 pub use queue::{GROUP_INITIATIONS_MIN, GROUP_UNITS_MAX, GROUP_WAIT, INITIATIONS_QUEUED_MAX, TRANSITIONS_QUEUED_MAX};
 pub use stats::JournalStats;
 pub use task::JournalTask;
@@ -31,6 +34,7 @@ pub use unit::{
     OperationChange, OperationOutcome, Receipt, SignedOperation, Submission, TransfersApplied, Transition, Unit,
 };
 
+use metrics::JournalMetrics;
 use queue::Queues;
 use statements::Statements;
 use stats::Counters;
@@ -59,8 +63,16 @@ pub enum JournalError {
     Refused(String),
 }
 
+/// The journal's name among the actors.
+pub(crate) const NAME: &str = "journal";
+
 /// A unit on its way, with the place its answer goes.
-pub(crate) type Submitted = (Unit, oneshot::Sender<Result<Receipt, JournalError>>);
+pub(crate) struct Submitted {
+    unit: Unit,
+    answer: oneshot::Sender<Result<Receipt, JournalError>>,
+    /// Until it is taken into a group.
+    waits: Option<Stamp>,
+}
 
 /// Handle to the journal. Clones share the queues.
 #[derive(Clone)]
@@ -73,6 +85,11 @@ pub struct Journal {
 impl Journal {
     /// Opens the queues. Nothing is written before the task runs; see [`JournalTask::supervise`].
     pub fn start(database: Database) -> (Self, JournalTask) {
+        Self::start_with(database, Books::default())
+    }
+
+    /// As [`Journal::start`], with these books.
+    pub fn start_with(database: Database, books: Books) -> (Self, JournalTask) {
         let (transitions, transitions_queue) = mpsc::channel(TRANSITIONS_QUEUED_MAX);
         let (initiations, initiations_queue) = mpsc::channel(INITIATIONS_QUEUED_MAX);
         let shared = Arc::new(Shared {
@@ -80,6 +97,9 @@ impl Journal {
             database,
             queues: Mutex::new(Queues::new(transitions_queue, initiations_queue)),
             counters: Counters::default(),
+            metrics: JournalMetrics::new(),
+            own: books.of(ActorKind::Journal, NAME),
+            books,
             closing: CancellationToken::new(),
             closed: CancellationToken::new(),
             #[cfg(test)]
@@ -94,17 +114,23 @@ impl Journal {
     /// waiting.
     pub async fn submit(&self, unit: Unit) -> Result<Receipt, JournalError> {
         let (answer, answered) = oneshot::channel();
-        if matches!(unit, Unit::Initiation(_)) {
-            self.initiations.try_send((unit, answer)).map_err(|error| match error {
+        let is_initiation = matches!(unit, Unit::Initiation(_));
+        let submitted = Submitted { unit, answer, waits: Some(Stamp::new(self.books())) };
+        if is_initiation {
+            self.initiations.try_send(submitted).map_err(|error| match error {
                 mpsc::error::TrySendError::Full(_) => JournalError::Busy,
                 mpsc::error::TrySendError::Closed(_) => stopped(),
             })?;
         } else {
-            self.transitions.send((unit, answer)).await.map_err(|_| stopped())?;
+            self.transitions.send(submitted).await.map_err(|_| stopped())?;
         }
         answered
             .await
             .unwrap_or_else(|_| Err(JournalError::Unknown("the journal stopped before it answered".to_owned())))
+    }
+
+    fn books(&self) -> &Arc<ActorBooks> {
+        &self.shared.own
     }
 
     /// Lets nothing more in, commits everything queued, and returns when that is done and the task has ended. Needs the
@@ -117,6 +143,13 @@ impl Journal {
     /// Whether the database takes what is written, as far as is known: `false` while groups fail.
     pub fn is_writing(&self) -> bool {
         !self.shared.counters.is_hindered()
+    }
+
+    /// Shows what is not counted as it happens.
+    pub(crate) fn refresh_metrics(&self) {
+        let JournalStats { transitions_queued, initiations_queued, .. } = self.stats();
+        let is_hindered = self.shared.counters.is_hindered();
+        self.shared.metrics.refresh(transitions_queued, initiations_queued, is_hindered);
     }
 
     /// What the journal did so far, and how long its queues are now.

@@ -141,7 +141,7 @@ impl Group {
         let mut barred: HashSet<u64> = HashSet::new();
         for _ in 0..waiting.len() {
             let Some(submitted) = waiting.pop_front() else { return };
-            let keys = keys(&submitted.0);
+            let keys = keys(&submitted.unit);
             let fits =
                 self.units.len() < units_max && !keys.iter().any(|key| self.keys.contains(key) || barred.contains(key));
             if fits {

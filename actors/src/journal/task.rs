@@ -10,11 +10,13 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
+use super::metrics::JournalMetrics;
 use super::queue::Queues;
 use super::statements::Statements;
 use super::stats::Counters;
 use super::write::{Attempt, attempt};
-use super::{JournalError, Submitted, Unit};
+use super::{JournalError, NAME, Submitted, Unit};
+use crate::observe::{ActorBooks, ActorKind, Books, words_of};
 
 /// How often a group is tried again when another writer was in the way.
 const CONTENTION_RETRIES_MAX: u32 = 8;
@@ -37,6 +39,10 @@ pub(super) struct Shared {
     pub(super) statements: Statements,
     pub(super) queues: Mutex<Queues>,
     pub(super) counters: Counters,
+    pub(super) metrics: JournalMetrics,
+    pub(super) books: Books,
+    /// The journal's own among them.
+    pub(super) own: Arc<ActorBooks>,
     /// Asked to flush and stop.
     pub(super) closing: CancellationToken,
     /// Flushed and stopped.
@@ -57,11 +63,13 @@ impl JournalTask {
     pub async fn run(self) {
         let shared = &self.shared;
         let mut queues = shared.queues.lock().await;
+        let _presence = shared.books.present(ActorKind::Journal, NAME);
         loop {
-            let group = queues.next_group(&shared.closing).await;
+            let mut group = queues.next_group(&shared.closing).await;
             if group.is_empty() {
                 break;
             }
+            take(&mut group);
             shared.commit(group).await;
         }
         shared.closed.cancel();
@@ -77,10 +85,7 @@ impl JournalTask {
             if !error.is_panic() {
                 return;
             }
-            let panic = error.into_panic();
-            let reason = panic.downcast_ref::<&str>().copied().map(str::to_owned);
-            let reason = reason.or_else(|| panic.downcast_ref::<String>().cloned());
-            let reason = reason.unwrap_or_else(|| "a panic without a message".to_owned());
+            let reason = words_of(error.into_panic());
             self.shared.counters.panics.fetch_add(1, Ordering::Relaxed);
             on_panic(&reason);
             if started.elapsed() >= RESTART_RECOVERED {
@@ -123,21 +128,22 @@ impl Shared {
             }
             match attempt {
                 Attempt::Committed(receipts) => {
-                    self.counters.committed(part.len(), begun.elapsed());
-                    for ((_, answer), receipt) in part.drain(..).zip(receipts) {
+                    self.committed(&part, begun.elapsed());
+                    for (submitted, receipt) in part.drain(..).zip(receipts) {
                         // Whoever asked may have stopped waiting; the commit stands.
-                        let _ = answer.send(Ok(receipt));
+                        let _ = submitted.answer.send(Ok(receipt));
                     }
                 }
                 Attempt::Lost(mut lost) => {
                     let mut kept = Vec::with_capacity(part.len());
-                    for (place, (unit, answer)) in part.into_iter().enumerate() {
+                    for (place, submitted) in part.into_iter().enumerate() {
                         match lost.remove(&place) {
                             Some(error) => {
                                 self.counters.conflicts.fetch_add(1, Ordering::Relaxed);
-                                let _ = answer.send(Err(error));
+                                self.metrics.conflicts.increment(1);
+                                let _ = submitted.answer.send(Err(error));
                             }
-                            None => kept.push((unit, answer)),
+                            None => kept.push(submitted),
                         }
                     }
                     part = kept;
@@ -155,6 +161,7 @@ impl Shared {
                         return Part::Done;
                     }
                     self.counters.retries.fetch_add(1, Ordering::Relaxed);
+                    self.metrics.retries.increment(1);
                     tokio::time::sleep(RETRY_WAIT * 2_u32.pow(contended)).await;
                     contended += 1;
                 }
@@ -166,12 +173,14 @@ impl Shared {
                         return Part::Away(reason);
                     }
                     self.counters.retries.fetch_add(1, Ordering::Relaxed);
+                    self.metrics.retries.increment(1);
                     tokio::time::sleep(RETRY_WAIT * 2_u32.pow(away)).await;
                     away += 1;
                 }
                 Attempt::Failed(Failure::Request, error) => {
                     if part.len() == 1 {
                         self.counters.refused.fetch_add(1, Ordering::Relaxed);
+                        self.metrics.refused.increment(1);
                         self.refuse(part, &JournalError::Refused(error.to_string()));
                         return Part::Done;
                     }
@@ -188,8 +197,20 @@ impl Shared {
         Part::Done
     }
 
+    /// Counts a group that is committed.
+    fn committed(&self, part: &[Submitted], took: Duration) {
+        self.counters.committed(part.len(), took);
+        self.metrics.committed(part.len(), took);
+        if self.own.is_measuring() {
+            self.own.handled(took);
+        }
+        for moved in part.iter().filter_map(|submitted| submitted.unit.moved()) {
+            self.books.tally().committed(moved);
+        }
+    }
+
     async fn attempt(&self, part: &[Submitted]) -> Attempt {
-        let units: Vec<&Unit> = part.iter().map(|(unit, _)| unit).collect();
+        let units: Vec<&Unit> = part.iter().map(|submitted| &submitted.unit).collect();
         #[cfg(test)]
         if let Some(faulted) = self.faults.strike(&self.database, &self.statements, &units).await {
             return faulted;
@@ -200,10 +221,17 @@ impl Shared {
     fn refuse(&self, part: Vec<Submitted>, error: &JournalError) {
         let uncommitted = u64::try_from(part.len()).unwrap_or(u64::MAX);
         self.counters.failed.fetch_add(uncommitted, Ordering::Relaxed);
-        for (_, answer) in part {
-            let _ = answer.send(Err(error.clone()));
+        self.metrics.failed.increment(uncommitted);
+        for submitted in part {
+            let _ = submitted.answer.send(Err(error.clone()));
         }
     }
+}
+
+/// Ends the group's wait.
+fn take(group: &mut [Submitted]) {
+    let now = std::time::Instant::now();
+    group.iter_mut().filter_map(|submitted| submitted.waits.take()).for_each(|stamp| stamp.taken(now));
 }
 
 /// What became of a part of a group.

@@ -6,6 +6,8 @@ use payferry_entities::{
     payment_transitions, payments, transfers,
 };
 
+use crate::observe::Moved;
+
 /// Times a delivery is tried again after its first attempt failed: four attempts in all. A new delivery starts with this
 /// many `retries_left`; the first attempt takes none of them.
 pub const DELIVERY_RETRIES_MAX: i64 = 3;
@@ -40,6 +42,8 @@ pub struct Initiation {
     pub transition: payment_transitions::Model,
     /// The caller's idempotency key with the answer, which is known before the commit.
     pub idempotency: Option<idempotency_keys::Model>,
+    /// What its commit changes of the tally.
+    pub(crate) moved: Option<Moved>,
 }
 
 /// A transition. Gate: the row is still at the version before it.
@@ -57,6 +61,8 @@ pub struct Transition {
     pub applied: Vec<AppliedTransfer>,
     /// The caller's idempotency key, when a person asked for the transition. A second gate.
     pub idempotency: Option<idempotency_keys::Model>,
+    /// What its commit changes of the tally.
+    pub(crate) moved: Option<Moved>,
 }
 
 impl Unit {
@@ -65,6 +71,15 @@ impl Unit {
         match self {
             Self::Initiation(initiation) => initiation.idempotency.as_ref(),
             Self::Transition(transition) => transition.idempotency.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// What its commit changes of the tally.
+    pub(crate) fn moved(&self) -> Option<&Moved> {
+        match self {
+            Self::Initiation(initiation) => initiation.moved.as_ref(),
+            Self::Transition(transition) => transition.moved.as_ref(),
             _ => None,
         }
     }

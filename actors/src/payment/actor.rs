@@ -4,10 +4,9 @@
 
 use std::sync::Arc;
 
-use payferry_domain::PaymentId;
 use payferry_domain::payment::{self, Command, Effect, Payment, Rejection, TransferStatus, resume};
 use payferry_entities::idempotency_keys;
-use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
+use ractor::{ActorProcessingErr, RpcReplyPort};
 use serde::Serialize;
 
 use super::effects::Services;
@@ -15,6 +14,7 @@ use super::shard::{Reminder, ShardMessage};
 use super::store::{self, StoreError};
 use crate::chain::LoadError;
 use crate::journal::{JournalError, Unit};
+use crate::observe::{ActorKind, Behaviour, Mailbox, line_note};
 use crate::psps::PspError;
 
 /// Attempts at one command when other writers keep moving the row.
@@ -25,11 +25,9 @@ const RETRY_PAUSE_SECS: i64 = 1;
 /// Makes the idempotency row of the answer to a command, from the payment as it will be after the commit.
 pub type AnswerRow = Box<dyn Fn(&Payment) -> idempotency_keys::Model + Send + Sync>;
 
-/// What a payment shows of itself.
+/// What a payment's actor remembers.
 #[derive(Debug, Clone, Serialize)]
-pub struct PaymentView {
-    /// Which.
-    pub payment_id: PaymentId,
+pub struct PaymentMemory {
     /// Transitions made.
     pub version: u32,
     /// Where it stands.
@@ -72,7 +70,7 @@ pub(crate) enum Message {
     /// The row was moved by somebody else: read it, and do what is owed.
     Reload,
     /// Show yourself.
-    Observe(RpcReplyPort<PaymentView>),
+    Observe(RpcReplyPort<PaymentMemory>),
     /// Panic, to see that nothing is lost by it.
     Panic,
 }
@@ -110,19 +108,20 @@ impl PaymentActor {
     }
 }
 
-#[ractor::async_trait]
-impl Actor for PaymentActor {
+impl Behaviour for PaymentActor {
+    const KIND: ActorKind = ActorKind::Payment;
     type Msg = Message;
     type State = State;
     type Arguments = Box<Payment>;
 
-    async fn pre_start(&self, _: ActorRef<Message>, payment: Box<Payment>) -> Result<State, ActorProcessingErr> {
+    async fn pre_start(&self, myself: &Mailbox<Message>, payment: Box<Payment>) -> Result<State, ActorProcessingErr> {
+        myself.books().set_note(line_note(&payment));
         Ok(State { payment, stale: false })
     }
 
     async fn handle(
         &self,
-        myself: ActorRef<Message>,
+        myself: &Mailbox<Message>,
         message: Message,
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
@@ -151,11 +150,12 @@ impl Actor for PaymentActor {
                 self.resume(state, &mut effects).await?;
             }
             Message::Observe(reply) => {
-                let _ = reply.send(state.view());
+                let _ = reply.send(state.memory());
             }
             Message::Panic => panic!("panicked on purpose, as a test asked"),
         }
-        self.act(&myself, state, &effects);
+        myself.books().set_note(line_note(&state.payment));
+        self.act(myself, state, &effects);
         Ok(())
     }
 }
@@ -262,7 +262,8 @@ impl PaymentActor {
         let psp = self.services.psps.get(state.payment.terms.psp_id).await.map_err(Failure::Psp)?;
         let row = answer.map(|answer| answer(&transition.payment));
         let real_now = self.services.clock.real_now();
-        let unit = store::transition_unit(&transition, command, row, real_now, |event| psp.wants(event))?;
+        let unit =
+            store::transition_unit(&state.payment, &transition, command, row, real_now, |event| psp.wants(event))?;
         match self.submit(state, unit).await {
             Ok(()) => {
                 count(&transition);
@@ -328,7 +329,7 @@ impl PaymentActor {
     }
 
     /// Carries out effects, after the commit.
-    fn act(&self, myself: &ActorRef<Message>, state: &State, effects: &[Effect]) {
+    fn act(&self, myself: &Mailbox<Message>, state: &State, effects: &[Effect]) {
         for effect in effects {
             self.services.carry_out(&state.payment, effect);
         }
@@ -367,9 +368,8 @@ fn still_in_review(command: &Command, payment: &Payment) -> Vec<Effect> {
 }
 
 impl State {
-    fn view(&self) -> PaymentView {
-        PaymentView {
-            payment_id: self.payment.id(),
+    fn memory(&self) -> PaymentMemory {
+        PaymentMemory {
             version: self.payment.version,
             status: self.payment.status.as_str(),
             stale: self.stale,

@@ -14,7 +14,7 @@ use crate::chains::Chains;
 use crate::clock::Clock;
 use crate::compliance::{ScreenRequest, Screening};
 use crate::journal::Journal;
-use crate::observe::SupervisionLog;
+use crate::observe::Books;
 use crate::psps::PspDirectory;
 use crate::webhook::WebhookSender;
 
@@ -25,7 +25,7 @@ pub(crate) struct Services {
     pub(crate) clock: Clock,
     pub(crate) psps: PspDirectory,
     pub(crate) router: Arc<Router>,
-    pub(crate) log: Arc<SupervisionLog>,
+    pub(crate) books: Books,
     pub(crate) chains: Arc<Chains>,
     /// Set once it runs, and again when it was restarted.
     pub(crate) screening: RwLock<Option<Screening>>,

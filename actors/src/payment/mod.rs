@@ -8,8 +8,8 @@ mod router;
 mod shard;
 pub mod store;
 
-pub use actor::{AnswerRow, PaymentView};
+pub use actor::{AnswerRow, PaymentMemory};
 pub(crate) use actor::{Ask, CommandFailure, Message};
 pub(crate) use effects::Services;
 pub(crate) use router::Router;
-pub(crate) use shard::{Shard, ShardMessage};
+pub(crate) use shard::Shard;

@@ -1,20 +1,21 @@
 //! The way to payments: straight to the live actor, or through the shard that wakes it.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use dashmap::DashMap;
-use dashmap::mapref::entry::Entry;
 use parking_lot::{Mutex, RwLock};
 use payferry_domain::payment::{Command, Outage, OutageId, Payment};
 use payferry_domain::{Chain, PaymentId, Timestamp};
-use ractor::{Actor, ActorCell, ActorId, ActorProcessingErr, ActorRef, ActorStatus};
+use ractor::{ActorCell, ActorId, ActorProcessingErr, ActorStatus};
 
 use super::actor::{Message, PaymentActor};
 use super::effects::Services;
 use super::shard::ShardMessage;
 use crate::inbox::PaymentInbox;
+use crate::observe::{Mailbox, PaymentLine, read_line_note};
 
 /// Logical shards that payment ids fall into.
 pub(crate) const LOGICAL_SHARDS: usize = 256;
@@ -24,10 +25,11 @@ const OUTAGES_KEPT_MAX: usize = 64;
 
 /// Which payments are live, and which supervisor looks after which. Shared by everything that speaks to payments.
 pub(crate) struct Router {
-    live: DashMap<PaymentId, ActorRef<Message>>,
+    /// By supervisor and id, so that what one looks after can be read a page at a time.
+    live: Vec<RwLock<BTreeMap<PaymentId, Mailbox<Message>>>>,
     /// A failed actor is known to its supervisor by its cell alone.
     owners: DashMap<ActorId, PaymentId>,
-    shards: RwLock<Vec<Option<ActorRef<ShardMessage>>>>,
+    shards: RwLock<Vec<Option<Mailbox<ShardMessage>>>>,
     spawned: AtomicU64,
     /// The newest outages of each chain: a payment that was not there when they were told hears of them when it is.
     outages: Mutex<HashMap<Chain, VecDeque<Outage>>>,
@@ -38,7 +40,7 @@ impl Router {
     pub(crate) fn new(shards: usize) -> Self {
         assert!(shards > 0 && LOGICAL_SHARDS.is_multiple_of(shards), "shards must divide {LOGICAL_SHARDS}");
         Self {
-            live: DashMap::new(),
+            live: (0..shards).map(|_| RwLock::default()).collect(),
             owners: DashMap::new(),
             shards: RwLock::new(vec![None; shards]),
             spawned: AtomicU64::new(0),
@@ -48,32 +50,32 @@ impl Router {
 
     /// How many supervisors there are.
     pub(crate) fn shards_len(&self) -> usize {
-        self.shards.read().len()
+        self.live.len()
     }
 
     /// The supervisor of a payment's shard, unless it is being restarted.
-    pub(crate) fn shard_of(&self, id: PaymentId) -> Option<ActorRef<ShardMessage>> {
-        let shards = self.shards.read();
-        let width = LOGICAL_SHARDS / shards.len();
-        shards[usize::from(id.shard()) / width].clone()
+    pub(crate) fn shard_of(&self, id: PaymentId) -> Option<Mailbox<ShardMessage>> {
+        self.shards.read()[self.index_of(id)].clone()
+    }
+
+    /// Which supervisor looks after a payment.
+    fn index_of(&self, id: PaymentId) -> usize {
+        usize::from(id.shard()) * self.live.len() / LOGICAL_SHARDS
+    }
+
+    fn live_of(&self, id: PaymentId) -> &RwLock<BTreeMap<PaymentId, Mailbox<Message>>> {
+        &self.live[self.index_of(id)]
     }
 
     /// Makes a shard's supervisor known. The payments of the one before it died with it, unseen by anybody: they are
     /// taken out, so that they are started again.
-    pub(crate) fn take_over(&self, index: usize, shard: ActorRef<ShardMessage>) {
-        let width = {
-            let mut shards = self.shards.write();
-            shards[index] = Some(shard);
-            LOGICAL_SHARDS / shards.len()
-        };
-        self.live.retain(|id, actor| {
-            let stays = usize::from(id.shard()) / width != index;
-            if !stays {
-                self.owners.remove(&actor.get_id());
-                actor.kill();
-            }
-            stays
-        });
+    pub(crate) fn take_over(&self, index: usize, shard: Mailbox<ShardMessage>) {
+        self.shards.write()[index] = Some(shard);
+        let orphaned = std::mem::take(&mut *self.live[index].write());
+        for actor in orphaned.into_values() {
+            self.owners.remove(&actor.get_id());
+            actor.kill();
+        }
     }
 
     fn each_shard(&self, message: impl Fn() -> ShardMessage) {
@@ -106,7 +108,30 @@ impl Router {
 
     /// Live payments.
     pub(crate) fn live_len(&self) -> usize {
-        self.live.len()
+        self.live.iter().map(|live| live.read().len()).sum()
+    }
+
+    /// Live payments of one supervisor.
+    pub(crate) fn live_len_in(&self, index: usize) -> usize {
+        self.live.get(index).map_or(0, |live| live.read().len())
+    }
+
+    /// The live actors of one supervisor.
+    pub(crate) fn live_in(&self, index: usize) -> Vec<Mailbox<Message>> {
+        self.live[index].read().values().cloned().collect()
+    }
+
+    /// A page of the live payments of one supervisor after `after`, in the order of their ids.
+    pub(crate) fn lines(&self, index: usize, after: Option<PaymentId>, limit: usize) -> Vec<PaymentLine> {
+        let Some(live) = self.live.get(index) else { return Vec::new() };
+        let live = live.read();
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let line = |(id, actor): (&PaymentId, &Mailbox<Message>)| {
+            let books = actor.books();
+            let (status, chain, version) = read_line_note(books.note());
+            PaymentLine { id: *id, status, chain, version, mailbox: books.depth(), since: books.since() }
+        };
+        live.range((from, Bound::Unbounded)).take(limit).map(line).collect()
     }
 
     /// Payment actors started since the process began.
@@ -115,9 +140,9 @@ impl Router {
     }
 
     /// The live actor of a payment.
-    pub(crate) fn live(&self, id: PaymentId) -> Option<ActorRef<Message>> {
-        let entry = self.live.get(&id)?;
-        (entry.get_status() < ActorStatus::Draining).then(|| entry.value().clone())
+    pub(crate) fn live(&self, id: PaymentId) -> Option<Mailbox<Message>> {
+        let live = self.live_of(id).read();
+        live.get(&id).filter(|actor| actor.get_status() < ActorStatus::Draining).cloned()
     }
 
     /// Sends to the live actor, or to the shard, which wakes it.
@@ -141,23 +166,20 @@ impl Router {
         services: &Arc<Services>,
         payment: Payment,
         supervisor: ActorCell,
-    ) -> Result<ActorRef<Message>, ActorProcessingErr> {
+    ) -> Result<Mailbox<Message>, ActorProcessingErr> {
         let id = payment.id();
         let shard = supervisor.get_id();
-        let (actor, _) =
-            Actor::spawn_linked(None, PaymentActor::new(services.clone()), Box::new(payment), supervisor).await?;
+        let behaviour = PaymentActor::new(services.clone());
+        let actor = services.books.spawn_unlisted(behaviour, Box::new(payment), supervisor).await?;
         // Before anybody can reach it: its supervisor must know whose failure it sees.
         self.owners.insert(actor.get_id(), id);
-        let first = match self.live.entry(id) {
-            Entry::Occupied(mut entry) if entry.get().get_status() >= ActorStatus::Draining => {
-                entry.insert(actor.clone());
-                None
+        let first = {
+            let mut live = self.live_of(id).write();
+            let first = live.get(&id).filter(|first| first.get_status() < ActorStatus::Draining).cloned();
+            if first.is_none() {
+                live.insert(id, actor.clone());
             }
-            Entry::Occupied(entry) => Some(entry.get().clone()),
-            Entry::Vacant(entry) => {
-                entry.insert(actor.clone());
-                None
-            }
+            first
         };
         if let Some(first) = first {
             self.forget(actor.get_id());
@@ -177,7 +199,10 @@ impl Router {
 
     /// Takes an actor out of the map, unless another has taken its place. New messages wake the payment again.
     pub(crate) fn leave(&self, id: PaymentId, actor: ActorId) {
-        self.live.remove_if(&id, |_, live| live.get_id() == actor);
+        let mut live = self.live_of(id).write();
+        if live.get(&id).is_some_and(|live| live.get_id() == actor) {
+            live.remove(&id);
+        }
     }
 
     /// Forgets an ended actor; answers whose it was.

@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 
 use payferry_domain::payment::{Command, OutageId, Requester};
 use payferry_domain::{Chain, PaymentId, Timestamp};
-use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
+use ractor::{ActorProcessingErr, SupervisionEvent};
 
 use super::actor::Message;
 use super::effects::Services;
 use super::router::LOGICAL_SHARDS;
 use super::store;
-use crate::observe::ActorKind;
+use crate::observe::{ActorKind, Behaviour, Cause, Mailbox, ended};
 
 /// Restarts a payment gets within the window before it is quarantined.
 pub const RESTARTS_MAX: usize = 3;
@@ -83,13 +83,13 @@ impl Shard {
     }
 }
 
-#[ractor::async_trait]
-impl Actor for Shard {
+impl Behaviour for Shard {
+    const KIND: ActorKind = ActorKind::Shard;
     type Msg = ShardMessage;
     type State = State;
     type Arguments = ();
 
-    async fn pre_start(&self, myself: ActorRef<ShardMessage>, (): ()) -> Result<State, ActorProcessingErr> {
+    async fn pre_start(&self, myself: &Mailbox<ShardMessage>, (): ()) -> Result<State, ActorProcessingErr> {
         self.services.router.take_over(self.index, myself.clone());
         myself.cast(ShardMessage::Rehydrate)?;
         myself.send_interval(TICK, || ShardMessage::Tick);
@@ -98,13 +98,13 @@ impl Actor for Shard {
 
     async fn handle(
         &self,
-        myself: ActorRef<ShardMessage>,
+        myself: &Mailbox<ShardMessage>,
         message: ShardMessage,
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
         match message {
-            ShardMessage::Rehydrate => Box::pin(self.rehydrate(&myself)).await?,
-            ShardMessage::Wake(id, message) => Box::pin(self.wake(&myself, id, Some(message), state)).await,
+            ShardMessage::Rehydrate => Box::pin(self.rehydrate(myself)).await?,
+            ShardMessage::Wake(id, message) => Box::pin(self.wake(myself, id, Some(message), state)).await,
             ShardMessage::AwaitDeadline(id, chain, at) => {
                 state.deadlines.entry(chain).or_default().insert((at, id));
             }
@@ -118,31 +118,27 @@ impl Actor for Shard {
                 }
             }
             ShardMessage::ResumeAll => {
-                for cell in myself.get_children() {
-                    let _ = ActorRef::<Message>::from(cell).cast(Message::Resume);
+                for actor in self.services.router.live_in(self.index) {
+                    let _ = actor.cast(Message::Resume);
                 }
             }
-            ShardMessage::Tick => self.remind(&myself, state).await,
+            ShardMessage::Tick => self.remind(myself, state).await,
         }
         Ok(())
     }
 
     async fn handle_supervisor_evt(
         &self,
-        myself: ActorRef<ShardMessage>,
+        myself: &Mailbox<ShardMessage>,
         event: SupervisionEvent,
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
-        match event {
-            SupervisionEvent::ActorTerminated(cell, _, _) => {
-                self.services.router.forget(cell.get_id());
-            }
-            SupervisionEvent::ActorFailed(cell, reason) => {
-                if let Some(id) = self.services.router.forget(cell.get_id()) {
-                    Box::pin(self.restart(&myself, id, &reason.to_string(), state)).await;
-                }
-            }
-            _ => {}
+        let Some((cell, cause, reason)) = ended(event) else { return Ok(()) };
+        // One that ended by itself was over; one that was killed was taken out before.
+        if let Some(id) = self.services.router.forget(cell.get_id())
+            && matches!(cause, Cause::Panic | Cause::Error)
+        {
+            Box::pin(self.restart(myself, id, cause, &reason, state)).await;
         }
         Ok(())
     }
@@ -150,7 +146,7 @@ impl Actor for Shard {
 
 impl Shard {
     /// Starts every live payment of the shard. A database that is away fails the shard, which is restarted with back-off.
-    async fn rehydrate(&self, myself: &ActorRef<ShardMessage>) -> Result<(), ActorProcessingErr> {
+    async fn rehydrate(&self, myself: &Mailbox<ShardMessage>) -> Result<(), ActorProcessingErr> {
         let mut after = None;
         loop {
             let page = store::load_live(&self.services.database, self.logical(), after, REHYDRATION_PAGE).await?;
@@ -158,7 +154,7 @@ impl Shard {
             after = Some(last.id());
             for payment in page {
                 let id = payment.id();
-                if self.services.log.is_quarantined(id) || self.services.router.live(id).is_some() {
+                if self.services.books.is_quarantined(id) || self.services.router.live(id).is_some() {
                     continue;
                 }
                 let actor = self.services.router.spawn(&self.services, payment, myself.get_cell()).await?;
@@ -170,8 +166,8 @@ impl Shard {
     }
 
     /// Starts a payment that has no live actor and hands it the message that woke it.
-    async fn wake(&self, myself: &ActorRef<ShardMessage>, id: PaymentId, message: Option<Message>, state: &mut State) {
-        if self.services.log.is_quarantined(id) {
+    async fn wake(&self, myself: &Mailbox<ShardMessage>, id: PaymentId, message: Option<Message>, state: &mut State) {
+        if self.services.books.is_quarantined(id) {
             if let Some(message) = message {
                 message.refuse_quarantined();
             }
@@ -210,18 +206,24 @@ impl Shard {
     }
 
     /// Restarts a failed payment within its budget, or quarantines it.
-    async fn restart(&self, myself: &ActorRef<ShardMessage>, id: PaymentId, reason: &str, state: &mut State) {
+    async fn restart(
+        &self,
+        myself: &Mailbox<ShardMessage>,
+        id: PaymentId,
+        cause: Cause,
+        reason: &str,
+        state: &mut State,
+    ) {
         let now = Instant::now();
-        let at = self.services.clock.real_now();
         let failures = state.failures.entry(id).or_default();
         failures.retain(|failure| now.duration_since(*failure) < RESTARTS_WINDOW);
         if failures.len() >= RESTARTS_MAX {
             state.failures.remove(&id);
-            self.services.log.quarantined(at, id, reason);
+            self.services.books.quarantined(id, cause, reason);
             return;
         }
         failures.push_back(now);
-        self.services.log.restarted(at, ActorKind::Payment, id.to_string(), reason);
+        self.services.books.restarted(ActorKind::Payment, &id.to_string(), cause, reason);
         self.wake(myself, id, None, state).await;
     }
 
@@ -243,7 +245,7 @@ impl Shard {
     }
 
     /// Turns the wheel: reminds what is due, and forgets failures that are out of the window.
-    async fn remind(&self, myself: &ActorRef<ShardMessage>, state: &mut State) {
+    async fn remind(&self, myself: &Mailbox<ShardMessage>, state: &mut State) {
         let (now, real_now) = (self.services.clock.now(), self.services.clock.real_now());
         let due = |(at, _, reminder): &(Timestamp, PaymentId, Reminder)| match reminder {
             Reminder::Resume => *at <= real_now,

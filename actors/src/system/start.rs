@@ -7,18 +7,19 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use parking_lot::RwLock;
 use payferry_entities::Database;
-use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef};
+use ractor::{ActorCell, ActorProcessingErr};
 use tokio_util::task::AbortOnDropHandle;
 
+use super::refresh::refresh;
 use super::{Inner, System};
 use crate::chain::{ChainClient, ChainSpec, Checkpoint, Settler, SettlerArgs, WakeUps, Watcher, WatcherArgs};
 use crate::chains::Chains;
 use crate::clock::Clock;
 use crate::compliance::{KytScreener, Screening, ScreeningConfig};
 use crate::inbox::PaymentInbox;
-use crate::journal::{Journal, JournalTask};
-use crate::observe::{ActorKind, SupervisionLog};
-use crate::payment::{Router, Services, Shard, ShardMessage};
+use crate::journal::{self, Journal, JournalTask};
+use crate::observe::{ActorKind, Books, Cause, ROOT_NAME};
+use crate::payment::{Router, Services, Shard};
 use crate::psps::PspDirectory;
 use crate::seal::Sealer;
 use crate::supervise::{Child, Root, RootMessage, Start};
@@ -43,6 +44,8 @@ pub struct SystemConfig {
     pub webhooks: WebhookConfig,
     /// Shard supervisors; must divide 256.
     pub shards: usize,
+    /// Whether actors keep books. `false` to measure what that costs, and for nothing else.
+    pub bookkeeping: bool,
 }
 
 /// One chain to run.
@@ -71,13 +74,23 @@ impl System {
     /// Starts the tree: journal, webhook sender, screening, settlers, shards with their live payments, watchers last,
     /// so that nothing is told to payments before there is somebody to tell.
     pub async fn start(config: SystemConfig) -> Result<Self, StartError> {
-        let SystemConfig { database, sealer, clock, chains: setups, screener, screening, webhooks, shards } = config;
+        let SystemConfig {
+            database,
+            sealer,
+            clock,
+            chains: setups,
+            screener,
+            screening,
+            webhooks,
+            shards,
+            bookkeeping,
+        } = config;
         crate::chain::metrics::describe();
-        let log = Arc::new(SupervisionLog::default());
-        let root = Root { log: log.clone(), clock: clock.clone() };
-        let (root, _) = Actor::spawn(None, root, ()).await.map_err(failed("root"))?;
-        let (journal, task) = Journal::start(database.clone());
-        let writing = write(task, log.clone(), clock.clone());
+        let books = Books::new(clock.clone(), bookkeeping);
+        books.tally().count(&database).await.map_err(failed("tally of payments"))?;
+        let root = books.spawn(ROOT_NAME, Root { books: books.clone() }, (), None).await.map_err(failed("root"))?;
+        let (journal, task) = Journal::start_with(database.clone(), books.clone());
+        let writing = write(task, books.clone());
         let services = Arc::new(Services {
             psps: PspDirectory::new(database.clone()),
             router: Arc::new(Router::new(shards)),
@@ -88,9 +101,11 @@ impl System {
             database,
             journal,
             clock,
-            log,
+            books,
         });
-        let system = Self { inner: Arc::new(Inner { services, sealer, root, _writing: writing }) };
+        let refreshing = refresh(services.clone());
+        let inner = Inner { services, sealer, root, _writing: writing, _refreshing: refreshing };
+        let system = Self { inner: Arc::new(inner) };
         system.start_webhooks(webhooks).await?;
         system.start_screening(screening, screener).await?;
         for setup in &setups {
@@ -112,8 +127,8 @@ impl System {
             async move {
                 let (database, journal, clock) =
                     (services.database.clone(), services.journal.clone(), services.clock.clone());
-                let log = services.log.clone();
-                let sender = WebhookSender::start(root, database, journal, sealer, clock, log, config).await?;
+                let books = services.books.clone();
+                let sender = WebhookSender::start(root, database, journal, sealer, clock, books, config).await?;
                 let cell = sender.cell();
                 *services.webhooks.write() = Some(sender);
                 Ok(cell)
@@ -129,7 +144,8 @@ impl System {
             let (services, config, screener) = (services.clone(), config.clone(), screener.clone());
             async move {
                 let inbox: Arc<dyn PaymentInbox> = services.router.clone();
-                let screening = Screening::start(root, config, screener, inbox, services.clock.clone()).await?;
+                let clock = services.clock.clone();
+                let screening = Screening::start(root, config, screener, inbox, clock, &services.books).await?;
                 let cell = screening.cell();
                 let restarted = services.screening.write().replace(screening).is_some();
                 if restarted {
@@ -159,13 +175,10 @@ impl System {
             handle,
             checkpoint: setup.checkpoint.clone(),
         };
+        let books = services.books.clone();
         self.adopt(ActorKind::Settler, chain.as_str(), move |root| {
-            let args = args.clone();
-            async move {
-                let (settler, _) = Actor::spawn_linked(None, Settler, args, root).await?;
-                Ok(settler.get_cell())
-            }
-            .boxed()
+            let (args, books) = (args.clone(), books.clone());
+            async move { Ok(Settler::start(&books, args, Some(root)).await?.get_cell()) }.boxed()
         })
         .await
     }
@@ -183,13 +196,10 @@ impl System {
             wake_ups: setup.wake_ups,
         };
         let chain = args.spec.chain;
+        let books = services.books.clone();
         self.adopt(ActorKind::Watcher, chain.as_str(), move |root| {
-            let args = args.clone();
-            async move {
-                let (watcher, _) = Actor::spawn_linked(None, Watcher, args, root).await?;
-                Ok(watcher.get_cell())
-            }
-            .boxed()
+            let (args, books) = (args.clone(), books.clone());
+            async move { Ok(Watcher::start(&books, args, Some(root)).await?.get_cell()) }.boxed()
         })
         .await
     }
@@ -199,8 +209,8 @@ impl System {
         self.adopt(ActorKind::Shard, &index.to_string(), move |root| {
             let services = services.clone();
             async move {
-                let (shard, _): (ActorRef<ShardMessage>, _) =
-                    Actor::spawn_linked(None, Shard::new(services, index), (), root).await?;
+                let books = services.books.clone();
+                let shard = books.spawn(&index.to_string(), Shard::new(services, index), (), Some(root)).await?;
                 Ok(shard.get_cell())
             }
             .boxed()
@@ -224,9 +234,8 @@ impl System {
 }
 
 /// Runs the journal's task, and again when it panics; its queues outlive it.
-fn write(task: JournalTask, log: Arc<SupervisionLog>, clock: Clock) -> AbortOnDropHandle<()> {
-    let panicked =
-        move |reason: &str| log.restarted(clock.real_now(), ActorKind::Journal, "journal".to_owned(), reason);
+fn write(task: JournalTask, books: Books) -> AbortOnDropHandle<()> {
+    let panicked = move |reason: &str| books.restarted(ActorKind::Journal, journal::NAME, Cause::Panic, reason);
     AbortOnDropHandle::new(tokio::spawn(task.supervise(panicked)))
 }
 

@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 
 use futures::FutureExt as _;
 use payferry_domain::PspId;
-use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
+use ractor::{ActorProcessingErr, RpcReplyPort};
 use sea_orm::DbErr;
 use serde::Serialize;
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 
 use super::attempt::Target;
 use super::breaker::{Breaker, BreakerState, Permission};
@@ -24,6 +24,7 @@ use super::queue::{self, Waiting};
 use super::sender::Desk;
 use super::window::Window;
 use super::{STOP_PATIENCE, endpoints};
+use crate::observe::{ActorKind, Behaviour, Mailbox};
 
 /// Rows that wait here at most; no page is read while there are so many. More than a page, since all of a page can
 /// stand in line behind one payment.
@@ -122,16 +123,16 @@ pub(super) struct State {
     attempts: u64,
     failures: u64,
     last_failure: Option<String>,
-    timer: Option<ractor::concurrency::JoinHandle<Result<(), ractor::MessagingErr<Message>>>>,
+    timer: Option<JoinHandle<()>>,
 }
 
-#[ractor::async_trait]
-impl Actor for Endpoint {
+impl Behaviour for Endpoint {
+    const KIND: ActorKind = ActorKind::Endpoint;
     type Msg = Message;
     type State = State;
     type Arguments = ();
 
-    async fn pre_start(&self, _: ActorRef<Message>, (): ()) -> Result<State, ActorProcessingErr> {
+    async fn pre_start(&self, _: &Mailbox<Message>, (): ()) -> Result<State, ActorProcessingErr> {
         Ok(State {
             concurrency: Concurrency::default(),
             breaker: Breaker::default(),
@@ -157,7 +158,7 @@ impl Actor for Endpoint {
 
     async fn handle(
         &self,
-        myself: ActorRef<Message>,
+        myself: &Mailbox<Message>,
         message: Message,
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
@@ -181,15 +182,15 @@ impl Actor for Endpoint {
             #[cfg(test)]
             Message::Panic => panic!("panicked on purpose, as a test asked"),
         }
-        if let Err(error) = Box::pin(self.drain(&myself, state)).await {
+        if let Err(error) = Box::pin(self.drain(myself, state)).await {
             tracing::warn!(psp.id = %self.psp_id, %error, "deliveries of {} could not be read", self.psp_id);
-            wake_after(&myself, state, DATABASE_PAUSE);
+            wake_after(myself, state, DATABASE_PAUSE);
         }
         Ok(())
     }
 
     /// Attempts under way get a bounded time to end and be recorded; what waits stays queued.
-    async fn post_stop(&self, _: ActorRef<Message>, state: &mut State) -> Result<(), ActorProcessingErr> {
+    async fn post_stop(&self, state: &mut State) -> Result<(), ActorProcessingErr> {
         let ended = async { while state.tasks.join_next().await.is_some() {} };
         if tokio::time::timeout(STOP_PATIENCE, ended).await.is_err() {
             let (left, psp_id) = (state.tasks.len(), self.psp_id);
@@ -202,7 +203,7 @@ impl Actor for Endpoint {
 
 impl Endpoint {
     /// Starts as many attempts as are allowed and due.
-    async fn drain(&self, myself: &ActorRef<Message>, state: &mut State) -> Result<(), DbErr> {
+    async fn drain(&self, myself: &Mailbox<Message>, state: &mut State) -> Result<(), DbErr> {
         while state.tasks.try_join_next().is_some() {}
         let permission = state.breaker.permission(Instant::now());
         let allowed = match permission {
@@ -304,7 +305,7 @@ impl Endpoint {
     /// answers whether it got one.
     fn start(
         &self,
-        myself: &ActorRef<Message>,
+        myself: &Mailbox<Message>,
         state: &mut State,
         target: &Arc<Target>,
         delivery: &Waiting,
@@ -428,7 +429,7 @@ impl State {
 }
 
 /// One timer at a time: the next drain sets it anew.
-fn wake_after(myself: &ActorRef<Message>, state: &mut State, wait: Duration) {
+fn wake_after(myself: &Mailbox<Message>, state: &mut State, wait: Duration) {
     if let Some(timer) = state.timer.take() {
         timer.abort();
     }

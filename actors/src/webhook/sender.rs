@@ -11,7 +11,7 @@ use dashmap::DashSet;
 use payferry_domain::payment::test_payload;
 use payferry_domain::{EventId, PspId};
 use payferry_entities::Database;
-use ractor::{Actor, ActorCell, ActorId, ActorProcessingErr, ActorRef, RpcReplyPort, SupervisionEvent};
+use ractor::{ActorCell, ActorId, ActorProcessingErr, RpcReplyPort, SupervisionEvent};
 use serde::Serialize;
 use tokio::sync::Semaphore;
 
@@ -20,7 +20,7 @@ use super::endpoint::{self, Endpoint, EndpointView};
 use super::{IN_FLIGHT_SHARED_MAX, STOP_PATIENCE, WebhookConfig, endpoints, queue};
 use crate::clock::Clock;
 use crate::journal::Journal;
-use crate::observe::{ActorKind, SupervisionLog};
+use crate::observe::{ActorKind, Behaviour, Books, Cause, Mailbox, ended};
 use crate::seal::Sealer;
 
 /// How often PSPs with open deliveries are looked for: a lost nudge costs at most this.
@@ -50,13 +50,13 @@ pub(super) struct Desk {
     pub(super) nudged: DashSet<PspId>,
     /// Attempts under way beyond what each endpoint always gets.
     pub(super) shares: Arc<Semaphore>,
-    log: Arc<SupervisionLog>,
+    books: Books,
 }
 
 /// Handle to the sender. Nudging never blocks; what is lost is found by a sweep.
 #[derive(Clone)]
 pub struct WebhookSender {
-    actor: ActorRef<Message>,
+    actor: Mailbox<Message>,
     desk: Arc<Desk>,
 }
 
@@ -98,7 +98,7 @@ pub(super) enum Message {
     Refresh(PspId),
     Sweep,
     Restart(PspId),
-    Observe(RpcReplyPort<Vec<ActorRef<endpoint::Message>>>),
+    Observe(RpcReplyPort<Vec<Mailbox<endpoint::Message>>>),
     #[cfg(test)]
     PanicEndpoint(PspId),
 }
@@ -111,7 +111,7 @@ impl WebhookSender {
         journal: Journal,
         sealer: Sealer,
         clock: Clock,
-        log: Arc<SupervisionLog>,
+        books: Books,
         config: WebhookConfig,
     ) -> Result<Self, ActorProcessingErr> {
         let client = client(&config)?;
@@ -125,9 +125,10 @@ impl WebhookSender {
             under_way: DashSet::new(),
             nudged: DashSet::new(),
             shares: Arc::new(Semaphore::new(IN_FLIGHT_SHARED_MAX)),
-            log,
+            books,
         });
-        let (actor, _) = Actor::spawn_linked(None, Sender { desk: desk.clone() }, (), supervisor).await?;
+        let sender = Sender { desk: desk.clone() };
+        let actor = desk.books.spawn("webhook sender", sender, (), Some(supervisor)).await?;
         Ok(Self { actor, desk })
     }
 
@@ -225,18 +226,18 @@ struct State {
 /// The place of one PSP's endpoint.
 struct Slot {
     /// None while it is to be started again.
-    actor: Option<ActorRef<endpoint::Message>>,
+    actor: Option<Mailbox<endpoint::Message>>,
     started: Instant,
     pause: Duration,
 }
 
-#[ractor::async_trait]
-impl Actor for Sender {
+impl Behaviour for Sender {
+    const KIND: ActorKind = ActorKind::WebhookSender;
     type Msg = Message;
     type State = State;
     type Arguments = ();
 
-    async fn pre_start(&self, myself: ActorRef<Message>, (): ()) -> Result<State, ActorProcessingErr> {
+    async fn pre_start(&self, myself: &Mailbox<Message>, (): ()) -> Result<State, ActorProcessingErr> {
         myself.cast(Message::Sweep)?;
         myself.send_interval(SWEEP_INTERVAL, || Message::Sweep);
         Ok(State::default())
@@ -244,17 +245,17 @@ impl Actor for Sender {
 
     async fn handle(
         &self,
-        myself: ActorRef<Message>,
+        myself: &Mailbox<Message>,
         message: Message,
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
         match message {
-            Message::Nudge(psp_id) => self.tell(&myself, state, psp_id, endpoint::Message::Nudge).await,
-            Message::Refresh(psp_id) => self.tell(&myself, state, psp_id, endpoint::Message::Refresh).await,
+            Message::Nudge(psp_id) => self.tell(myself, state, psp_id, endpoint::Message::Nudge).await,
+            Message::Refresh(psp_id) => self.tell(myself, state, psp_id, endpoint::Message::Refresh).await,
             Message::Sweep => match queue::psps_with_open(&self.desk.database).await {
                 Ok(psps) => {
                     for psp_id in psps {
-                        self.tell(&myself, state, psp_id, endpoint::Message::Sweep).await;
+                        self.tell(myself, state, psp_id, endpoint::Message::Sweep).await;
                     }
                 }
                 Err(error) => tracing::warn!(%error, "open deliveries could not be looked for"),
@@ -262,38 +263,32 @@ impl Actor for Sender {
             Message::Restart(psp_id) => {
                 // An empty place is what `tell` fills.
                 if state.endpoints.get(&psp_id).is_some_and(|slot| slot.actor.is_none()) {
-                    self.start(&myself, state, psp_id).await;
+                    self.start(myself, state, psp_id).await;
                 }
             }
             Message::Observe(reply) => {
                 let _ = reply.send(state.endpoints.values().filter_map(|slot| slot.actor.clone()).collect());
             }
             #[cfg(test)]
-            Message::PanicEndpoint(psp_id) => self.tell(&myself, state, psp_id, endpoint::Message::Panic).await,
+            Message::PanicEndpoint(psp_id) => self.tell(myself, state, psp_id, endpoint::Message::Panic).await,
         }
         Ok(())
     }
 
     async fn handle_supervisor_evt(
         &self,
-        myself: ActorRef<Message>,
+        myself: &Mailbox<Message>,
         event: SupervisionEvent,
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
-        let (cell, reason) = match event {
-            SupervisionEvent::ActorFailed(cell, reason) => (cell, reason.to_string()),
-            SupervisionEvent::ActorTerminated(cell, _, reason) => {
-                (cell, reason.unwrap_or_else(|| "it stopped".to_owned()))
-            }
-            _ => return Ok(()),
-        };
+        let Some((cell, cause, reason)) = ended(event) else { return Ok(()) };
         if let Some(psp_id) = state.owners.remove(&cell.get_id()) {
-            self.start_later(&myself, state, psp_id, &reason);
+            self.start_later(myself, state, psp_id, cause, &reason);
         }
         Ok(())
     }
 
-    async fn post_stop(&self, _: ActorRef<Message>, state: &mut State) -> Result<(), ActorProcessingErr> {
+    async fn post_stop(&self, state: &mut State) -> Result<(), ActorProcessingErr> {
         let actors = state.endpoints.values().filter_map(|slot| slot.actor.as_ref());
         let stopping = actors.map(|actor| {
             // What is in its mailbox would only begin new attempts.
@@ -310,7 +305,7 @@ impl Actor for Sender {
 impl Sender {
     /// Sends to the PSP's endpoint actor, which is started if there is none. One that is to be started again reads the
     /// rows then, so nothing is lost by not telling it.
-    async fn tell(&self, myself: &ActorRef<Message>, state: &mut State, psp_id: PspId, message: endpoint::Message) {
+    async fn tell(&self, myself: &Mailbox<Message>, state: &mut State, psp_id: PspId, message: endpoint::Message) {
         if let Entry::Vacant(place) = state.endpoints.entry(psp_id) {
             place.insert(Slot { actor: None, started: Instant::now(), pause: RESTART_PAUSE_MIN });
             self.start(myself, state, psp_id).await;
@@ -322,10 +317,10 @@ impl Sender {
     }
 
     /// Fills the PSP's place.
-    async fn start(&self, myself: &ActorRef<Message>, state: &mut State, psp_id: PspId) {
+    async fn start(&self, myself: &Mailbox<Message>, state: &mut State, psp_id: PspId) {
         let endpoint = Endpoint { desk: self.desk.clone(), psp_id };
-        match Actor::spawn_linked(None, endpoint, (), myself.get_cell()).await {
-            Ok((actor, _)) => {
+        match self.desk.books.spawn(&psp_id.to_string(), endpoint, (), Some(myself.get_cell())).await {
+            Ok(actor) => {
                 // It begins by reading its rows.
                 let _ = actor.cast(endpoint::Message::Wake);
                 // A nudge that died with its predecessor must not hold back the next one.
@@ -335,20 +330,19 @@ impl Sender {
                     (slot.actor, slot.started) = (Some(actor), Instant::now());
                 }
             }
-            Err(error) => self.start_later(myself, state, psp_id, &error.to_string()),
+            Err(error) => self.start_later(myself, state, psp_id, Cause::Start, &error.to_string()),
         }
     }
 
     /// Empties the PSP's place, to be filled after a pause.
-    fn start_later(&self, myself: &ActorRef<Message>, state: &mut State, psp_id: PspId, reason: &str) {
+    fn start_later(&self, myself: &Mailbox<Message>, state: &mut State, psp_id: PspId, cause: Cause, reason: &str) {
         let Some(slot) = state.endpoints.get_mut(&psp_id) else { return };
         if slot.started.elapsed() >= RESTART_FORGIVEN_AFTER {
             slot.pause = RESTART_PAUSE_MIN;
         }
         let pause = slot.pause;
         (slot.actor, slot.pause) = (None, (pause * 2).min(RESTART_PAUSE_MAX));
-        let now = self.desk.clock.real_now();
-        self.desk.log.restarted(now, ActorKind::Endpoint, psp_id.to_string(), reason);
+        self.desk.books.restarted(ActorKind::Endpoint, &psp_id.to_string(), cause, reason);
         myself.send_after(pause, move || Message::Restart(psp_id));
     }
 }

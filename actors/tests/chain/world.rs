@@ -14,6 +14,7 @@ use payferry_actors::chain::{
 use payferry_actors::clock::Clock;
 use payferry_actors::inbox::PaymentInbox;
 use payferry_actors::journal::Journal;
+use payferry_actors::observe::{Books, Mailbox};
 use payferry_actors::wallet::{OperatorSigner, Vaults, alloy_address, domain_address};
 use payferry_contracts::{
     CREATE2_DEPLOYER, TestUSDC, Token as TokenContract, create2_deploy_input, payferry_address, payferry_init_code,
@@ -27,7 +28,6 @@ use payferry_domain::{
 use payferry_entities::{Database, chain_tx_attempts, chain_txs, merchants, operations, payments, psps, transfers};
 use payferry_harness::database::TestDatabase;
 use payferry_migration::{Migrator, MigratorTrait};
-use ractor::{Actor, ActorRef};
 use sea_orm::{ActiveModelTrait, EntityTrait, IntoActiveModel, QueryOrder};
 use serde_json::json;
 
@@ -208,11 +208,11 @@ impl World {
         ChainClient::new(self.chain.transport()).with_timeout(Duration::from_secs(2))
     }
 
-    pub async fn watch(&self) -> ActorRef<WatcherMessage> {
+    pub async fn watch(&self) -> Mailbox<WatcherMessage> {
         self.watch_with(self.client()).await
     }
 
-    pub async fn watch_with(&self, client: ChainClient) -> ActorRef<WatcherMessage> {
+    pub async fn watch_with(&self, client: ChainClient) -> Mailbox<WatcherMessage> {
         let args = WatcherArgs {
             spec: Arc::new(self.spec.clone()),
             client,
@@ -223,7 +223,7 @@ impl World {
             clock: self.clock.clone(),
             wake_ups: Some(wake_on_change(self.chain.heads())),
         };
-        Watcher::spawn(None, Watcher, args).await.unwrap().0
+        Watcher::start(&Books::default(), args, None).await.unwrap()
     }
 
     pub fn settler_args(&self) -> SettlerArgs {
@@ -243,13 +243,13 @@ impl World {
         }
     }
 
-    pub async fn settle(&self) -> ActorRef<SettlerMessage> {
-        Settler::spawn(None, Settler, self.settler_args()).await.unwrap().0
+    pub async fn settle(&self) -> Mailbox<SettlerMessage> {
+        Settler::start(&Books::default(), self.settler_args(), None).await.unwrap()
     }
 
-    pub async fn settle_until(&self, checkpoint: Arc<dyn Checkpoint>) -> ActorRef<SettlerMessage> {
+    pub async fn settle_until(&self, checkpoint: Arc<dyn Checkpoint>) -> Mailbox<SettlerMessage> {
         let args = SettlerArgs { checkpoint, ..self.settler_args() };
-        Settler::spawn(None, Settler, args).await.unwrap().0
+        Settler::start(&Books::default(), args, None).await.unwrap()
     }
 
     /// A payment as a row, and nothing else: nobody has told the watcher of it.
@@ -429,15 +429,15 @@ impl World {
     }
 }
 
-pub async fn report(watcher: &ActorRef<WatcherMessage>) -> WatcherReport {
+pub async fn report(watcher: &Mailbox<WatcherMessage>) -> WatcherReport {
     ractor::call!(watcher, WatcherMessage::Observe).unwrap()
 }
 
-pub async fn settler_report(settler: &ActorRef<SettlerMessage>) -> SettlerReport {
+pub async fn settler_report(settler: &Mailbox<SettlerMessage>) -> SettlerReport {
     ractor::call!(settler, SettlerMessage::Observe).unwrap()
 }
 
-pub async fn stop<M: ractor::Message>(actor: ActorRef<M>) {
+pub async fn stop<M>(actor: Mailbox<M>) {
     actor.stop_and_wait(None, None).await.unwrap();
 }
 

@@ -288,6 +288,7 @@ async fn start(sites: &[Site], database: Database, options: &Options) -> System 
         screening: ScreeningConfig::default(),
         webhooks: WebhookConfig::default(),
         shards: 16,
+        bookkeeping: true,
     };
     System::start(config).await.unwrap()
 }

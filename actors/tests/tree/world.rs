@@ -236,6 +236,7 @@ async fn start(
         screening: options.screening.clone(),
         webhooks: options.webhooks.clone(),
         shards: 16,
+        bookkeeping: true,
     };
     let system = System::start(config).await.unwrap();
     let since = Instant::now();

@@ -21,6 +21,7 @@ use super::{
 use crate::chain::ChainClient;
 use crate::clock::Clock;
 use crate::inbox::PaymentInbox;
+use crate::observe::Books;
 use crate::wallet::alloy_address;
 
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -173,7 +174,10 @@ async fn screening(screener: impl KytScreener, inbox: &Arc<Inbox>) -> (Screening
     let (roof, _) = Actor::spawn(None, Roof, ()).await.unwrap();
     let config = ScreeningConfig { retry_min: PAUSE, retry_max: PAUSE, review_interval: PAUSE, ..Default::default() };
     let (screener, inbox) = (Arc::new(screener), Arc::clone(inbox));
-    (Screening::start(roof.get_cell(), config, screener, inbox, Clock::default()).await.unwrap(), roof)
+    (
+        Screening::start(roof.get_cell(), config, screener, inbox, Clock::default(), &Books::default()).await.unwrap(),
+        roof,
+    )
 }
 
 #[tokio::test(flavor = "multi_thread")]

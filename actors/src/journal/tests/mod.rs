@@ -261,7 +261,7 @@ fn key_row(key: &str) -> idempotency_keys::Model {
 fn initiation(name: &str, key: Option<&str>) -> Unit {
     let payment = payment_row(name);
     let transition = transition_row(&payment);
-    Unit::Initiation(Box::new(Initiation { payment, transition, idempotency: key.map(key_row) }))
+    Unit::Initiation(Box::new(Initiation { payment, transition, idempotency: key.map(key_row), moved: None }))
 }
 
 /// The payment one version on, announcing `announced` events.
@@ -277,6 +277,7 @@ fn transition(before: &payments::Model, announced: i64) -> Transition {
         operations: Vec::new(),
         applied: Vec::new(),
         idempotency: None,
+        moved: None,
     }
 }
 

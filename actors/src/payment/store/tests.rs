@@ -99,7 +99,8 @@ impl World {
     /// Carries `command` out and commits it; the payment afterwards.
     async fn told(&self, payment: &Payment, command: &Command) -> Payment {
         let moved = transition(payment, command, START.plus_secs(90)).unwrap().expect("something follows");
-        let unit = transition_unit(&moved, command, None, REAL, |name| name.as_str().starts_with("payment.")).unwrap();
+        let unit = transition_unit(payment, &moved, command, None, REAL, |name| name.as_str().starts_with("payment."))
+            .unwrap();
         self.journal.submit(unit).await.unwrap();
         moved.payment
     }

@@ -11,18 +11,21 @@ use payferry_entities::{idempotency_keys, operations, payment_transitions};
 
 use super::{StoreError, payload, row_of};
 use crate::journal::{self, AppliedTransfer, Initiation, NewEvent, OperationChange, TransfersApplied, Unit};
+use crate::observe::Moved;
 
 /// A new payment, with the answer that its idempotency key keeps.
 pub fn initiation_unit(
     transition: &Transition,
     idempotency: Option<idempotency_keys::Model>,
 ) -> Result<Initiation, StoreError> {
-    Ok(Initiation { payment: row_of(&transition.payment)?, transition: transition_row(transition)?, idempotency })
+    let (payment, moved) = (row_of(&transition.payment)?, Some(Moved::made(&transition.payment)));
+    Ok(Initiation { payment, transition: transition_row(transition)?, idempotency, moved })
 }
 
-/// A transition that `command` brought about. Every announcement goes into the feed; `wants` says which are delivered.
+/// A transition that `command` brought about on `before`. Every announcement goes into the feed; `wants` says which are delivered.
 /// `real_now` is the wall clock's time, from which on deliveries are due.
 pub fn transition_unit(
+    before: &Payment,
     transition: &Transition,
     command: &Command,
     idempotency: Option<idempotency_keys::Model>,
@@ -43,6 +46,7 @@ pub fn transition_unit(
         operations: queue.chain(transition.events.iter().filter_map(|event| succeeded(payment, event))).collect(),
         applied: applied(&transition.events, command),
         idempotency,
+        moved: Some(Moved::between(before, payment)),
     })))
 }
 

@@ -23,7 +23,7 @@ use wiremock::{Mock, MockServer, Request, ResponseTemplate};
 use super::{ATTEMPT_TIMEOUT, EndpointView, Schedule, UrlPolicy, WebhookConfig, WebhookSender, endpoints, log};
 use crate::clock::Clock;
 use crate::journal::{DELIVERY_RETRIES_MAX, Journal};
-use crate::observe::{ActorKind, SupervisionLog};
+use crate::observe::{ActorKind, Books};
 use crate::seal::Sealer;
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -55,7 +55,7 @@ struct World {
     database: Database,
     sealer: Sealer,
     sender: WebhookSender,
-    log: Arc<SupervisionLog>,
+    books: Books,
     roof: ActorRef<()>,
     clock: Clock,
     _test_database: Arc<TestDatabase>,
@@ -87,16 +87,16 @@ impl World {
         let (journal, task) = Journal::start(database.clone());
         let running = writes.then(|| AbortOnDropHandle::new(tokio::spawn(task.supervise(|_| {}))));
         let (sealer, clock) = (Sealer::new(&[1; 32]), Clock::default());
-        let log = Arc::new(SupervisionLog::default());
+        let books = Books::default();
         let (roof, _) = Actor::spawn(None, Roof, ()).await.unwrap();
         let (cell, database_too, sealer_too) = (roof.get_cell(), database.clone(), sealer.clone());
         let sender =
-            WebhookSender::start(cell, database_too, journal, sealer_too, clock.clone(), log.clone(), config).await;
+            WebhookSender::start(cell, database_too, journal, sealer_too, clock.clone(), books.clone(), config).await;
         Self {
             database,
             sealer,
             sender: sender.unwrap(),
-            log,
+            books,
             roof,
             clock,
             _test_database: test_database,

@@ -40,7 +40,7 @@ async fn an_endpoint_that_panics_is_restarted_and_delivers() {
     for n in 0..20 {
         world.until(&format!("whd_pay_{n}_2"), "delivered").await;
     }
-    assert_eq!(world.log.restarts()[&ActorKind::Endpoint], 1);
+    assert_eq!(world.books.restarts()[&ActorKind::Endpoint], 1);
     assert!((0..20).all(|n| !world.sender.is_under_way(&format!("whd_pay_{n}_1"))), "nothing is left marked");
     world.roof.stop(None);
 }

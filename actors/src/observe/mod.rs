@@ -1,0 +1,80 @@
+//! What the tree shows of itself: every actor's books, the supervision log, payments by status, and the metrics.
+//!
+//! Every actor runs inside [`Kept`](kept) and is reached through a [`Mailbox`] only, so none can be written past the
+//! bookkeeping. Deliberately absent: what an actor does, and payment data beyond ids.
+
+mod books;
+mod kept;
+mod log;
+mod mailbox;
+pub(crate) mod metrics;
+mod tally;
+mod view;
+
+use serde::Serialize;
+
+pub use books::Books;
+pub(crate) use books::{ActorBooks, Stamp};
+pub(crate) use kept::Behaviour;
+pub(crate) use kept::words_of;
+pub(crate) use log::ended;
+pub use log::{Action, Cause, Failure, Incident, LOG_ENTRIES_MAX, Quarantine, REASON_CHARS_MAX};
+pub use mailbox::Mailbox;
+pub(crate) use tally::Moved;
+pub use tally::{Standing, Tallied};
+pub use view::{Figures, KindView, NodeState, NodeView, PaymentLine, TreeView};
+pub(crate) use view::{ROOT_NAME, line_note, read_line_note};
+
+/// What sort of actor it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ActorKind {
+    /// Supervises all that is permanent.
+    Root,
+    /// The group-commit writer.
+    Journal,
+    /// A shard of payments.
+    Shard,
+    /// One payment.
+    Payment,
+    /// Reads a chain.
+    Watcher,
+    /// Writes to a chain.
+    Settler,
+    /// Asks the KYT provider.
+    Screening,
+    /// Delivers webhooks.
+    WebhookSender,
+    /// Delivers one PSP's webhooks.
+    Endpoint,
+}
+
+impl ActorKind {
+    /// Every kind.
+    pub const ALL: [Self; 9] = [
+        Self::Root,
+        Self::Journal,
+        Self::Shard,
+        Self::Payment,
+        Self::Watcher,
+        Self::Settler,
+        Self::Screening,
+        Self::WebhookSender,
+        Self::Endpoint,
+    ];
+
+    /// The name as it stands in metrics and logs.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Root => "root",
+            Self::Journal => "journal",
+            Self::Shard => "shard",
+            Self::Payment => "payment",
+            Self::Watcher => "watcher",
+            Self::Settler => "settler",
+            Self::Screening => "screening",
+            Self::WebhookSender => "webhook_sender",
+            Self::Endpoint => "endpoint",
+        }
+    }
+}

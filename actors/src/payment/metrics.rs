@@ -1,0 +1,63 @@
+//! What payments count, in the two central loops: transitions and effects.
+
+use metrics::{Counter, counter, describe_counter};
+use payferry_domain::payment::{Payment, Transition};
+use payferry_domain::{Chain, Token};
+
+use crate::observe::Counters;
+
+const INITIATED: &str = "payferry_payments_initiated_total";
+const EVENTS: &str = "payferry_payment_events_total";
+const VIOLATIONS: &str = "payferry_invariant_violations_total";
+const ALARMS: &str = "payferry_alarms_total";
+
+fn describe() {
+    describe_counter!(INITIATED, "Payments made, by chain and token.");
+    describe_counter!(EVENTS, "What happened to payments, by name of the event of the domain.");
+    describe_counter!(VIOLATIONS, "Invariants found broken after a transition. Any is a defect.");
+    describe_counter!(ALARMS, "Payments that wanted the operator's attention.");
+}
+
+/// The handles, looked up once.
+pub(crate) struct PaymentMetrics {
+    initiated: [[Counter; Token::ALL.len()]; Chain::ALL.len()],
+    events: Counters,
+    violations: Counter,
+    alarms: Counter,
+}
+
+impl PaymentMetrics {
+    pub(crate) fn new() -> Self {
+        describe();
+        let initiated = |chain: Chain, token: Token| {
+            counter!(INITIATED, "chain" => chain.as_str(), "token" => token.as_str())
+        };
+        Self {
+            initiated: Chain::ALL.map(|chain| Token::ALL.map(|token| initiated(chain, token))),
+            events: Counters::new(EVENTS, "event"),
+            violations: counter!(VIOLATIONS),
+            alarms: counter!(ALARMS),
+        }
+    }
+
+    /// A payment was made.
+    pub(crate) fn initiated(&self, payment: &Payment) {
+        self.initiated[payment.terms.chain as usize][payment.terms.token as usize].increment(1);
+    }
+
+    /// Counts what was committed, and alarms of what should never be.
+    pub(super) fn moved(&self, transition: &Transition) {
+        for event in &transition.events {
+            self.events.increment(event.name());
+        }
+        for violation in &transition.violations {
+            self.violations.increment(1);
+            let id = transition.payment.id();
+            tracing::error!(payment.id = %id, ?violation, "payment {id} broke an invariant");
+        }
+    }
+
+    pub(super) fn alarmed(&self) {
+        self.alarms.increment(1);
+    }
+}
