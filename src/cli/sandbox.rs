@@ -46,6 +46,9 @@ pub(super) struct Args {
     /// Print one line of JSON when ready, and nothing else.
     #[arg(long)]
     json: bool,
+    /// Stop when standard input is closed, too: for a program that starts a sandbox for itself and may be killed.
+    #[arg(long)]
+    until_stdin_closes: bool,
 }
 
 pub(super) async fn run(args: Args, mut config: Config) -> anyhow::Result<ExitCode> {
@@ -61,7 +64,7 @@ pub(super) async fn run(args: Args, mut config: Config) -> anyhow::Result<ExitCo
         block_time: Duration::from_millis(args.block_time_ms),
     };
     // Before the start: whoever waits for the ready line may stop it the moment it appears.
-    let mut signals = Signals::new()?;
+    let mut signals = if args.until_stdin_closes { Signals::and_end_of_stdin()? } else { Signals::new()? };
     let ephemeral = options.keep == Keep::Ephemeral;
     let sandbox = tokio::select! {
         sandbox = Sandbox::start(options, &config) => sandbox?,

@@ -1,5 +1,8 @@
 //! What asks a process to end: once in order, twice at once.
 
+use std::future::{Future, pending};
+use std::pin::Pin;
+
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Exit code after a second signal, as a shell gives it for SIGINT.
@@ -9,12 +12,30 @@ const INTERRUPTED: i32 = 130;
 pub(super) struct Signals {
     interrupt: Signal,
     terminate: Signal,
+    /// Ends when something else asks, once.
+    other: Pin<Box<dyn Future<Output = ()> + Send>>,
 }
 
 impl Signals {
     pub(super) fn new() -> std::io::Result<Self> {
         let [interrupt, terminate] = [SignalKind::interrupt(), SignalKind::terminate()].map(signal);
-        Ok(Self { interrupt: interrupt?, terminate: terminate? })
+        Ok(Self { interrupt: interrupt?, terminate: terminate?, other: Box::pin(pending()) })
+    }
+
+    /// The same, and the end of standard input: a process that was started by another one for itself ends with it.
+    pub(super) fn and_end_of_stdin() -> std::io::Result<Self> {
+        let (end, ended) = tokio::sync::oneshot::channel();
+        // A thread of its own: reading standard input cannot be cancelled.
+        std::thread::Builder::new().name("stdin".to_owned()).spawn(move || {
+            let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
+            let _ = end.send(());
+        })?;
+        let ended = async {
+            if ended.await.is_err() {
+                pending::<()>().await;
+            }
+        };
+        Ok(Self { other: Box::pin(ended), ..Self::new()? })
     }
 
     /// The next of either.
@@ -22,6 +43,7 @@ impl Signals {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
+            () = &mut self.other => self.other = Box::pin(pending()),
         }
     }
 

@@ -24,7 +24,7 @@ use payferry_domain::{Chain, PspId};
 use payferry_entities::{Database, api_keys, chain_cursors, psps};
 use payferry_migration::{Migrator, MigratorTrait};
 use sea_orm::{EntityTrait, IntoActiveModel};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::app::{App, AppParts, Listeners};
 use crate::config::{Config, database_url};
@@ -34,7 +34,7 @@ use crate::tenants::psp_row;
 pub use accounts::Accounts;
 pub use chain::{FOUNDATION_BLOCKS, Payer, SandboxChain, TRANSFER_MAX};
 pub use folder::{DEFAULT_FOLDER, Folder, database_file, keys_file};
-pub use inbox::Inboxes;
+pub use inbox::{Inboxes, Signed, verify as verify_signature};
 pub use keys::Keys;
 pub use time::ADVANCE_SECS_MAX;
 pub use world::World;
@@ -73,7 +73,7 @@ impl SandboxOptions {
 }
 
 /// What a user needs to begin: the line that `--json` prints.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Ready {
     /// Where PSPs and payers reach the service.
     pub api_url: String,

@@ -1,0 +1,223 @@
+//! The PSP's side of the load: the service's HTTP interface, as far as the load tester calls it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use alloy::primitives::Address;
+use anyhow::{Context, bail, ensure};
+use axum::http::Method;
+use payferry_domain::{MerchantId, PaymentId};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::behaviour::Intent;
+use super::client::{Answer, CallError, Client, request};
+use super::ground::Ground;
+
+/// Connections that initiations share. One carries a request at a time; who finds none waits for one, and that is counted.
+pub const CONNECTIONS_MAX: usize = 256;
+/// How long an initiation may take.
+pub const INITIATE_DEADLINE: Duration = Duration::from_secs(10);
+/// How long any other request may take; the sandbox's clock needs some time for a long way.
+const CALL_DEADLINE: Duration = Duration::from_mins(1);
+/// Connections for everything else: reads, transfers, blocks.
+const SIDE_CONNECTIONS_MAX: usize = 16;
+/// Items of a page: the most that the interface gives.
+const PAGE: usize = 200;
+/// Pages of one list: beyond it, something is wrong with the list.
+const PAGES_MAX: usize = 100_000;
+
+/// The interface, called with a PSP's key.
+#[derive(Debug, Clone)]
+pub struct Api {
+    initiations: Arc<Client>,
+    side: Arc<Client>,
+}
+
+/// The answer to an initiation.
+#[derive(Debug, Clone, Copy, Deserialize)]
+pub struct Made {
+    /// The payment.
+    pub payment_id: PaymentId,
+    /// Where its payer sends the money.
+    pub intermediary_wallet: Address,
+}
+
+/// Why there is no payment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NotMade {
+    /// The service said no: its status and the code of its problem.
+    Refused(u16, String),
+    /// It did not answer; the payment may be there.
+    Unanswered(CallError),
+    /// It answered 201 and something that cannot be read.
+    Unreadable,
+}
+
+/// The webhook endpoint of a PSP.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Endpoint {
+    /// Where events go; none was ever set if it is null.
+    pub webhook_url: Option<String>,
+    /// Which.
+    pub events: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Problem {
+    #[serde(default)]
+    code: String,
+    #[serde(default)]
+    detail: String,
+}
+
+impl Api {
+    /// The interface at `url`.
+    pub fn new(url: &str, key: &str) -> anyhow::Result<Self> {
+        Ok(Self {
+            initiations: Arc::new(Client::new(url, CONNECTIONS_MAX, INITIATE_DEADLINE)?.bearer(key)?),
+            side: Arc::new(Client::new(url, SIDE_CONNECTIONS_MAX, CALL_DEADLINE)?.bearer(key)?),
+        })
+    }
+
+    /// The client of everything but initiations.
+    pub fn side(&self) -> &Arc<Client> {
+        &self.side
+    }
+
+    /// Where everything is on the sandbox's chains. What is not a sandbox, or not ours, is told clearly.
+    pub async fn ground(&self) -> anyhow::Result<Ground> {
+        let answer = self.side.get("/sandbox").await.context("the service cannot be reached")?;
+        match answer.status.as_u16() {
+            200 => serde_json::from_slice(&answer.body).context("GET /sandbox cannot be read"),
+            401 | 403 => bail!("the service does not take the key: {}", problem(&answer).detail),
+            404 => {
+                bail!("it is no sandbox: it has no /sandbox and no /sandbox/rpc, and payments here are simulated money")
+            }
+            status => bail!("GET /sandbox answered {status}"),
+        }
+    }
+
+    /// A merchant of the run's own.
+    pub async fn merchant(&self, run: &str) -> anyhow::Result<MerchantId> {
+        let merchant = json!({
+            "external_id": format!("load-{run}"), "name": "Load test", "email": "load@example.com", "business_id": run,
+        });
+        let synced = self.send(Method::POST, "/merchants/sync", &json!({"merchants": [merchant]})).await?;
+        let id = synced.pointer("/merchants/0/merchant_id").and_then(Value::as_str);
+        id.context("the answer names no merchant")?.parse().context("the merchant's id cannot be read")
+    }
+
+    /// Where events go now.
+    pub async fn endpoint(&self) -> anyhow::Result<Endpoint> {
+        self.read("/api/v1/webhook").await
+    }
+
+    /// Sends events there from now on; answers the secret that signs them.
+    pub async fn receive_at(&self, url: &str) -> anyhow::Result<String> {
+        let set = self.set_endpoint(url, &["*".to_owned()]).await?;
+        let secret = |answer: &Value| answer["signing_secret"].as_str().map(str::to_owned);
+        if let Some(secret) = secret(&set) {
+            return Ok(secret);
+        }
+        // It was shown once, to somebody else: a new one, beside which the old one goes on signing for a day.
+        let rotated = self.send(Method::POST, "/api/v1/webhook/rotate", &json!({})).await?;
+        secret(&rotated).context("the answer has no signing secret")
+    }
+
+    /// Sets where which events go.
+    pub async fn set_endpoint(&self, url: &str, events: &[String]) -> anyhow::Result<Value> {
+        self.send(Method::PATCH, "/api/v1/set_webhook", &json!({"webhook_url": url, "events": events})).await
+    }
+
+    /// Makes a payment, asked for once.
+    pub async fn initiate(&self, merchant: MerchantId, reference: &str, intent: &Intent) -> Result<Made, NotMade> {
+        let Intent { chain, token, amount, .. } = intent;
+        let expires_in = intent.expires_secs();
+        // Written by hand: everything in it is our own and needs no escaping.
+        let body = format!(
+            r#"{{"merchant_id":"{merchant}","amount":"{amount}","currency":"{token}","chain":"{chain}","expires_in":{expires_in},"reference":"{reference}"}}"#
+        );
+        let answer = self.initiations.post("/payments/initiate", body).await.map_err(NotMade::Unanswered)?;
+        match answer.status.as_u16() {
+            201 => serde_json::from_slice(&answer.body).map_err(|_| NotMade::Unreadable),
+            status => Err(NotMade::Refused(status, problem(&answer).code)),
+        }
+    }
+
+    /// Every payment of a merchant, newest first, page by page.
+    pub async fn payments<T: DeserializeOwned>(
+        &self,
+        merchant: MerchantId,
+        mut each: impl FnMut(T),
+    ) -> anyhow::Result<()> {
+        #[derive(Deserialize)]
+        struct Page<T> {
+            payments: Vec<T>,
+            next_after: Option<String>,
+        }
+        let mut after = String::new();
+        for _ in 0..PAGES_MAX {
+            let path = format!("/payments?merchant_id={merchant}&limit={PAGE}{after}");
+            let page: Page<T> = self.read(&path).await?;
+            page.payments.into_iter().for_each(&mut each);
+            match page.next_after {
+                Some(next) => after = format!("&after={next}"),
+                None => return Ok(()),
+            }
+        }
+        bail!("the list of payments does not end")
+    }
+
+    /// What the service says of a payment's deliveries, in short; for people who look for one that is missing.
+    pub async fn deliveries(&self, id: PaymentId) -> anyhow::Result<Vec<Value>> {
+        let mut log: Value = self.read(&format!("/payments/{id}/webhooks")).await?;
+        let deliveries = log["deliveries"].take();
+        serde_json::from_value(deliveries).context("the delivery log has no `deliveries`")
+    }
+
+    /// Deliveries that are queued, wait for a retry or are exhausted, and the payments of the oldest of them.
+    pub async fn undelivered(&self) -> anyhow::Result<(u64, Vec<String>)> {
+        let list: Value = self.read(&format!("/api/v1/webhook/undelivered?limit={PAGE}")).await?;
+        let total = list["total"].as_u64().context("the list has no `total`")?;
+        let deliveries = list["deliveries"].as_array().context("the list has no `deliveries`")?;
+        let ids = deliveries.iter().filter_map(|one| one["payment_id"].as_str().map(str::to_owned)).collect();
+        Ok((total, ids))
+    }
+
+    /// Moves the sandbox's clock on; answers how far it is ahead now, in seconds.
+    pub async fn advance_clock(&self, secs: u64) -> anyhow::Result<i64> {
+        let moved = self.send(Method::POST, "/sandbox/clock/advance", &json!({"seconds": secs})).await?;
+        moved["offset_seconds"].as_i64().context("the answer has no `offset_seconds`")
+    }
+
+    async fn read<T: DeserializeOwned>(&self, path: &str) -> anyhow::Result<T> {
+        let answer = self.side.get(path).await.with_context(|| format!("GET {path}"))?;
+        ensure!(answer.status.is_success(), "GET {path} answered {}: {}", answer.status, problem(&answer).detail);
+        serde_json::from_slice(&answer.body).with_context(|| format!("the answer to GET {path} cannot be read"))
+    }
+
+    async fn send(&self, method: Method, path: &str, body: &Value) -> anyhow::Result<Value> {
+        let request = request(method.clone(), path, body.to_string().into());
+        let answer = self.side.call(request).await.with_context(|| format!("{method} {path}"))?;
+        ensure!(answer.status.is_success(), "{method} {path} answered {}: {}", answer.status, problem(&answer).detail);
+        serde_json::from_slice(&answer.body).with_context(|| format!("the answer to {method} {path} cannot be read"))
+    }
+}
+
+fn problem(answer: &Answer) -> Problem {
+    let nameless = || Problem { code: "no_problem_document".to_owned(), detail: "no further words".to_owned() };
+    serde_json::from_slice(&answer.body).unwrap_or_else(|_| nameless())
+}
+
+impl NotMade {
+    /// The kind of error, for counts.
+    pub fn kind(&self) -> String {
+        match self {
+            Self::Refused(status, code) => format!("initiate: {status} {code}"),
+            Self::Unanswered(error) => format!("initiate: {error}"),
+            Self::Unreadable => "initiate: unreadable answer".to_owned(),
+        }
+    }
+}

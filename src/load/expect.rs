@@ -1,0 +1,115 @@
+//! What a payment of the load must end as, and which events it must announce: the interface's table, read off what the
+//! payer did.
+//!
+//! Pure, and its own: it shares nothing with the code that decides in the service.
+
+use payferry_domain::payment::{EventName, FailureReason, Label, Status};
+
+use super::behaviour::{Behaviour, Intent};
+
+/// One event that must be announced, in this order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Announced {
+    /// Its name.
+    pub name: EventName,
+    /// The payment's status then.
+    pub status: Status,
+}
+
+/// How a payment must end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ends {
+    /// Its status.
+    pub status: Status,
+    /// Why it failed.
+    pub failure_reason: Option<FailureReason>,
+    /// Its labels, all of them.
+    pub labels: &'static [Label],
+}
+
+const fn event(name: EventName, status: Status) -> Announced {
+    Announced { name, status }
+}
+
+const SETTLED: &[Announced] = &[
+    event(EventName::PaymentConfirmed, Status::Confirmed),
+    event(EventName::PayinConfirmed, Status::Confirmed),
+    event(EventName::PaymentSettled, Status::Settled),
+    event(EventName::PayinSettled, Status::Settled),
+];
+const UNDERPAID: &[Announced] = &[
+    event(EventName::PaymentMismatched, Status::Mismatched),
+    event(EventName::PayinUnderpaid, Status::Mismatched),
+    event(EventName::PayinMismatched, Status::Mismatched),
+];
+const OVERPAID: &[Announced] =
+    &[event(EventName::PaymentMismatched, Status::Mismatched), event(EventName::PayinMismatched, Status::Mismatched)];
+const EXPIRED: &[Announced] =
+    &[event(EventName::PaymentFailed, Status::Failed), event(EventName::PayinFailed, Status::Failed)];
+const PAID_LATE: &[Announced] = &[
+    event(EventName::PaymentFailed, Status::Failed),
+    event(EventName::PayinFailed, Status::Failed),
+    event(EventName::PaymentMismatched, Status::Mismatched),
+    event(EventName::PayinMismatched, Status::Mismatched),
+];
+
+/// The events of a payment, in the order of their `sequence`, from 1.
+pub const fn events(behaviour: Behaviour) -> &'static [Announced] {
+    match behaviour {
+        Behaviour::Exact => SETTLED,
+        Behaviour::Under => UNDERPAID,
+        Behaviour::Over => OVERPAID,
+        Behaviour::Late => PAID_LATE,
+        Behaviour::Never => EXPIRED,
+        Behaviour::Held => &[],
+    }
+}
+
+/// How a payment ends whose payer has done what he does.
+pub const fn ends(behaviour: Behaviour) -> Ends {
+    let (status, failure_reason, labels): (_, _, &'static [Label]) = match behaviour {
+        Behaviour::Exact => (Status::Settled, None, &[]),
+        Behaviour::Under => (Status::Mismatched, None, &[Label::Underpaid]),
+        Behaviour::Over => (Status::Mismatched, None, &[Label::Overpaid]),
+        Behaviour::Late => (Status::Mismatched, None, &[Label::Late]),
+        Behaviour::Never => (Status::Failed, Some(FailureReason::Expired), &[]),
+        Behaviour::Held => (Status::Pending, None, &[]),
+    };
+    Ends { status, failure_reason, labels }
+}
+
+/// What must be counted as received when the event of this place (from 0) is announced.
+pub fn received_units(intent: &Intent, place: usize) -> i64 {
+    let expired_first = intent.behaviour == Behaviour::Late && place < EXPIRED.len();
+    if expired_first { 0 } else { intent.pays().map_or(0, payferry_domain::Amount::units) }
+}
+
+/// The labels that must stand in the event of this place.
+pub fn labels(behaviour: Behaviour, place: usize) -> &'static [Label] {
+    if behaviour == Behaviour::Late && place < EXPIRED.len() { &[] } else { ends(behaviour).labels }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_event_tells_how_a_payment_ends() {
+        for behaviour in Behaviour::MIXED {
+            let last = events(behaviour).last().map(|event| event.status);
+            assert_eq!(last, Some(ends(behaviour).status), "{behaviour:?}");
+        }
+        assert!(events(Behaviour::Held).is_empty());
+    }
+
+    #[test]
+    fn late_money_counts_only_after_the_expiry_was_told() {
+        let late = Intent::nth(7, Behaviour::Late);
+        let received: Vec<i64> = (0..4).map(|place| received_units(&late, place)).collect();
+        assert_eq!(received, [0, 0, late.amount.units(), late.amount.units()]);
+        assert_eq!(labels(Behaviour::Late, 1), &[]);
+        assert_eq!(labels(Behaviour::Late, 2), &[Label::Late]);
+        let under = Intent::nth(7, Behaviour::Under);
+        assert_eq!(received_units(&under, 0), under.amount.units() - 1_000_000);
+    }
+}
