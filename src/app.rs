@@ -22,6 +22,8 @@ use tokio_util::task::AbortOnDropHandle;
 use url::Url;
 
 use crate::config::Config;
+use crate::keys::KeyMode;
+use crate::operator::{Operator, OperatorConfig};
 use crate::{http, operator, telemetry};
 
 /// The whole stop is cut short after this: what is not done by then is resumed at the next start.
@@ -43,6 +45,8 @@ pub struct AppParts {
     pub webhooks: WebhookConfig,
     /// Opens the operator's listener.
     pub operator_token: String,
+    /// What sort of API keys the operator makes.
+    pub key_mode: KeyMode,
 }
 
 /// The listeners of a service, bound and not yet answering: so that links can carry the bound port.
@@ -126,8 +130,11 @@ impl App {
             bookkeeping: true,
         })
         .await?;
-        let api = Serving::start(listeners.api, routes(&system));
-        let operator = Serving::start(listeners.operator, operator::router(system.clone(), &parts.operator_token));
+        let api = Serving::start(listeners.api, routes(&system), CancellationToken::new());
+        let closing = CancellationToken::new();
+        let desk = OperatorConfig { token: parts.operator_token, key_mode: parts.key_mode, closing: closing.clone() };
+        let desk = operator::router(Operator::new(system.clone(), desk));
+        let operator = Serving::start(listeners.operator, desk, closing);
         Ok(Self { system, api, operator, _metrics: metrics })
     }
 
@@ -157,8 +164,7 @@ impl App {
 }
 
 impl Serving {
-    fn start(listener: TcpListener, router: Router) -> Self {
-        let stop = CancellationToken::new();
+    fn start(listener: TcpListener, router: Router, stop: CancellationToken) -> Self {
         let stopped = stop.clone().cancelled_owned();
         Self { stop, task: tokio::spawn(http::serve(listener, router, stopped)) }
     }

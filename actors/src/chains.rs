@@ -35,6 +35,16 @@ impl Chains {
         self.watchlist.view(chain)
     }
 
+    /// Why a chain cannot be read at the moment, if so; known also of one that was never read.
+    pub fn trouble(&self, chain: Chain) -> Option<String> {
+        self.watchlist.trouble(chain)
+    }
+
+    /// The chains that run here, in their usual order.
+    pub fn running(&self) -> impl Iterator<Item = &ChainSpec> {
+        Chain::ALL.into_iter().filter_map(|chain| self.spec(chain))
+    }
+
     /// Chooses a chain for `best`.
     pub fn selector(&self) -> &Selector {
         &self.selector

@@ -6,11 +6,12 @@ use std::time::{Duration, Instant};
 
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::header::{ALLOW, CACHE_CONTROL, X_CONTENT_TYPE_OPTIONS};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures::FutureExt;
-use tracing::Instrument;
+use tokio::sync::Semaphore;
+use tracing::{Instrument, Level};
 use ulid::Ulid;
 
 use super::error::{ApiError, Away};
@@ -26,7 +27,12 @@ const REQUEST_ID_CHARS_MAX: usize = 128;
 pub struct RequestId(pub String);
 
 /// The outermost layer.
-pub(super) async fn surround(State(app): State<AppState>, mut request: Request, next: Next) -> Response {
+pub(super) async fn surround(State(app): State<AppState>, request: Request, next: Next) -> Response {
+    within(&app.door, app.config.limits.request_timeout, request, next).await
+}
+
+/// The same for a listener with a door of its own.
+pub(crate) async fn within(door: &Semaphore, request_timeout: Duration, mut request: Request, next: Next) -> Response {
     let id = request_id(request.headers());
     let method = request.method().clone();
     let started = Instant::now();
@@ -43,19 +49,20 @@ pub(super) async fn surround(State(app): State<AppState>, mut request: Request, 
     request.extensions_mut().insert(RequestId(id.clone()));
     let answered = async {
         // Who finds no room is told at once: waiting would only make the crowd larger.
-        let Ok(_room) = app.door.try_acquire() else {
-            let response = finish(ApiError::Unavailable(Away::Capacity, "no room".into()).into_response(), &id);
-            note(&response, &method, &route, started.elapsed());
+        let Ok(_room) = door.try_acquire() else {
+            let refused = ApiError::Unavailable(Away::Capacity, "no room".into()).into_response();
+            let (response, failure) = finish(refused, &id);
+            note(&response, failure.as_ref(), &method, &route, started.elapsed());
             return response;
         };
         let answer = std::panic::AssertUnwindSafe(next.run(request)).catch_unwind();
-        let response = match tokio::time::timeout(app.config.limits.request_timeout, answer).await {
+        let response = match tokio::time::timeout(request_timeout, answer).await {
             Ok(Ok(response)) => response,
             Ok(Err(panic)) => ApiError::internal(format!("a handler panicked: {}", words_of(&*panic))).into_response(),
             Err(_) => ApiError::TimedOut.into_response(),
         };
-        let response = finish(response, &id);
-        note(&response, &method, &route, started.elapsed());
+        let (response, failure) = finish(response, &id);
+        note(&response, failure.as_ref(), &method, &route, started.elapsed());
         response
     };
     answered.instrument(span).await
@@ -72,15 +79,13 @@ fn request_id(headers: &HeaderMap) -> String {
 }
 
 /// Writes the document of a failure, and the headers of every answer.
-fn finish(mut response: Response, id: &str) -> Response {
+fn finish(mut response: Response, id: &str) -> (Response, Option<ApiError>) {
     if response.status() == StatusCode::METHOD_NOT_ALLOWED && response.extensions().get::<ApiError>().is_none() {
         let allow = response.headers().get(ALLOW).cloned();
         response = ApiError::MethodNotAllowed(allow).into_response();
     }
-    if let Some(error) = response.extensions_mut().remove::<ApiError>() {
-        if let Some(reason) = error.for_log() {
-            tracing::error!(error = reason, "a request failed: {reason}");
-        }
+    let failure = response.extensions_mut().remove::<ApiError>();
+    if let Some(error) = &failure {
         response = error.response(id);
     }
     let headers = response.headers_mut();
@@ -88,13 +93,31 @@ fn finish(mut response: Response, id: &str) -> Response {
     headers.extend(HeaderValue::from_str(id).map(|id| (X_REQUEST_ID, id)));
     headers.entry(X_CONTENT_TYPE_OPTIONS).or_insert(HeaderValue::from_static("nosniff"));
     headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
-    response
+    (response, failure)
 }
 
-fn note(response: &Response, method: &axum::http::Method, route: &str, took: Duration) {
+/// One line in the log for each request, whatever became of it.
+fn note(response: &Response, failure: Option<&ApiError>, method: &Method, route: &str, took: Duration) {
     let status = response.status().as_u16();
     let millis = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
-    tracing::info!(http.status = status, took_ms = millis, "{method} {route} answered {status} in {millis} ms");
+    let failed = failure.and_then(ApiError::for_log);
+    match failed {
+        Some((Level::ERROR, error)) => tracing::error!(
+            http.status = status,
+            took_ms = millis,
+            error,
+            "{method} {route} failed with {status} in {millis} ms: {error}"
+        ),
+        Some((_, error)) => tracing::warn!(
+            http.status = status,
+            took_ms = millis,
+            error,
+            "{method} {route} answered {status} in {millis} ms: {error}"
+        ),
+        None => {
+            tracing::info!(http.status = status, took_ms = millis, "{method} {route} answered {status} in {millis} ms");
+        }
+    }
     super::metrics::request(method, route, status, took);
 }
 

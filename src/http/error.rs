@@ -3,6 +3,7 @@
 //! An [`ApiError`] becomes an RFC 9457 problem document. The request's id is put in by `edge`, which sees every answer
 //! last. Deliberately absent from the documents: stacks, SQL, and whatever a caller sent.
 
+mod credentials;
 mod from;
 
 use std::borrow::Cow;
@@ -12,7 +13,10 @@ use axum::http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
+use tracing::Level;
 use utoipa::ToSchema;
+
+pub use credentials::{KeyProblem, TokenProblem};
 
 /// Seconds after which a caller may try again when the database or a chain is away.
 const RETRY_AWAY_SECS: u64 = 2;
@@ -57,23 +61,6 @@ pub struct Problem {
     pub errors: Vec<FieldError>,
 }
 
-/// Why a key was not accepted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum KeyProblem {
-    /// There is no `Authorization` header, or another scheme.
-    Missing,
-    /// What stands there is no key: cut or mistyped.
-    Malformed,
-    /// A sandbox key in production, or the other way round.
-    WrongEnvironment,
-    /// There is no such key.
-    Unknown,
-    /// Its owner revoked it.
-    Revoked,
-    /// Its time is over.
-    Expired,
-}
-
 /// Everything that a request can fail with.
 #[derive(Debug, Clone)]
 pub enum ApiError {
@@ -85,14 +72,18 @@ pub enum ApiError {
     BadHeader(&'static str, &'static str),
     /// No valid key.
     Unauthorized(KeyProblem),
+    /// No operator token, or a wrong one.
+    NotOperator(TokenProblem),
+    /// A change asked for by another site's page, with the operator's session.
+    ForeignOrigin,
     /// The key lacks a scope.
     MissingScope(&'static str),
     /// There is no such object, or it is another PSP's: nobody can tell which.
     NotFound(&'static str),
     /// A field names an object that is not there.
     FieldNotFound(&'static str, FieldError),
-    /// There is no such path.
-    NoRoute,
+    /// There is no such path; where those that there are stand.
+    NoRoute(&'static str),
     /// The path has other methods.
     MethodNotAllowed(Option<HeaderValue>),
     /// The request does not fit what is there.
@@ -156,13 +147,17 @@ impl ApiError {
             Self::BadParameters(_) => (StatusCode::BAD_REQUEST, "invalid_parameters", "The parameters are not valid"),
             Self::BadHeader(..) => (StatusCode::BAD_REQUEST, "invalid_header", "A header is not valid"),
             Self::Unauthorized(problem) => (StatusCode::UNAUTHORIZED, problem.code(), "The API key was not accepted"),
+            Self::NotOperator(problem) => {
+                (StatusCode::UNAUTHORIZED, problem.code(), "The operator token was not accepted")
+            }
+            Self::ForeignOrigin => (StatusCode::FORBIDDEN, "foreign_origin", "The request comes from another site"),
             Self::MissingScope(_) => (StatusCode::FORBIDDEN, "missing_scope", "The API key may not do this"),
             Self::NotFound(what) => {
                 let code = Cow::Owned(format!("{what}_not_found"));
                 return Kind { status: StatusCode::NOT_FOUND, code, title: "There is no such object" };
             }
             Self::FieldNotFound(code, _) => (StatusCode::NOT_FOUND, *code, "There is no such object"),
-            Self::NoRoute => (StatusCode::NOT_FOUND, "route_not_found", "There is no such path"),
+            Self::NoRoute(_) => (StatusCode::NOT_FOUND, "route_not_found", "There is no such path"),
             Self::MethodNotAllowed(_) => {
                 (StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", "The path has other methods")
             }
@@ -196,10 +191,16 @@ impl ApiError {
             Self::BadHeader(name, expected) => format!("The header {name} must be {expected}."),
             Self::BadParameters(errors) | Self::Validation(errors) => listed(errors),
             Self::Unauthorized(problem) => problem.detail().to_owned(),
+            Self::NotOperator(problem) => problem.detail(),
+            Self::ForeignOrigin => {
+                "A change with the session's cookie needs the header `Origin` of this very site; programs send the \
+                 token as a bearer token instead."
+                    .to_owned()
+            }
             Self::MissingScope(scope) => format!("The API key lacks the scope `{scope}`."),
             Self::NotFound(what) => format!("There is no {what} with this id."),
             Self::FieldNotFound(_, error) => format!("`{}` {}.", error.field, error.message),
-            Self::NoRoute => "There is nothing at this path; /docs lists what there is.".to_owned(),
+            Self::NoRoute(list) => format!("There is nothing at this path; {list} lists what there is."),
             Self::MethodNotAllowed(_) => "This path exists, but not with this method.".to_owned(),
             Self::Conflict(_, detail, _) | Self::TokenUnavailable(detail) => detail.clone(),
             Self::TooLarge(bytes) => format!("The body may have at most {bytes} bytes."),
@@ -227,7 +228,7 @@ impl ApiError {
     /// When to try again, if that may help.
     pub(super) fn retry_after_secs(&self) -> Option<u64> {
         match self {
-            Self::RateLimited(secs) => Some((*secs).max(1)),
+            Self::RateLimited(secs) | Self::NotOperator(TokenProblem::TooManyAttempts(secs)) => Some((*secs).max(1)),
             Self::IdempotencyRunning => Some(RETRY_RUNNING_SECS),
             Self::TimedOut | Self::Unavailable(..) => Some(RETRY_AWAY_SECS),
             _ => None,
@@ -243,13 +244,18 @@ impl ApiError {
         }
     }
 
-    /// What the log is told, if anything: faults of ours, never what the caller sent.
-    pub(super) fn for_log(&self) -> Option<&str> {
+    /// What the log is told, if anything, and how loudly: faults of ours, never what the caller sent.
+    ///
+    /// A chain that is away is told of once where that is seen: each request that it costs is worth no alarm.
+    pub(super) fn for_log(&self) -> Option<(Level, &str)> {
         match self {
             // Counted by status; a line for each would be a part of the crowd.
             Self::Unavailable(Away::Capacity, _) => None,
-            Self::Unavailable(_, reason) | Self::Internal(reason) => Some(reason),
-            Self::TimedOut => Some("the request took too long"),
+            Self::Unavailable(Away::Chain, reason) => Some((Level::WARN, reason)),
+            Self::Unavailable(Away::Database | Away::Payment, reason) | Self::Internal(reason) => {
+                Some((Level::ERROR, reason))
+            }
+            Self::TimedOut => Some((Level::ERROR, "the request took too long")),
             _ => None,
         }
     }
@@ -284,6 +290,9 @@ impl ApiError {
             Self::Unauthorized(_) => {
                 headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"payferry\""));
             }
+            Self::NotOperator(_) => {
+                headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"payferry operator\""));
+            }
             Self::MethodNotAllowed(Some(allow)) => {
                 headers.insert(ALLOW, allow.clone());
             }
@@ -311,30 +320,6 @@ fn listed(errors: &[FieldError]) -> String {
         named.push(format!("and {} more", errors.len() - NAMED_MAX));
     }
     format!("{}.", named.join("; "))
-}
-
-impl KeyProblem {
-    const fn code(self) -> &'static str {
-        match self {
-            Self::Missing => "api_key_missing",
-            Self::Malformed => "api_key_malformed",
-            Self::WrongEnvironment => "api_key_wrong_environment",
-            Self::Unknown => "api_key_unknown",
-            Self::Revoked => "api_key_revoked",
-            Self::Expired => "api_key_expired",
-        }
-    }
-
-    const fn detail(self) -> &'static str {
-        match self {
-            Self::Missing => "Send the header `Authorization: Bearer <API key>`.",
-            Self::Malformed => "This is not a whole API key: a part is missing or mistyped.",
-            Self::WrongEnvironment => "Keys of the sandbox (sk_test_) and of production (sk_live_) do not mix.",
-            Self::Unknown => "There is no such API key.",
-            Self::Revoked => "This API key was revoked.",
-            Self::Expired => "This API key has expired.",
-        }
-    }
 }
 
 impl Away {

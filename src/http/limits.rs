@@ -165,7 +165,7 @@ fn check<K: Clone + Eq + std::hash::Hash>(
 }
 
 /// Whoever has an IPv6 address has 2^64 of them.
-fn household(address: IpAddr) -> IpAddr {
+pub(crate) fn household(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {
             let bits = u128::from(address) >> IPV6_HOUSEHOLD_BITS << IPV6_HOUSEHOLD_BITS;

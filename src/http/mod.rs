@@ -6,7 +6,7 @@
 
 pub mod answer;
 pub mod auth;
-mod edge;
+pub(crate) mod edge;
 pub mod error;
 pub mod extract;
 pub mod idempotency;

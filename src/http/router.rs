@@ -55,7 +55,7 @@ pub fn router_with(app: AppState, more: Router<AppState>) -> Router {
         .route("/docs", get(pages::reference::serve).with_state(reference))
         .route("/pay/{token}", get(pages::pay::serve))
         .merge(more)
-        .fallback(async || ApiError::NoRoute)
+        .fallback(async || ApiError::NoRoute("/docs"))
         .layer(middleware::from_fn_with_state(app.clone(), edge::surround))
         .with_state(app)
 }

@@ -1,66 +1,100 @@
-//! The operator's listener: health, metrics, and a view of the actors.
+//! The operator's listener: health, metrics, and a view of everything that runs.
 //!
-//! Deliberately absent for now: the live page, administration of PSPs and keys.
+//! `table` is the table of routes; each says whether it wants the operator token, and there is no other way to add one.
+//! `read` holds what is shown, for programs and for people alike. Deliberately absent: everything that PSPs and payers
+//! reach.
 
-use axum::extract::{Request, State};
-use axum::http::{StatusCode, header};
-use axum::middleware::{self, Next};
-use axum::response::{IntoResponse, Response};
-use axum::routing::get;
-use axum::{Json, Router};
+mod actors;
+mod admit;
+pub mod health;
+mod login;
+pub mod read;
+mod routes;
+mod secure;
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::middleware;
 use payferry_actors::System;
-use sea_orm::ConnectionTrait;
-use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
-use subtle::ConstantTimeEq;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
 
-use crate::telemetry;
+pub use admit::{Admission, FAILED_ATTEMPTS_PER_MINUTE_MAX, SESSION_SECS};
+pub use routes::{Access, Route, table};
 
-/// The operator's routes. Everything but health and metrics wants `Authorization: Bearer <operator token>`.
-pub fn router(system: System, token: &str) -> Router {
-    let token = Token(Sha256::digest(token).into());
-    let closed = Router::new().route("/ops/actors", get(actors)).layer(middleware::from_fn_with_state(token, admit));
-    let open =
-        Router::new().route("/healthz", get(healthz)).route("/readyz", get(readyz)).route("/metrics", get(metrics));
-    open.merge(closed).with_state(system)
+use crate::http::error::ApiError;
+use crate::keys::KeyMode;
+
+/// Requests under way at once; streams of events are counted by themselves.
+pub const REQUESTS_AT_ONCE: usize = 256;
+/// Bytes of a request's body.
+const BODY_BYTES_MAX: usize = 64 * 1024;
+
+/// What the operator's listener is started with.
+pub struct OperatorConfig {
+    /// Opens it.
+    pub token: String,
+    /// What sort of API keys are made here.
+    pub key_mode: KeyMode,
+    /// Cancelled when the listener is to end: what would otherwise run on ends then.
+    pub closing: CancellationToken,
 }
 
-/// Digest of the operator's token: comparing digests tells nothing of the length.
+/// What the operator's handlers share. Clones are the same.
 #[derive(Clone)]
-struct Token([u8; 32]);
+pub struct Operator(Arc<Shared>);
 
-async fn admit(State(Token(wanted)): State<Token>, request: Request, next: Next) -> Response {
-    let given = request.headers().get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-    let given: Option<[u8; 32]> =
-        given.and_then(|value| value.strip_prefix("Bearer ")).map(|token| Sha256::digest(token).into());
-    if given.is_some_and(|given| bool::from(given.ct_eq(&wanted))) {
-        return next.run(request).await;
+/// The one instance behind all clones of an [`Operator`].
+pub struct Shared {
+    /// The supervision tree.
+    pub system: System,
+    /// What sort of API keys are made here.
+    pub key_mode: KeyMode,
+    /// Cancelled when the listener is to end.
+    pub closing: CancellationToken,
+    admission: Admission,
+    /// Room for requests.
+    door: Semaphore,
+}
+
+impl Operator {
+    /// Over a running tree.
+    pub fn new(system: System, config: OperatorConfig) -> Self {
+        let OperatorConfig { token, key_mode, closing } = config;
+        let admission = Admission::new(&token, system.clock().clone());
+        let door = Semaphore::new(REQUESTS_AT_ONCE);
+        Self(Arc::new(Shared { system, key_mode, closing, admission, door }))
     }
-    let challenge = [(header::WWW_AUTHENTICATE, "Bearer realm=\"payferry operator\"")];
-    (StatusCode::UNAUTHORIZED, challenge, Json(json!({"detail": "Send the operator token as a bearer token."})))
-        .into_response()
 }
 
-/// The process runs.
-async fn healthz() -> Json<Value> {
-    Json(json!({"status": "ok"}))
+impl Deref for Operator {
+    type Target = Shared;
+
+    fn deref(&self) -> &Shared {
+        &self.0
+    }
 }
 
-/// It can take payments: every shard has read its live ones, and the database answers and takes what is written.
-async fn readyz(State(system): State<System>) -> (StatusCode, Json<Value>) {
-    let payments = system.is_ready();
-    let answers = system.database().reader().execute_unprepared("SELECT 1").await.is_ok();
-    let database = answers && system.is_writing();
-    let status = if payments && database { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    (status, Json(json!({"ready": payments && database, "payments": payments, "database": database})))
-}
-
-/// The supervision tree as it shows itself: live payments, restarts, incidents, quarantined payments.
-async fn actors(State(system): State<System>) -> Response {
-    Json(system.observe()).into_response()
-}
-
-/// All metrics of the process, in Prometheus' text format.
-async fn metrics() -> impl IntoResponse {
-    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], telemetry::metrics().render())
+/// Everything that the operator reaches.
+pub fn router(operator: Operator) -> Router {
+    let mut open = Router::new();
+    let mut closed = Router::new();
+    for route in table() {
+        match route.access {
+            Access::Open => open = open.route(route.path, route.serve),
+            Access::Token => closed = closed.route(route.path, route.serve),
+        }
+    }
+    closed
+        // Who may not come in is not told either what there is.
+        .fallback(async || ApiError::NoRoute("docs/operation.md"))
+        .layer(middleware::from_fn_with_state(operator.clone(), admit::admit))
+        .merge(open)
+        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .layer(middleware::from_fn_with_state(operator.clone(), secure::surround))
+        .layer(middleware::from_fn(secure::harden))
+        .with_state(operator)
 }

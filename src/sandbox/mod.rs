@@ -28,6 +28,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::app::{App, AppParts, Listeners};
 use crate::config::{Config, database_url};
+use crate::keys::KeyMode;
 use crate::keys::Scope;
 use crate::tenants::psp_row;
 
@@ -143,6 +144,7 @@ impl Sandbox {
             screener: Arc::new(world.screener()),
             webhooks: config.webhooks.sender(UrlPolicy::Sandbox),
             operator_token: keys.operator_token.clone(),
+            key_mode: KeyMode::Test,
         };
         let public_url = listeners.public_url().clone();
         let routes = |system: &System| routes::router(system.clone(), public_url, world.clone());

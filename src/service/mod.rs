@@ -60,6 +60,7 @@ impl Service {
             screener,
             webhooks: config.webhooks.sender(environment.url_policy()),
             operator_token,
+            key_mode: environment.key_mode(),
         };
         let routes = |system: &System| router(AppState::new(system.clone(), http));
         let app = App::start(config, listeners, parts, routes).await?;

@@ -1,5 +1,6 @@
 //! A whole service in this process, for tests: the tree and the interface over a database in a folder of its own.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -320,7 +321,7 @@ impl Reply {
 
     /// The status and the body, with ids, times, addresses and secrets put out of sight.
     pub fn redacted(&self) -> Value {
-        serde_json::json!({ "status": self.status.as_u16(), "body": redact(&self.json) })
+        serde_json::json!({ "body": redact(&self.json), "status": self.status.as_u16() })
     }
 
     /// Fails unless it is a problem document with this status and code.
@@ -338,16 +339,20 @@ impl Reply {
     }
 }
 
-fn redact(value: &Value) -> Value {
+/// `value` with ids, times, addresses and secrets put out of sight, and its keys in order whatever serde_json makes of it.
+pub fn redact(value: &Value) -> Value {
     match value {
         Value::String(text) => Value::String(redact_text(text)),
         Value::Array(items) => items.iter().map(redact).collect(),
         Value::Object(fields) => {
             let redacted = |(key, value): (&String, &Value)| match key.as_str() {
-                "block_number" | "log_index" | "confirmations" | "duration_ms" => (key.clone(), json!("[number]")),
+                "block_number" | "log_index" | "confirmations" | "duration_ms" | "head_age_ms" => {
+                    (key.clone(), json!("[number]"))
+                }
                 _ => (key.clone(), redact(value)),
             };
-            fields.iter().map(redacted).collect()
+            let sorted: BTreeMap<_, _> = fields.iter().map(redacted).collect();
+            sorted.into_iter().collect()
         }
         other => other.clone(),
     }

@@ -6,6 +6,7 @@ mod cli;
 mod faults;
 mod http;
 mod kill;
+mod operator;
 mod process;
 mod stage;
 mod stories;

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use parking_lot::RwLock;
 use payferry_domain::Address;
 use payferry_entities::Database;
 use ractor::{ActorCell, ActorProcessingErr, RpcReplyPort, SpawnErr};
@@ -43,6 +44,7 @@ struct HandleInner {
     settle_paused: AtomicBool,
     send_paused: AtomicBool,
     submitted: AtomicU64,
+    trouble: RwLock<Option<String>>,
 }
 
 impl SettlerHandle {
@@ -70,6 +72,11 @@ impl SettlerHandle {
     /// Transactions signed by all incarnations of the settler.
     pub fn submitted_total(&self) -> u64 {
         self.inner.submitted.load(Ordering::Relaxed)
+    }
+
+    /// Why settling is held up at the moment, if so: by the last pass of any incarnation.
+    pub fn trouble(&self) -> Option<String> {
+        self.inner.trouble.read().clone()
     }
 
     pub(super) fn count_submitted(&self) {
@@ -385,6 +392,7 @@ impl SettlerState {
             } else {
                 tracing::info!(%chain, "settling on {chain} goes on");
             }
+            (*self.args.handle.inner.trouble.write()).clone_from(&trouble);
             self.report.trouble = trouble;
         }
         Ok(())

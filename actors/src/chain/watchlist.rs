@@ -43,6 +43,8 @@ struct Watched {
 #[derive(Debug, Default)]
 struct Lane {
     view: RwLock<Option<ChainView>>,
+    /// Why the chain cannot be read, if so: known before it was ever read.
+    trouble: RwLock<Option<String>>,
     waits: Mutex<HashMap<TransferKey, FinalityWait>>,
     wake: Notify,
     moved: watch::Sender<()>,
@@ -196,6 +198,7 @@ impl Watchlist {
 
     /// Notes why the chain cannot be read; answers whether that is news.
     pub(crate) fn set_trouble(&self, chain: Chain, trouble: Option<String>) -> bool {
+        (*self.lane(chain).trouble.write()).clone_from(&trouble);
         let mut view = self.lane(chain).view.write();
         match view.as_mut() {
             Some(view) if view.trouble != trouble => {
@@ -204,6 +207,11 @@ impl Watchlist {
             }
             _ => false,
         }
+    }
+
+    /// Why the chain cannot be read at the moment, if so.
+    pub fn trouble(&self, chain: Chain) -> Option<String> {
+        self.lane(chain).trouble.read().clone()
     }
 
     /// Takes out the waits that are over.

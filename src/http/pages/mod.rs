@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 const STYLE: &str = include_str!("style.css");
 
 /// A whole page.
-fn page(title: &str, body: &Markup) -> Markup {
+pub(crate) fn page(title: &str, body: &Markup) -> Markup {
     html! {
         (DOCTYPE)
         html lang="en" {
@@ -31,12 +31,16 @@ fn page(title: &str, body: &Markup) -> Markup {
     }
 }
 
+/// What a policy calls the style sheet.
+pub(crate) fn style_source() -> String {
+    format!("'sha256-{}'", STANDARD.encode(Sha256::digest(STYLE)))
+}
+
 /// A page as an answer: nothing may run, be framed, or be loaded from anywhere.
 fn respond(status: StatusCode, page: String) -> Response {
-    let hash = STANDARD.encode(Sha256::digest(STYLE));
-    let policy = format!(
-        "default-src 'none'; style-src 'sha256-{hash}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-    );
+    let style = style_source();
+    let policy =
+        format!("default-src 'none'; style-src {style}; base-uri 'none'; form-action 'none'; frame-ancestors 'none'");
     let mut response = (status, page).into_response();
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));

@@ -132,7 +132,7 @@ fn chain_name(chain: payferry_domain::Chain) -> &'static str {
 
 /// A page instead of a document: people read it.
 fn failure(error: &ApiError) -> Response {
-    if let Some(reason) = error.for_log() {
+    if let Some((_, reason)) = error.for_log() {
         tracing::error!(error = reason, "a payer's page failed: {reason}");
     }
     let (status, retry_after) = (error.status(), error.retry_after_secs());

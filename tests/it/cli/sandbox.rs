@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use super::{Home, Running, complaint, payferry, run};
+use super::{Home, PATIENCE, Running, complaint, payferry, run};
 
 #[tokio::test]
 async fn the_ready_line_leads_everywhere() {
@@ -31,7 +31,11 @@ async fn the_ready_line_leads_everywhere() {
     }
     let operator = sandbox.text("operator_url");
     assert_eq!(http.get(format!("{operator}/healthz")).send().await.unwrap().status(), StatusCode::OK);
-    assert_eq!(http.get(format!("{operator}/readyz")).send().await.unwrap().status(), StatusCode::OK);
+    let since = Instant::now();
+    while http.get(format!("{operator}/readyz")).send().await.unwrap().status() != StatusCode::OK {
+        assert!(since.elapsed() < PATIENCE, "no chain was read");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
     let actors = format!("{operator}/ops/actors");
     assert_eq!(http.get(&actors).send().await.unwrap().status(), StatusCode::UNAUTHORIZED);
     let wrong = http.get(&actors).bearer_auth(sandbox.text("api_key")).send().await.unwrap();

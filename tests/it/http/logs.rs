@@ -68,7 +68,7 @@ async fn secrets_and_people_are_not_logged() {
     let log = String::from_utf8(LINES.take()).unwrap();
     let request_id = failed.header("x-request-id").unwrap();
     let mut lines = log.lines();
-    let failure = lines.find(|line| line.contains(request_id) && line.contains("a request failed"));
+    let failure = lines.find(|line| line.contains(request_id) && line.contains("failed with 503"));
     assert!(failure.unwrap().contains("/payments/{payment_id}"), "the log finds the failure");
     assert!(log.contains("TRACE") && log.contains(&app.psp_id.to_string()));
     let secret = |key: &str| key[key.len() - 72..].to_owned();

@@ -1,0 +1,149 @@
+//! The chains: how far each was read, how old its head is, and how its settler gets on.
+
+use payferry_actors::System;
+use payferry_actors::chain::operations::Role;
+use payferry_domain::Chain;
+use sea_orm::{ConnectionTrait, DbErr, Statement};
+use serde::Serialize;
+
+use super::{COUNTED_MAX, Count, Moment};
+
+/// How a chain stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ChainState {
+    /// It is read.
+    Ok,
+    /// It cannot be read at the moment, and its last head is not old yet.
+    Troubled,
+    /// No new block for the length of an outage: it is offered to nobody, and no deadline passes on it.
+    Stale,
+    /// It was not read since the service started.
+    NeverRead,
+}
+
+/// Whether a chain can take payments.
+#[derive(Debug, Clone, Serialize)]
+pub struct ChainHealth {
+    /// Which.
+    pub chain: Chain,
+    /// How it stands.
+    pub state: ChainState,
+    /// Since its newest block, milliseconds.
+    pub head_age_ms: Option<i64>,
+    /// Why it cannot be read, if it cannot.
+    pub trouble: Option<String>,
+}
+
+/// All of one chain.
+#[derive(Debug, Clone, Serialize)]
+pub struct ChainLine {
+    /// Whether it can take payments.
+    #[serde(flatten)]
+    pub health: ChainHealth,
+    /// As the chain itself says it.
+    pub chain_id: u64,
+    /// The newest block that an endpoint showed.
+    pub head_number: Option<u64>,
+    /// Its time.
+    pub head_at: Option<Moment>,
+    /// The last block that was read whole.
+    pub read_number: Option<u64>,
+    /// Blocks between the two.
+    pub lag_blocks: Option<u64>,
+    /// The newest block that the chain calls safe.
+    pub safe_number: Option<u64>,
+    /// The newest block that the chain calls finalized.
+    pub finalized_number: Option<u64>,
+    /// Base fee of the head, wei per gas.
+    pub base_fee_wei: Option<String>,
+    /// Whether `best` leaves it out because the operator said so.
+    pub paused: bool,
+    /// Who moves money on it.
+    pub settler: SettlerLine,
+}
+
+/// How a settler gets on.
+#[derive(Debug, Clone, Serialize)]
+pub struct SettlerLine {
+    /// Why settling is held up, if it is.
+    pub trouble: Option<String>,
+    /// Whether new settlements are held back by the operator.
+    pub settling_paused: bool,
+    /// Whether new sendings are held back by the operator.
+    pub sending_paused: bool,
+    /// Operations that wait for a transaction.
+    pub queued: Count,
+    /// Operations in a transaction that is not mined.
+    pub submitted: Count,
+    /// Operations in a mined transaction that is not final.
+    pub mined: Count,
+    /// Transactions signed since the service started.
+    pub transactions_signed: u64,
+}
+
+/// Whether each chain that runs here can take payments.
+pub fn health(system: &System) -> Vec<ChainHealth> {
+    let now = system.clock().now();
+    let health = |chain: Chain| {
+        let view = system.chain_view(chain);
+        let trouble = system.chains().trouble(chain);
+        let state = match &view {
+            None => ChainState::NeverRead,
+            Some(view) if view.is_stale(now) => ChainState::Stale,
+            Some(_) if trouble.is_some() => ChainState::Troubled,
+            Some(_) => ChainState::Ok,
+        };
+        ChainHealth { chain, state, head_age_ms: view.map(|view| view.head_age_ms(now)), trouble }
+    };
+    system.chains().running().map(|spec| health(spec.chain)).collect()
+}
+
+/// All of each chain.
+pub async fn chains(system: &System) -> Result<Vec<ChainLine>, DbErr> {
+    let mut lines = Vec::new();
+    for health in health(system) {
+        let chain = health.chain;
+        let Some(spec) = system.chains().spec(chain) else { continue };
+        let view = system.chain_view(chain);
+        lines.push(ChainLine {
+            health,
+            chain_id: spec.chain_id,
+            head_number: view.as_ref().map(|view| view.head_number),
+            head_at: view.as_ref().map(|view| view.head_time.into()),
+            read_number: view.as_ref().map(|view| view.read_number),
+            lag_blocks: view.as_ref().map(|view| view.head_number.saturating_sub(view.read_number)),
+            safe_number: view.as_ref().and_then(|view| view.safe),
+            finalized_number: view.as_ref().and_then(|view| view.finalized),
+            base_fee_wei: view.as_ref().map(|view| view.base_fee_wei.to_string()),
+            paused: system.chains().selector().is_paused(chain),
+            settler: settler(system, chain).await?,
+        });
+    }
+    Ok(lines)
+}
+
+async fn settler(system: &System, chain: Chain) -> Result<SettlerLine, DbErr> {
+    let handle = system.chains().settler(chain);
+    let paused = |role| handle.is_some_and(|handle| handle.is_paused(role));
+    Ok(SettlerLine {
+        trouble: handle.and_then(payferry_actors::chain::SettlerHandle::trouble),
+        settling_paused: paused(Role::Settle),
+        sending_paused: paused(Role::Send),
+        queued: operations(system, chain, "queued").await?,
+        submitted: operations(system, chain, "submitted").await?,
+        mined: operations(system, chain, "mined").await?,
+        transactions_signed: handle.map_or(0, payferry_actors::chain::SettlerHandle::submitted_total),
+    })
+}
+
+async fn operations(system: &System, chain: Chain, status: &str) -> Result<Count, DbErr> {
+    let sql = format!(
+        "SELECT COUNT(*) FROM (SELECT 1 FROM operations WHERE chain = $1 AND status = $2 LIMIT {}) counted",
+        COUNTED_MAX + 1
+    );
+    let database = system.database();
+    let statement = Statement::from_sql_and_values(database.backend(), sql, [chain.as_str().into(), status.into()]);
+    let row = database.reader().query_one_raw(statement).await?;
+    Ok(Count::of(row.map_or(Ok(0), |row| row.try_get_by_index(0))?))
+}

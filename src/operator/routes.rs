@@ -1,0 +1,54 @@
+//! The table of routes.
+
+use axum::handler::Handler;
+use axum::http::Method;
+use axum::routing::{MethodRouter, get, on, post};
+
+use super::{Operator, actors, health, login};
+
+/// Who reaches a route.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Everybody who reaches the listener.
+    Open,
+    /// Whoever shows the operator token, or the session that was given for it.
+    Token,
+}
+
+/// One route.
+pub struct Route {
+    /// Who reaches it.
+    pub access: Access,
+    /// With which method.
+    pub method: Method,
+    /// At which path.
+    pub path: &'static str,
+    pub(super) serve: MethodRouter<Operator>,
+}
+
+/// Every route. All but health, metrics and the login want the token.
+pub fn table() -> Vec<Route> {
+    vec![
+        open(Method::GET, "/healthz", health::healthz),
+        open(Method::GET, "/readyz", health::readyz),
+        open(Method::GET, "/metrics", health::metrics),
+        open(Method::GET, "/ops/login", login::form),
+        open(Method::POST, "/ops/login", login::enter),
+        write("/ops/logout", login::leave),
+        read("/ops/actors", actors::tree),
+        write("/ops/actors/{payment_id}/release", actors::release),
+    ]
+}
+
+fn open<H: Handler<T, Operator>, T: 'static>(method: Method, path: &'static str, handler: H) -> Route {
+    let filter = axum::routing::MethodFilter::try_from(method.clone()).expect("an ordinary method");
+    Route { access: Access::Open, method, path, serve: on(filter, handler) }
+}
+
+fn read<H: Handler<T, Operator>, T: 'static>(path: &'static str, handler: H) -> Route {
+    Route { access: Access::Token, method: Method::GET, path, serve: get(handler) }
+}
+
+fn write<H: Handler<T, Operator>, T: 'static>(path: &'static str, handler: H) -> Route {
+    Route { access: Access::Token, method: Method::POST, path, serve: post(handler) }
+}

@@ -1,0 +1,51 @@
+//! What surrounds every answer of the operator's listener: the request's id, its time limit, and headers that keep
+//! browsers from doing more with it than showing it.
+
+use axum::extract::{Request, State};
+use axum::http::header::{
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+};
+use axum::http::{HeaderName, HeaderValue, StatusCode};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use maud::Markup;
+
+use super::Operator;
+use crate::http::{REQUEST_TIMEOUT, edge};
+
+/// The policy of what is no page.
+const POLICY: &str = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// As for the public listener: an id, a line in the log, a document for every failure.
+pub(super) async fn surround(State(operator): State<Operator>, request: Request, next: Next) -> Response {
+    edge::within(&operator.door, REQUEST_TIMEOUT, request, next).await
+}
+
+/// Puts in the headers that an answer does not have yet.
+pub(super) async fn harden(request: Request, next: Next) -> Response {
+    let mut response = next.run(request).await;
+    let headers = response.headers_mut();
+    for (name, value) in [
+        (CONTENT_SECURITY_POLICY, POLICY),
+        (X_FRAME_OPTIONS, "DENY"),
+        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (CACHE_CONTROL, "no-store"),
+        // With `no-referrer` browsers would send `Origin: null` with the site's own forms.
+        (REFERRER_POLICY, "same-origin"),
+        (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+        (HeaderName::from_static("x-robots-tag"), "noindex, nofollow"),
+    ] {
+        headers.entry(name).or_insert(HeaderValue::from_static(value));
+    }
+    response
+}
+
+/// A page as an answer. `sources`: what besides `default-src 'none'` its policy allows, such as `style-src 'self'`.
+pub(super) fn page(status: StatusCode, page: Markup, sources: &str) -> Response {
+    let policy = format!("default-src 'none'; {sources}; base-uri 'none'; form-action 'self'; frame-ancestors 'none'");
+    let mut response = (status, page.into_string()).into_response();
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
+    headers.extend(HeaderValue::from_str(&policy).map(|policy| (CONTENT_SECURITY_POLICY, policy)));
+    response
+}

@@ -1,0 +1,97 @@
+//! The operator's listener, over real HTTP.
+
+mod admission;
+mod health;
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use payferry::http::serve;
+use payferry::operator::{Operator, OperatorConfig, router};
+use reqwest::{Client, Method, RequestBuilder};
+use serde_json::Value;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::app::{Reply, TestApp};
+
+/// How long a test waits for what should happen at once.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// What opens every test's listener.
+const TOKEN: &str = "op_test_correct_horse_battery";
+
+/// A service with an operator's listener.
+struct Desk {
+    app: TestApp,
+    address: SocketAddr,
+    closing: CancellationToken,
+    serving: JoinHandle<()>,
+    client: Client,
+}
+
+impl Desk {
+    async fn start() -> Self {
+        Self::over(TestApp::start().await).await
+    }
+
+    async fn start_with_chains() -> Self {
+        Self::over(TestApp::start_with_chains().await).await
+    }
+
+    async fn over(app: TestApp) -> Self {
+        let closing = CancellationToken::new();
+        let key_mode = app.state.config.environment.key_mode();
+        let config = OperatorConfig { token: TOKEN.to_owned(), key_mode, closing: closing.clone() };
+        let router = router(Operator::new(app.state.system.clone(), config));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let serving = tokio::spawn(serve(listener, router, closing.clone().cancelled_owned()));
+        let client = Client::builder().redirect(reqwest::redirect::Policy::none()).build().unwrap();
+        Self { app, address, closing, serving, client }
+    }
+
+    /// A request that shows nothing.
+    fn bare(&self, method: Method, path: &str) -> RequestBuilder {
+        self.client.request(method, format!("http://{}{path}", self.address))
+    }
+
+    /// A request with the token.
+    fn call(&self, method: Method, path: &str) -> RequestBuilder {
+        self.bare(method, path).bearer_auth(TOKEN)
+    }
+
+    async fn get(&self, path: &str) -> Reply {
+        reply(self.call(Method::GET, path)).await
+    }
+
+    async fn post(&self, path: &str, body: &Value) -> Reply {
+        reply(self.call(Method::POST, path).json(body)).await
+    }
+
+    /// Asks again until there is an answer.
+    async fn until<T>(&self, what: &str, ask: impl AsyncFn(&Self) -> Option<T>) -> T {
+        let deadline = tokio::time::Instant::now() + PATIENCE;
+        while tokio::time::Instant::now() < deadline {
+            if let Some(answer) = ask(self).await {
+                return answer;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        panic!("waited too long until {what}");
+    }
+
+    /// Ends the listener; it must end at once.
+    async fn stop(self) {
+        self.closing.cancel();
+        tokio::time::timeout(Duration::from_secs(2), self.serving).await.unwrap().unwrap();
+    }
+}
+
+async fn reply(request: RequestBuilder) -> Reply {
+    let response = request.send().await.unwrap();
+    let (status, headers) = (response.status(), response.headers().clone());
+    let bytes = response.bytes().await.unwrap().to_vec();
+    let json = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
+    Reply { status, headers, bytes, json }
+}
