@@ -4,6 +4,9 @@
 //! actors, and what is listed is a bounded page. Deliberately absent: changes.
 
 pub mod chains;
+pub mod overview;
+pub mod payment;
+pub mod webhooks;
 
 use std::fmt;
 

@@ -1,0 +1,172 @@
+//! Everything of one payment: its row, what happened to it, what it sent out, and its actor.
+
+use std::collections::HashMap;
+
+use payferry_actors::System;
+use payferry_actors::observe::{ActorKind, Incident};
+use payferry_actors::payment::store::{self, StoreError};
+use payferry_actors::system::PaymentView;
+use payferry_actors::webhook::log::{self, LogEntry};
+use payferry_domain::payment::{Event, Payment};
+use payferry_domain::{PaymentId, Timestamp};
+use payferry_entities::{
+    chain_tx_attempts, chain_txs, operations, payment_transitions, psps, transfers as transfer_rows,
+};
+use sea_orm::{ColumnTrait, Condition, DbErr, EntityTrait, ExprTrait, QueryFilter, QueryOrder, QuerySelect};
+
+/// Transitions that are shown, the latest: a payment has a handful.
+pub const TRANSITIONS_MAX: u64 = 500;
+/// Rows about transfers that are shown, the first.
+pub const TRANSFERS_MAX: u64 = 500;
+/// Operations that are shown, the first.
+pub const OPERATIONS_MAX: u64 = 100;
+/// Incidents of the payment that are shown, the latest.
+pub const INCIDENTS_MAX: usize = 50;
+/// Logical shards that ids fall into.
+const LOGICAL_SHARDS: usize = 256;
+
+/// Everything of one payment.
+#[derive(Debug, Clone)]
+pub struct PaymentFacts {
+    /// As its row has it.
+    pub payment: Payment,
+    /// The name of its PSP.
+    pub psp_name: String,
+    /// The supervisor it falls to.
+    pub shard: Option<usize>,
+    /// Its actor, if it has one or was quarantined.
+    pub actor: Option<PaymentView>,
+    /// What happened to it, oldest first; of many the last [`TRANSITIONS_MAX`].
+    pub transitions: Vec<Transition>,
+    /// The watcher's rows about transfers to its wallet.
+    pub transfer_rows: Vec<transfer_rows::Model>,
+    /// What was told about it.
+    pub deliveries: Vec<LogEntry>,
+    /// What moves its money out, and the transactions that carry that.
+    pub operations: Vec<Operation>,
+    /// Failures of its actor, newest first.
+    pub incidents: Vec<Incident>,
+}
+
+/// One commit of a payment.
+#[derive(Debug, Clone)]
+pub struct Transition {
+    /// The payment's version after it.
+    pub version: u32,
+    /// When, by the service's clock.
+    pub at: Timestamp,
+    /// What happened; nothing if a version that this one does not know wrote it.
+    pub events: Vec<Event>,
+}
+
+/// A movement of money out of a vault.
+#[derive(Debug, Clone)]
+pub struct Operation {
+    /// Its row.
+    pub row: operations::Model,
+    /// The transaction that carries it now.
+    pub transaction: Option<Transaction>,
+}
+
+/// A transaction of the service's own.
+#[derive(Debug, Clone)]
+pub struct Transaction {
+    /// Its row.
+    pub row: chain_txs::Model,
+    /// Each time it was signed, oldest first.
+    pub attempts: Vec<chain_tx_attempts::Model>,
+}
+
+/// Reads it; `None` if there is no such payment.
+pub async fn payment(system: &System, id: PaymentId) -> Result<Option<PaymentFacts>, StoreError> {
+    let database = system.database();
+    let Some(payment) = store::load(database, id).await? else { return Ok(None) };
+    let psp_id = payment.terms.psp_id;
+    let psp = psps::Entity::find_by_id(psp_id.to_string()).one(database.reader()).await?;
+    let actor = system.observe_payment(id).await;
+    let text = id.to_string();
+    let transfer_rows = transfer_rows::Entity::find()
+        .filter(transfer_rows::Column::PaymentId.eq(&text))
+        .order_by_asc(transfer_rows::Column::BlockNumber)
+        .order_by_asc(transfer_rows::Column::LogIndex)
+        .limit(TRANSFERS_MAX)
+        .all(database.reader())
+        .await?;
+    let mut incidents = system.incidents(None);
+    incidents.retain(|incident| incident.kind == ActorKind::Payment && incident.name == text);
+    incidents.reverse();
+    incidents.truncate(INCIDENTS_MAX);
+    Ok(Some(PaymentFacts {
+        psp_name: psp.map(|psp| psp.name).unwrap_or_default(),
+        shard: shard_of(system, id),
+        actor,
+        transitions: transitions(system, &text).await?,
+        transfer_rows,
+        deliveries: log::deliveries_of(database, psp_id, &text).await?,
+        operations: operations_of(system, &text).await?,
+        incidents,
+        payment,
+    }))
+}
+
+/// Which supervisor a payment falls to; `None` while there are none.
+pub fn shard_of(system: &System, id: PaymentId) -> Option<usize> {
+    let tree = system.tree();
+    let shards = tree.root.children.iter().filter(|node| node.kind == ActorKind::Shard).count();
+    (shards > 0).then(|| usize::from(id.shard()) / (LOGICAL_SHARDS / shards))
+}
+
+async fn transitions(system: &System, payment_id: &str) -> Result<Vec<Transition>, DbErr> {
+    let rows = payment_transitions::Entity::find()
+        .filter(payment_transitions::Column::PaymentId.eq(payment_id))
+        .order_by_desc(payment_transitions::Column::Version)
+        .limit(TRANSITIONS_MAX)
+        .all(system.database().reader())
+        .await?;
+    let transition = |row: payment_transitions::Model| Transition {
+        version: u32::try_from(row.version).unwrap_or(u32::MAX),
+        at: Timestamp(row.at),
+        events: serde_json::from_str(&row.events).unwrap_or_default(),
+    };
+    Ok(rows.into_iter().rev().map(transition).collect())
+}
+
+async fn operations_of(system: &System, payment_id: &str) -> Result<Vec<Operation>, DbErr> {
+    let reader = system.database().reader();
+    let rows = operations::Entity::find()
+        .filter(operations::Column::PaymentId.eq(payment_id))
+        .order_by_asc(operations::Column::CreatedAt)
+        .limit(OPERATIONS_MAX)
+        .all(reader)
+        .await?;
+    let ids = rows.iter().filter_map(|row| row.chain_tx_id);
+    let carrying = chain_txs::Entity::find().filter(chain_txs::Column::Id.is_in(ids)).all(reader).await?;
+    let mut signed = Condition::any();
+    for tx in &carrying {
+        let same = chain_tx_attempts::Column::Chain
+            .eq(&tx.chain)
+            .and(chain_tx_attempts::Column::Sender.eq(&tx.sender))
+            .and(chain_tx_attempts::Column::Nonce.eq(tx.nonce));
+        signed = signed.add(same);
+    }
+    let attempts = if carrying.is_empty() {
+        Vec::new()
+    } else {
+        let found = chain_tx_attempts::Entity::find().filter(signed);
+        found.order_by_asc(chain_tx_attempts::Column::CreatedAt).all(reader).await?
+    };
+    let transaction = |row: chain_txs::Model| {
+        let same = |attempt: &&chain_tx_attempts::Model| {
+            (&attempt.chain, &attempt.sender, attempt.nonce) == (&row.chain, &row.sender, row.nonce)
+        };
+        let attempts = attempts.iter().filter(same).cloned().collect();
+        (row.id, Transaction { row, attempts })
+    };
+    let by_id: HashMap<i64, Transaction> = carrying.into_iter().map(transaction).collect();
+    let operation = |row: operations::Model| {
+        // One transaction carries many operations.
+        let transaction = row.chain_tx_id.and_then(|id| by_id.get(&id).cloned());
+        Operation { row, transaction }
+    };
+    Ok(rows.into_iter().map(operation).collect())
+}
