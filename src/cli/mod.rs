@@ -20,6 +20,8 @@ use crate::config::Config;
 
 /// A failed command.
 const FAILED: u8 = 1;
+/// Files, connections mostly, that the process asks to have open at once; as many as it is allowed, if that is less.
+const OPEN_FILES_WANTED: u64 = 65_536;
 
 /// Stablecoin payments for payment service providers.
 #[derive(Debug, Parser)]
@@ -83,6 +85,8 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     crate::telemetry::init(&config.log, cli.command.usual_log());
     // Of the two that rustls knows, the one that builds without cmake; a second install changes nothing.
     let _ = rustls::crypto::ring::default_provider().install_default();
+    // Where that cannot be, the listeners say so when they run out.
+    let _ = rlimit::increase_nofile_limit(OPEN_FILES_WANTED);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let done = runtime.block_on(async {
         match cli.command {

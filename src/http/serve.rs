@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -11,10 +12,14 @@ use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tower::ServiceExt;
 
-/// How long the head of a request may take to arrive.
-pub const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a connection may be idle, and the head of a request may take to arrive. Longer than the clients' pools keep
+/// theirs in most places: a request on a connection that we are just closing would be lost.
+pub const HEAD_TIMEOUT: Duration = Duration::from_secs(75);
+/// Connections open at once on a listener; more wait to be accepted.
+pub const CONNECTIONS_MAX: usize = 16_384;
 /// How long running requests may take to end after the stop.
 pub const DRAIN_MAX: Duration = Duration::from_secs(5);
 /// Pause after an accept that failed for want of something (file descriptors, mostly).
@@ -24,12 +29,17 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// closed, and running requests are answered within [`DRAIN_MAX`].
 pub async fn serve(listener: TcpListener, router: Router, shutdown: impl Future<Output = ()> + Send) {
     let graceful = GracefulShutdown::new();
+    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let mut shutdown = std::pin::pin!(shutdown);
     loop {
+        let accepting = async {
+            let place = Arc::clone(&room).acquire_owned().await;
+            (listener.accept().await, place)
+        };
         tokio::select! {
             () = &mut shutdown => break,
-            accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => connect(stream, &router, &graceful),
+            (accepted, place) = accepting => match accepted {
+                Ok((stream, _)) => connect(stream, place.ok(), &router, &graceful),
                 Err(error) if is_of_one_connection(&error) => {}
                 Err(error) => {
                     tracing::error!(%error, "connections cannot be accepted at the moment: {error}");
@@ -44,7 +54,7 @@ pub async fn serve(listener: TcpListener, router: Router, shutdown: impl Future<
     }
 }
 
-fn connect(stream: TcpStream, router: &Router, graceful: &GracefulShutdown) {
+fn connect(stream: TcpStream, place: Option<OwnedSemaphorePermit>, router: &Router, graceful: &GracefulShutdown) {
     let Ok(peer) = stream.peer_addr() else { return };
     // Answers are small and complete; waiting to fill a packet only delays them.
     let _ = stream.set_nodelay(true);
@@ -60,6 +70,7 @@ fn connect(stream: TcpStream, router: &Router, graceful: &GracefulShutdown) {
         if let Err(error) = watched.await {
             tracing::trace!(%error, "a connection ended: {error}");
         }
+        drop(place);
     });
 }
 

@@ -69,6 +69,23 @@ async fn at_the_end_running_requests_are_answered_and_nothing_new_is_taken() {
     assert!(stopped.elapsed() < DRAIN_MAX, "an idle connection holds nothing up");
 }
 
+/// Pools of clients keep connections longer than this; a POST on one that we close at that moment would be lost.
+#[tokio::test]
+async fn a_connection_that_was_idle_for_a_while_is_still_good() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let router = Router::new().route("/quick", get(async || "quick"));
+    tokio::spawn(serve(listener, router, std::future::pending()));
+    let mut client = TcpStream::connect(address).await.unwrap();
+    for pause in [Duration::ZERO, Duration::from_secs(12)] {
+        tokio::time::sleep(pause).await;
+        client.write_all(b"GET /quick HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+        let mut answer = [0; 1024];
+        let read = client.read(&mut answer).await.unwrap();
+        assert!(answer[..read].starts_with(b"HTTP/1.1 200"), "after {pause:?}");
+    }
+}
+
 #[tokio::test]
 async fn a_body_too_large_is_refused_in_words_that_arrive() {
     let app = TestApp::start().await;
