@@ -181,9 +181,15 @@ impl System {
         self.inner.services.router.lines(index, after, limit)
     }
 
-    /// Payments by status and chain, also where there are none: counted at the start and kept by each commit.
+    /// Payments by status and chain, also where there are none: counted at the start and kept by each commit. Whether
+    /// they have been counted yet is what [`System::tally_is_counted`] says.
     pub fn tally(&self) -> Vec<Tallied> {
         self.books().tally().read()
+    }
+
+    /// Whether all payments were counted since the start; until then the tally holds only what happened since.
+    pub fn tally_is_counted(&self) -> bool {
+        self.books().tally().is_counted()
     }
 
     /// Incidents with a number above `after` that are still kept (all of them for `None`), oldest first.

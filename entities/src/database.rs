@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use sea_orm::sqlx::Connection as _;
 use sea_orm::{
-    ConnectOptions, ConnectionTrait, DatabaseConnection, DbBackend, DbErr, SqliteTransactionMode, TransactionOptions,
-    TransactionTrait,
+    AccessMode, ConnectOptions, ConnectionTrait, DatabaseConnection, DbBackend, DbErr, IsolationLevel,
+    SqliteTransactionMode, TransactionOptions, TransactionTrait,
 };
 use tokio::sync::Semaphore;
 
@@ -94,6 +94,21 @@ impl Database {
         let options = TransactionOptions { sqlite_transaction_mode: mode, ..TransactionOptions::default() };
         let inner = within(*limit, pool.begin_with_options(options)).await?;
         Ok(Transaction { inner, limit: *limit, _turn: turn })
+    }
+
+    /// A transaction that only reads and sees the database as it is now, whatever is committed meanwhile. Its queries may
+    /// take their time.
+    pub async fn snapshot(&self) -> Result<Transaction, DatabaseError> {
+        let (inner, first) = if self.backend() == DbBackend::Sqlite {
+            (self.reader.pool.begin().await?, "SELECT COUNT(*) FROM sqlite_schema")
+        } else {
+            let (level, access) = (Some(IsolationLevel::RepeatableRead), Some(AccessMode::ReadOnly));
+            let begun = self.patient.begin_with_config(level, access);
+            (within(Some(postgres::ANSWER_TIMEOUT), begun).await?, "SELECT 1")
+        };
+        // The first query, not the beginning, is what takes the snapshot.
+        within(Some(SQLITE_BUSY_TIMEOUT), inner.execute_unprepared(first)).await?;
+        Ok(Transaction { inner, limit: None, _turn: None })
     }
 
     /// Which database it is.

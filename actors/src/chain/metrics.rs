@@ -21,7 +21,7 @@ const READ_LAG: &str = "payferry_chain_read_lag_blocks";
 const SECOND_LOOK_NUMBER: &str = "payferry_chain_second_look_number";
 const TROUBLE: &str = "payferry_chain_trouble";
 const REORGS: &str = "payferry_chain_reorgs_total";
-const REORG_DEPTH: &str = "payferry_chain_reorg_depth_blocks";
+pub(crate) const REORG_DEPTH: &str = "payferry_chain_reorg_depth_blocks";
 const LOGS_MISSED: &str = "payferry_chain_logs_missed_total";
 const LOGS_LEFT_OUT: &str = "payferry_chain_logs_left_out_total";
 const LOGS_REPEATED: &str = "payferry_chain_logs_repeated_total";
@@ -36,7 +36,12 @@ const SUBMITTED: &str = "payferry_settler_submitted_total";
 const REPLACED: &str = "payferry_settler_replaced_total";
 const REVERTED: &str = "payferry_settler_reverted_total";
 const TAKEN_BACK: &str = "payferry_settler_taken_back_total";
+const MINED: &str = "payferry_settler_mined_total";
+const GAS_USED: &str = "payferry_settler_gas_used_total";
+const GAS_SPENT: &str = "payferry_settler_gas_spent_gwei_total";
 const OPERATIONS_FAILED: &str = "payferry_settler_operations_failed_total";
+
+const WEI_PER_GWEI: u128 = 1_000_000_000;
 
 /// Says what the metrics mean.
 pub(crate) fn describe() {
@@ -67,6 +72,9 @@ pub(crate) fn describe() {
     describe_counter!(REPLACED, "Stuck transactions signed again with higher fees.");
     describe_counter!(REVERTED, "Transactions that reverted.");
     describe_counter!(TAKEN_BACK, "Transactions whose block was taken back.");
+    describe_counter!(MINED, "Transactions seen in a block, again after a reorganisation.");
+    describe_counter!(GAS_USED, "Gas that our transactions used.");
+    describe_counter!(GAS_SPENT, "What that gas cost, in billionths of the chain's coin.");
     describe_counter!(OPERATIONS_FAILED, "Operations that failed for a lasting reason.");
 }
 
@@ -185,6 +193,17 @@ pub(super) fn settler_trouble(chain: Chain, is: bool) {
 
 pub(super) fn submitted(chain: Chain) {
     counter!(SUBMITTED, "chain" => chain.as_str()).increment(1);
+}
+
+/// A transaction of ours was mined; what it cost, wei of a fraction of a gwei left out.
+pub(super) fn gas(chain: Chain, used: u64, price_wei: u128) {
+    let spent_gwei = u128::from(used).saturating_mul(price_wei) / WEI_PER_GWEI;
+    counter!(GAS_USED, "chain" => chain.as_str()).increment(used);
+    counter!(GAS_SPENT, "chain" => chain.as_str()).increment(u64::try_from(spent_gwei).unwrap_or(u64::MAX));
+}
+
+pub(super) fn mined(chain: Chain) {
+    counter!(MINED, "chain" => chain.as_str()).increment(1);
 }
 
 pub(super) fn replaced(chain: Chain) {

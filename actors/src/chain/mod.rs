@@ -38,6 +38,7 @@ mod wire;
 pub use checkpoint::{Checkpoint, HoldAfter, Killed, NoCheckpoint, Step};
 pub use client::{ChainClient, ClientError};
 pub use config::{ChainSpec, FeeCeilings, L1Gas, SpecError};
+pub(crate) use metrics::REORG_DEPTH;
 pub use operations::Role;
 pub(crate) use rows::{LoadError, facts};
 pub use selector::{Choice, NoChain, Selector};

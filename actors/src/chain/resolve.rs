@@ -188,6 +188,7 @@ impl SettlerState {
             let requeued: Vec<_> = rows.iter().filter(|row| row.status != "failed").collect();
             let operations = requeued.iter().map(|row| self.requeued(row, "the batch reverted")).collect();
             let changed = self.record(tx, "reverted", Some(&place), operations).await?;
+            metrics::gas(self.args.spec.chain, receipt.gas_used, receipt.effective_gas_price);
             self.tell_orphaned(&requeued, &changed);
             return Ok(());
         }
@@ -200,6 +201,8 @@ impl SettlerState {
             other.into_iter().filter(|row| matches!(row.status.as_str(), "mined" | "succeeded")).collect();
         outcomes.extend(undone.iter().map(|row| outcome(row, "submitted", None)));
         let changed = self.record(tx, "mined", Some(&place), outcomes).await?;
+        metrics::gas(self.args.spec.chain, receipt.gas_used, receipt.effective_gas_price);
+        metrics::mined(self.args.spec.chain);
         self.reached(Step::Recorded)?;
         self.tell_orphaned(&undone, &changed);
         Ok(())

@@ -7,6 +7,7 @@ mod allow_all;
 mod chainalysis;
 mod kyt;
 mod list;
+mod metrics;
 mod oracle;
 mod sanctions_file;
 mod screening;

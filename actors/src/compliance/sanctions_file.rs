@@ -123,7 +123,7 @@ impl Current {
     }
 
     fn keep(&mut self, error: SanctionsFileError) {
-        metrics::counter!("payferry_sanctions_file_errors_total", "reason" => error.as_str()).increment(1);
+        super::metrics::file_error(error.as_str());
         if self.trouble.as_ref() != Some(&error) {
             let version = self.list.version();
             tracing::warn!(list.version = version, %error, "the list read before stays in force");
@@ -236,10 +236,7 @@ mod tests {
     #[tokio::test]
     async fn listed_senders_are_blocked_and_the_rest_allowed() {
         let upper = OUTLAW.to_uppercase();
-        let list = format!(
-            "\u{feff}# sanctioned\r\n\r\n  {upper} # since 2022\r\n\n#\n{}\n",
-            "0x".to_owned() + &"1".repeat(40)
-        );
+        let list = format!("\u{feff}# sanctioned\r\n\r\n  {upper} # since 2022\r\n\n#\n0x{}\n", "1".repeat(40));
         let desk = Desk::new(&list);
         let verdict = desk.screen(OUTLAW).await;
         assert_eq!((verdict.decision, verdict.flags), (Decision::Block, vec!["sanctions".to_owned()]));

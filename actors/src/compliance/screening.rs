@@ -4,7 +4,8 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use payferry_domain::payment::{Command, Decision, TransferKey, Verdict};
 use payferry_domain::{PaymentId, Timestamp};
@@ -13,6 +14,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::kyt::{KytScreener, ScreenRequest};
+use super::metrics::ScreeningMetrics;
 use crate::clock::Clock;
 use crate::inbox::PaymentInbox;
 use crate::observe::{ActorKind, Behaviour, Books, Mailbox};
@@ -48,9 +50,16 @@ impl Default for ScreeningConfig {
 }
 
 /// Handle to the screening actor. Asking never blocks.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Screening {
     actor: Mailbox<Message>,
+    desk: Desk,
+}
+
+impl std::fmt::Debug for Screening {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Screening").field("actor", &self.actor).finish_non_exhaustive()
+    }
 }
 
 pub(crate) enum Message {
@@ -73,9 +82,17 @@ impl Screening {
         books: &Books,
     ) -> Result<Self, SpawnErr> {
         let permits = Arc::new(Semaphore::new(config.concurrency_max));
-        let desk = Desk { config, screener, inbox, clock, permits };
-        let actor = books.spawn("screening", desk, (), Some(supervisor)).await?;
-        Ok(Self { actor })
+        let (metrics, waiting) = (Arc::new(ScreeningMetrics::new()), Arc::default());
+        let desk = Desk { config, screener, inbox, clock, permits, metrics, waiting };
+        let actor = books.spawn("screening", desk.clone(), (), Some(supervisor)).await?;
+        Ok(Self { actor, desk })
+    }
+
+    /// Shows what is not counted as it happens.
+    pub(crate) fn refresh_metrics(&self) {
+        let Desk { config, permits, waiting, metrics, .. } = &self.desk;
+        let in_flight = config.concurrency_max.saturating_sub(permits.available_permits());
+        metrics.show(in_flight, waiting.load(Ordering::Relaxed));
     }
 
     /// The actor's cell, for its supervisor.
@@ -102,6 +119,9 @@ struct Desk {
     inbox: Arc<dyn PaymentInbox>,
     clock: Clock,
     permits: Arc<Semaphore>,
+    metrics: Arc<ScreeningMetrics>,
+    /// Transfers that wait for a verdict.
+    waiting: Arc<AtomicUsize>,
 }
 
 struct State {
@@ -132,17 +152,19 @@ impl Behaviour for Desk {
             Message::ScreenLater(request, alarm_at) => {
                 if self.clock.now() >= alarm_at {
                     tracing::error!(payment.id = %request.payment_id, "payment {} waits in review for too long", request.payment_id);
-                    metrics::counter!("payferry_review_overdue_total").increment(1);
+                    self.metrics.overdue.increment(1);
                 }
                 (request, self.config.review_interval)
             }
             Message::Done(payment_id, key, revision) => {
                 state.under_way.remove(&(payment_id, key, revision));
+                self.waiting.store(state.under_way.len(), Ordering::Relaxed);
                 return Ok(());
             }
         };
         let id = (request.payment_id, request.key, request.revision);
         if state.under_way.insert(id) {
+            self.waiting.store(state.under_way.len(), Ordering::Relaxed);
             let (desk, cancelled, myself) = (self.clone(), state.tasks.clone(), myself.clone());
             tokio::spawn(async move {
                 let work = async {
@@ -167,7 +189,12 @@ impl Desk {
         loop {
             let answer = {
                 let _permit = self.permits.acquire().await;
-                tokio::time::timeout(self.config.timeout, self.screener.screen(request)).await
+                let begun = Instant::now();
+                let answer = tokio::time::timeout(self.config.timeout, self.screener.screen(request)).await;
+                if let Ok(Ok(verdict)) = &answer {
+                    self.metrics.answered(verdict.decision, begun.elapsed());
+                }
+                answer
             };
             let error = match answer {
                 Ok(Ok(verdict)) => return verdict,
@@ -175,7 +202,7 @@ impl Desk {
                 Err(_) => format!("no answer within {:?}", self.config.timeout),
             };
             tracing::warn!(payment.id = %request.payment_id, provider = self.screener.name(), %error, "screening failed and is tried again");
-            metrics::counter!("payferry_screening_errors_total").increment(1);
+            self.metrics.errors.increment(1);
             if !std::mem::replace(&mut told, true) {
                 self.tell(request, self.unavailable());
             }

@@ -6,8 +6,8 @@ use metrics::{
     Counter, Gauge, Histogram, Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
 };
 
-const GROUP_UNITS: &str = "payferry_journal_group_units";
-const COMMIT_SECONDS: &str = "payferry_journal_commit_seconds";
+pub(crate) const GROUP_UNITS: &str = "payferry_journal_group_units";
+pub(crate) const COMMIT_SECONDS: &str = "payferry_journal_commit_seconds";
 const QUEUED: &str = "payferry_journal_queued_units";
 const CONFLICTS: &str = "payferry_journal_conflicts_total";
 const REFUSED: &str = "payferry_journal_refused_total";

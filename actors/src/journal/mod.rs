@@ -35,6 +35,7 @@ pub use unit::{
 };
 
 use metrics::JournalMetrics;
+pub(crate) use metrics::{COMMIT_SECONDS, GROUP_UNITS};
 use queue::Queues;
 use statements::Statements;
 use stats::Counters;

@@ -65,6 +65,7 @@ impl JournalTask {
         let mut queues = shared.queues.lock().await;
         let _presence = shared.books.present(ActorKind::Journal, NAME);
         loop {
+            shared.count_payments().await;
             let mut group = queues.next_group(&shared.closing).await;
             if group.is_empty() {
                 break;
@@ -188,6 +189,7 @@ impl Shared {
                     return Part::Split(part, second);
                 }
                 Attempt::Unknown(error) => {
+                    self.books.tally().doubt();
                     tracing::error!(%error, units = part.len(), "the journal does not know whether its commit was made");
                     self.refuse(part, &JournalError::Unknown(error.to_string()));
                     return Part::Done;
@@ -195,6 +197,14 @@ impl Shared {
             }
         }
         Part::Done
+    }
+
+    /// Has payments counted if that is called for; nothing is being committed.
+    async fn count_payments(&self) {
+        if let Some(count) = self.books.tally().begin_count(&self.database).await {
+            let books = self.books.clone();
+            tokio::spawn(async move { books.tally().finish_count(count).await });
+        }
     }
 
     /// Counts a group that is committed.

@@ -195,7 +195,10 @@ impl Books {
     /// Shows what is not counted as it happens.
     pub(crate) fn refresh_metrics(&self) {
         self.inner.kinds.iter().for_each(|kind| kind.refresh_metrics());
-        metrics::refresh_payments(&self.inner.tally.read(), self.inner.log.quarantined_len());
+        metrics::refresh_quarantined(self.inner.log.quarantined_len());
+        if self.inner.tally.is_counted() {
+            metrics::refresh_payments(&self.inner.tally.read());
+        }
     }
 
     pub(super) fn record_of(&self, kind: ActorKind, name: &str) -> Record {

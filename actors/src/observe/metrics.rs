@@ -14,15 +14,15 @@ use super::tally::Tallied;
 
 const ACTORS_LIVE: &str = "payferry_actors_live";
 const MAILBOX_MESSAGES: &str = "payferry_actor_mailbox_messages";
-const MAILBOX_WAIT: &str = "payferry_actor_mailbox_wait_seconds";
-const HANDLING: &str = "payferry_actor_handling_seconds";
+pub(super) const MAILBOX_WAIT: &str = "payferry_actor_mailbox_wait_seconds";
+pub(super) const HANDLING: &str = "payferry_actor_handling_seconds";
 const MESSAGES: &str = "payferry_actor_messages_total";
 const RESTARTS: &str = "payferry_actor_restarts_total";
 const QUARANTINED: &str = "payferry_payments_quarantined_total";
 const QUARANTINED_NOW: &str = "payferry_payments_quarantined";
 const PAYMENTS: &str = "payferry_payments";
 const PAYMENTS_LIVE: &str = "payferry_payments_live";
-const TRANSITION: &str = "payferry_payment_transition_seconds";
+pub(super) const TRANSITION: &str = "payferry_payment_transition_seconds";
 
 /// Says what the metrics mean.
 pub(super) fn describe() {
@@ -87,13 +87,17 @@ pub(super) fn quarantined(cause: Cause) {
     counter!(QUARANTINED, "cause" => cause.as_str()).increment(1);
 }
 
-/// Payments by status and chain, and those given up.
+/// Payments by status and chain.
 #[allow(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
-pub(super) fn refresh_payments(tally: &[Tallied], quarantined: usize) {
+pub(super) fn refresh_payments(tally: &[Tallied]) {
     for Tallied { status, chain, count, live } in tally {
         gauge!(PAYMENTS, "status" => status.as_str(), "chain" => chain.as_str()).set(*count as f64);
         gauge!(PAYMENTS_LIVE, "status" => status.as_str(), "chain" => chain.as_str()).set(*live as f64);
     }
+}
+
+#[allow(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
+pub(super) fn refresh_quarantined(quarantined: usize) {
     gauge!(QUARANTINED_NOW).set(quarantined as f64);
 }
 

@@ -4,6 +4,8 @@
 //! bookkeeping. Deliberately absent: what an actor does, and payment data beyond ids.
 
 mod books;
+mod buckets;
+mod counters;
 mod kept;
 mod log;
 mod mailbox;
@@ -15,6 +17,8 @@ use serde::Serialize;
 
 pub use books::Books;
 pub(crate) use books::{ActorBooks, Stamp};
+pub use buckets::BUCKETS;
+pub(crate) use counters::Counters;
 pub(crate) use kept::Behaviour;
 pub(crate) use kept::words_of;
 pub(crate) use log::ended;

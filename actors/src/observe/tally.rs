@@ -1,16 +1,25 @@
-//! Payments by status and chain: counted once at the start, then kept by each commit.
+//! Payments by status and chain: counted once at the start, beside everything else, and kept by each commit.
+//!
+//! The journal tells what it committed and says when nothing is under way: then a snapshot is taken, so that what is
+//! counted and what is told meet without a gap. A commit of unknown outcome has it counted again.
 
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::time::{Duration, Instant};
 
 use ::metrics::Histogram;
+use parking_lot::Mutex;
 use payferry_domain::Chain;
 use payferry_domain::payment::{HistoryEntry, Payment, Status};
-use payferry_entities::Database;
+use payferry_entities::{Database, Transaction};
 use sea_orm::{ConnectionTrait, DbErr, Statement};
 use serde::Serialize;
 
 use super::metrics;
 
+/// How long a count waits to begin: so long the journal does nothing else.
+const SNAPSHOT_PATIENCE: Duration = Duration::from_millis(500);
+/// Between two beginnings of a count.
+const COUNT_PAUSE: Duration = Duration::from_secs(10);
 const CHAINS: usize = Chain::ALL.len();
 const STATUSES: usize = Status::ALL.len();
 
@@ -74,22 +83,90 @@ pub(crate) struct Tally {
     counts: [[AtomicI64; STATUSES]; CHAINS],
     live: [[AtomicI64; STATUSES]; CHAINS],
     steps: Steps,
+    count: CountState,
+}
+
+/// Whether what is tallied is known to be what is in the database.
+#[derive(Default)]
+struct CountState {
+    counted: AtomicBool,
+    doubtful: AtomicBool,
+    under_way: AtomicBool,
+    begun: Mutex<Option<Instant>>,
+}
+
+/// A count that was begun: the database as it was then, and what was tallied then.
+pub(crate) struct Count {
+    snapshot: Transaction,
+    tallied: Cells,
 }
 
 impl Tally {
-    /// Counts what is in the database. To be called before anything is committed.
-    pub(crate) async fn count(&self, database: &Database) -> Result<(), DbErr> {
-        // PSPs are named so that an index holds all that is asked for.
-        let sql = "SELECT chain, status, live, COUNT(*) FROM payments GROUP BY chain, status, live";
-        let statement = Statement::from_sql_and_values(database.backend(), sql, []);
-        for row in database.reader().query_all_raw(statement).await? {
-            let chain = row.try_get_by_index::<String>(0)?.parse::<Chain>();
-            let status = row.try_get_by_index::<String>(1)?.parse::<Status>();
-            let (Ok(chain), Ok(status)) = (chain, status) else { continue };
-            let (live, count) = (row.try_get_by_index::<bool>(2)?, row.try_get_by_index::<i64>(3)?);
-            self.add(chain, Standing { status, live }, count);
+    /// What is tallied may not be what is in the database: it has to be counted.
+    pub(crate) fn doubt(&self) {
+        self.count.doubtful.store(true, Ordering::Release);
+    }
+
+    /// Whether everything was counted since the start. Until then only what was committed meanwhile is shown.
+    pub(crate) fn is_counted(&self) -> bool {
+        self.count.counted.load(Ordering::Acquire)
+    }
+
+    /// Begins to count if that is called for. To be called while nothing is being committed.
+    pub(crate) async fn begin_count(&self, database: &Database) -> Option<Count> {
+        let CountState { doubtful, under_way, begun, .. } = &self.count;
+        if !doubtful.load(Ordering::Acquire) || under_way.load(Ordering::Acquire) {
+            return None;
         }
-        Ok(())
+        {
+            let mut begun = begun.lock();
+            if begun.is_some_and(|begun| begun.elapsed() < COUNT_PAUSE) {
+                return None;
+            }
+            *begun = Some(Instant::now());
+        }
+        match tokio::time::timeout(SNAPSHOT_PATIENCE, database.snapshot()).await {
+            Ok(Ok(snapshot)) => {
+                doubtful.store(false, Ordering::Release);
+                under_way.store(true, Ordering::Release);
+                Some(Count { snapshot, tallied: self.cells() })
+            }
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "payments cannot be counted at the moment");
+                None
+            }
+            Err(_) => None,
+        }
+    }
+
+    /// Counts, and sets right what is tallied. What is committed meanwhile is tallied besides.
+    pub(crate) async fn finish_count(&self, count: Count) {
+        match count.cells().await {
+            Ok(found) => {
+                for (chain, status) in every() {
+                    let by = |of: &Cells| of[chain as usize][status as usize];
+                    let (found, tallied) = (by(&found), by(&count.tallied));
+                    self.counts[chain as usize][status as usize].fetch_add(found.0 - tallied.0, Ordering::Relaxed);
+                    self.live[chain as usize][status as usize].fetch_add(found.1 - tallied.1, Ordering::Relaxed);
+                }
+                self.count.counted.store(true, Ordering::Release);
+            }
+            Err(error) => {
+                tracing::warn!(%error, "payments could not be counted; they are counted again");
+                self.doubt();
+            }
+        }
+        self.count.under_way.store(false, Ordering::Release);
+    }
+
+    fn cells(&self) -> Cells {
+        let mut cells = Cells::default();
+        for (chain, status) in every() {
+            let of =
+                |all: &[[AtomicI64; STATUSES]; CHAINS]| all[chain as usize][status as usize].load(Ordering::Relaxed);
+            cells[chain as usize][status as usize] = (of(&self.counts), of(&self.live));
+        }
+        cells
     }
 
     /// A commit was made.
@@ -116,14 +193,39 @@ impl Tally {
         let of = |counts: &[[AtomicI64; STATUSES]; CHAINS], chain: Chain, status: Status| {
             u64::try_from(counts[chain as usize][status as usize].load(Ordering::Relaxed)).unwrap_or_default()
         };
-        let all = Chain::ALL.into_iter().flat_map(|chain| Status::ALL.iter().map(move |status| (chain, *status)));
-        all.map(|(chain, status)| Tallied {
-            status,
-            chain,
-            count: of(&self.counts, chain, status),
-            live: of(&self.live, chain, status),
-        })
-        .collect()
+        every()
+            .map(|(chain, status)| Tallied {
+                status,
+                chain,
+                count: of(&self.counts, chain, status),
+                live: of(&self.live, chain, status),
+            })
+            .collect()
+    }
+}
+
+/// Payments, and those of them that are live, by chain and status.
+type Cells = [[(i64, i64); STATUSES]; CHAINS];
+
+fn every() -> impl Iterator<Item = (Chain, Status)> {
+    Chain::ALL.into_iter().flat_map(|chain| Status::ALL.iter().map(move |status| (chain, *status)))
+}
+
+impl Count {
+    async fn cells(&self) -> Result<Cells, DbErr> {
+        let mut cells = Cells::default();
+        let sql = "SELECT chain, status, live, COUNT(*) FROM payments GROUP BY chain, status, live";
+        let statement = Statement::from_sql_and_values(self.snapshot.get_database_backend(), sql, []);
+        for row in self.snapshot.query_all_raw(statement).await? {
+            let chain = row.try_get_by_index::<String>(0)?.parse::<Chain>();
+            let status = row.try_get_by_index::<String>(1)?.parse::<Status>();
+            let (Ok(chain), Ok(status)) = (chain, status) else { continue };
+            let (live, count) = (row.try_get_by_index::<bool>(2)?, row.try_get_by_index::<i64>(3)?);
+            let cell = &mut cells[chain as usize][status as usize];
+            cell.0 += count;
+            cell.1 += if live { count } else { 0 };
+        }
+        Ok(cells)
     }
 }
 

@@ -266,7 +266,7 @@ impl PaymentActor {
             store::transition_unit(&state.payment, &transition, command, row, real_now, |event| psp.wants(event))?;
         match self.submit(state, unit).await {
             Ok(()) => {
-                count(&transition);
+                self.services.metrics.moved(&transition);
                 *state.payment = transition.payment;
                 effects.extend(transition.effects);
                 Ok(true)
@@ -375,17 +375,5 @@ impl State {
             stale: self.stale,
             owes: resume(&self.payment),
         }
-    }
-}
-
-/// Counts what was committed, and alarms of what should never be; the one place where transitions are counted.
-fn count(transition: &payment::Transition) {
-    for event in &transition.events {
-        metrics::counter!("payferry_payment_events_total", "event" => event.name()).increment(1);
-    }
-    for violation in &transition.violations {
-        metrics::counter!("payferry_invariant_violations_total").increment(1);
-        let id = transition.payment.id();
-        tracing::error!(payment.id = %id, ?violation, "payment {id} broke an invariant");
     }
 }

@@ -8,6 +8,7 @@ use payferry_domain::payment::{Effect, Payment, TransferKey};
 use payferry_domain::{Address, Amount, Timestamp};
 use payferry_entities::Database;
 
+use super::metrics::PaymentMetrics;
 use super::router::Router;
 use super::shard::{Reminder, ShardMessage};
 use crate::chains::Chains;
@@ -26,6 +27,7 @@ pub(crate) struct Services {
     pub(crate) psps: PspDirectory,
     pub(crate) router: Arc<Router>,
     pub(crate) books: Books,
+    pub(crate) metrics: PaymentMetrics,
     pub(crate) chains: Arc<Chains>,
     /// Set once it runs, and again when it was restarted.
     pub(crate) screening: RwLock<Option<Screening>>,
@@ -67,7 +69,7 @@ impl Services {
             // The actor does that itself: only it can leave.
             Effect::Passivate => {}
             Effect::Alarm(alarm) => {
-                metrics::counter!("payferry_alarms_total").increment(1);
+                self.metrics.alarmed();
                 tracing::error!(payment.id = %id, alarm = ?alarm, "payment {id} wants the operator's attention");
             }
         }

@@ -29,9 +29,8 @@ pub(crate) struct PaymentMetrics {
 impl PaymentMetrics {
     pub(crate) fn new() -> Self {
         describe();
-        let initiated = |chain: Chain, token: Token| {
-            counter!(INITIATED, "chain" => chain.as_str(), "token" => token.as_str())
-        };
+        let initiated =
+            |chain: Chain, token: Token| counter!(INITIATED, "chain" => chain.as_str(), "token" => token.as_str());
         Self {
             initiated: Chain::ALL.map(|chain| Token::ALL.map(|token| initiated(chain, token))),
             events: Counters::new(EVENTS, "event"),

@@ -4,6 +4,7 @@
 
 mod actor;
 mod effects;
+mod metrics;
 mod router;
 mod shard;
 pub mod store;
@@ -11,5 +12,6 @@ pub mod store;
 pub use actor::{AnswerRow, PaymentMemory};
 pub(crate) use actor::{Ask, CommandFailure, Message};
 pub(crate) use effects::Services;
+pub(crate) use metrics::PaymentMetrics;
 pub(crate) use router::Router;
 pub(crate) use shard::Shard;

@@ -181,6 +181,7 @@ impl System {
 /// Gives a committed payment its actor and has it watched. Where that fails, its shard wakes it.
 async fn bring_to_life(services: &Arc<Services>, transition: payment::Transition) -> Payment {
     let payment = transition.payment;
+    services.metrics.initiated(&payment);
     let id = payment.id();
     services.chains.watchlist().watch(payment.terms.wallet, id);
     let spawned = match services.router.shard_of(id) {

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::MissedTickBehavior;
+use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::payment::Services;
 
+/// How often what the database knows is asked and shown.
+const DATABASE_EVERY: Duration = Duration::from_secs(15);
 /// How often what is in memory is shown.
 const REFRESH_EVERY: Duration = Duration::from_secs(1);
 
@@ -16,10 +18,23 @@ pub(super) fn refresh(services: Arc<Services>) -> AbortOnDropHandle<()> {
     AbortOnDropHandle::new(tokio::spawn(async move {
         let mut ticks = tokio::time::interval(REFRESH_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut asked: Option<Instant> = None;
         loop {
             ticks.tick().await;
             services.books.refresh_metrics();
             services.journal.refresh_metrics();
+            if let Some(screening) = &*services.screening.read() {
+                screening.refresh_metrics();
+            }
+            let webhooks = services.webhooks.read().clone();
+            let Some(webhooks) = webhooks else { continue };
+            webhooks.refresh_metrics();
+            if asked.is_none_or(|asked| asked.elapsed() >= DATABASE_EVERY) {
+                asked = Some(Instant::now());
+                if let Err(error) = webhooks.refresh_backlog().await {
+                    tracing::warn!(%error, "what webhooks wait could not be counted");
+                }
+            }
         }
     }))
 }

@@ -19,7 +19,7 @@ use crate::compliance::{KytScreener, Screening, ScreeningConfig};
 use crate::inbox::PaymentInbox;
 use crate::journal::{self, Journal, JournalTask};
 use crate::observe::{ActorKind, Books, Cause, ROOT_NAME};
-use crate::payment::{Router, Services, Shard};
+use crate::payment::{PaymentMetrics, Router, Services, Shard};
 use crate::psps::PspDirectory;
 use crate::seal::Sealer;
 use crate::supervise::{Child, Root, RootMessage, Start};
@@ -87,7 +87,7 @@ impl System {
         } = config;
         crate::chain::metrics::describe();
         let books = Books::new(clock.clone(), bookkeeping);
-        books.tally().count(&database).await.map_err(failed("tally of payments"))?;
+        books.tally().doubt();
         let root = books.spawn(ROOT_NAME, Root { books: books.clone() }, (), None).await.map_err(failed("root"))?;
         let (journal, task) = Journal::start_with(database.clone(), books.clone());
         let writing = write(task, books.clone());
@@ -102,6 +102,7 @@ impl System {
             journal,
             clock,
             books,
+            metrics: PaymentMetrics::new(),
         });
         let refreshing = refresh(services.clone());
         let inner = Inner { services, sealer, root, _writing: writing, _refreshing: refreshing };

@@ -52,7 +52,7 @@ pub(super) async fn take_turn(desk: &Desk, target: &Target, delivery_id: &str, i
     let outcome = attempt(&desk.client, policy, target, &event_id, payload, at.as_millis() / 1_000).await;
     let takes_no_retry = is_probe || status == "queued";
     let next = next(desk, &outcome, retries_left, takes_no_retry);
-    measure(&outcome, next.status);
+    desk.metrics.attempted(next.status, outcome.duration);
     let (delivered, strained, failure) = (outcome.is_delivered(), outcome.is_strained(), outcome.failure());
     let row = row(delivery_id, attempt_count + 1, target, at, outcome);
     match record(desk, row, next).await {
@@ -113,11 +113,6 @@ async fn record(desk: &Desk, attempt: delivery_attempts::Model, next: Next) -> R
             }
         }
     }
-}
-
-fn measure(outcome: &Outcome, status: &'static str) {
-    metrics::counter!("payferry_webhook_attempts_total", "status" => status).increment(1);
-    metrics::histogram!("payferry_webhook_attempt_seconds").record(outcome.duration.as_secs_f64());
 }
 
 /// Marks a delivery as under way for as long as it lives, however its task ends.

@@ -133,6 +133,8 @@ impl Behaviour for Endpoint {
     type Arguments = ();
 
     async fn pre_start(&self, _: &Mailbox<Message>, (): ()) -> Result<State, ActorProcessingErr> {
+        // The breaker of the one before is forgotten with it.
+        self.desk.broken.remove(&self.psp_id);
         Ok(State {
             concurrency: Concurrency::default(),
             breaker: Breaker::default(),
@@ -174,7 +176,10 @@ impl Behaviour for Endpoint {
                 state.retries_at = Some(0);
             }
             Message::Refresh => state.forget_what_waits(),
-            Message::Ended(ended) => state.ended(*ended),
+            Message::Ended(ended) => {
+                state.ended(*ended);
+                self.note_breaker(state);
+            }
             Message::Observe(reply) => {
                 let _ = reply.send(Box::pin(self.view(state)).await);
                 return Ok(());
@@ -202,6 +207,14 @@ impl Behaviour for Endpoint {
 }
 
 impl Endpoint {
+    fn note_breaker(&self, state: &State) {
+        if state.breaker.state(Instant::now()) == BreakerState::Closed {
+            self.desk.broken.remove(&self.psp_id);
+        } else {
+            self.desk.broken.insert(self.psp_id);
+        }
+    }
+
     /// Starts as many attempts as are allowed and due.
     async fn drain(&self, myself: &Mailbox<Message>, state: &mut State) -> Result<(), DbErr> {
         while state.tasks.try_join_next().is_some() {}

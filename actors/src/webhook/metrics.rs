@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use metrics::{
-    Gauge, Histogram, Unit, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
-};
+use metrics::{Gauge, Histogram, Unit, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
 use payferry_domain::Timestamp;
 
 use super::queue::Backlog;

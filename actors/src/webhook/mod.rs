@@ -10,6 +10,7 @@ mod delivery;
 mod endpoint;
 pub mod endpoints;
 pub mod log;
+mod metrics;
 mod queue;
 mod schedule;
 mod sender;

@@ -45,6 +45,17 @@ pub(super) const NEXT_RETRY: &str = "SELECT MIN(next_attempt_at) FROM deliveries
     WHERE psp_id = $1 AND status = 'failed' AND next_attempt_at > $2";
 pub(super) const DUE: &str = "SELECT d.event_id, d.status, d.attempt_count, d.retries_left, e.payload \
     FROM deliveries d JOIN events e ON e.id = d.event_id WHERE d.id = $1";
+/// One index probe, or a bounded range of it, for each endpoint and figure.
+const BACKLOG: &str = "SELECT \
+    CAST(COALESCE(SUM(w.queued), 0) AS BIGINT) AS queued, CAST(COALESCE(SUM(w.failed), 0) AS BIGINT) AS failed, \
+    MIN(w.due_first_at) AS due_first_at FROM (SELECT \
+    (SELECT COUNT(*) FROM (SELECT 1 FROM deliveries d WHERE d.psp_id = e.psp_id AND d.status = 'queued' LIMIT $1) q) \
+        AS queued, \
+    (SELECT COUNT(*) FROM (SELECT 1 FROM deliveries d WHERE d.psp_id = e.psp_id AND d.status = 'failed' LIMIT $1) f) \
+        AS failed, \
+    (SELECT MIN(d.next_attempt_at) FROM deliveries d WHERE d.psp_id = e.psp_id AND d.status IN ('queued', 'failed')) \
+        AS due_first_at \
+    FROM webhook_endpoints e) w";
 const COUNT_QUEUED: &str = "SELECT COUNT(*) FROM \
     (SELECT 1 FROM deliveries WHERE psp_id = $1 AND status = 'queued' LIMIT $2) counted";
 const COUNT_FAILED: &str = "SELECT COUNT(*) FROM \
@@ -97,6 +108,23 @@ pub(super) async fn depths(database: &Database, psp: PspId) -> Result<(i64, i64)
         row.map_or(Ok(0), |row| row.try_get_by_index(0))
     };
     Ok((count(COUNT_QUEUED).await?, count(COUNT_FAILED).await?))
+}
+
+/// What waits, of PSPs that have an endpoint.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromQueryResult)]
+pub(super) struct Backlog {
+    /// Not attempted since they were queued.
+    pub(super) queued: i64,
+    /// Wait for a retry.
+    pub(super) failed: i64,
+    /// When the one that has been due for longest became due, milliseconds since the epoch.
+    pub(super) due_first_at: Option<i64>,
+}
+
+/// What waits in all; of each PSP at most [`COUNTED_MAX`] are counted of either kind.
+pub(super) async fn backlog(database: &Database) -> Result<Backlog, DbErr> {
+    let found = Backlog::find_by_statement(statement(database, BACKLOG, [COUNTED_MAX.into()]));
+    Ok(found.one(database.reader()).await?.unwrap_or_default())
 }
 
 fn statement<const N: usize>(database: &Database, sql: &str, values: [Value; N]) -> Statement {

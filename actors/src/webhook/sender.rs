@@ -17,6 +17,7 @@ use tokio::sync::Semaphore;
 
 use super::attempt::{Target, attempt, client};
 use super::endpoint::{self, Endpoint, EndpointView};
+use super::metrics::WebhookMetrics;
 use super::{IN_FLIGHT_SHARED_MAX, STOP_PATIENCE, WebhookConfig, endpoints, queue};
 use crate::clock::Clock;
 use crate::journal::Journal;
@@ -51,6 +52,9 @@ pub(super) struct Desk {
     /// Attempts under way beyond what each endpoint always gets.
     pub(super) shares: Arc<Semaphore>,
     books: Books,
+    pub(super) metrics: WebhookMetrics,
+    /// PSPs whose circuit breaker is not closed.
+    pub(super) broken: DashSet<PspId>,
 }
 
 /// Handle to the sender. Nudging never blocks; what is lost is found by a sweep.
@@ -126,6 +130,8 @@ impl WebhookSender {
             nudged: DashSet::new(),
             shares: Arc::new(Semaphore::new(IN_FLIGHT_SHARED_MAX)),
             books,
+            metrics: WebhookMetrics::new(),
+            broken: DashSet::new(),
         });
         let sender = Sender { desk: desk.clone() };
         let actor = desk.books.spawn("webhook sender", sender, (), Some(supervisor)).await?;
@@ -178,6 +184,18 @@ impl WebhookSender {
             response_body: outcome.response_body,
             error: outcome.error,
         })
+    }
+
+    /// Shows what is not counted as it happens, from memory.
+    pub(crate) fn refresh_metrics(&self) {
+        self.desk.metrics.show(self.desk.under_way.len(), self.desk.broken.len());
+    }
+
+    /// Counts what waits in the database and shows it.
+    pub(crate) async fn refresh_backlog(&self) -> Result<(), sea_orm::DbErr> {
+        let backlog = queue::backlog(&self.desk.database).await?;
+        self.desk.metrics.show_backlog(backlog, self.desk.clock.real_now());
+        Ok(())
     }
 
     /// What the endpoints show of themselves.

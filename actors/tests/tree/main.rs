@@ -1,6 +1,7 @@
 //! The whole tree over a real database and an in-process chain, with actors that die in between.
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod books;
 mod crashes;
 mod crowd;
 mod payments;

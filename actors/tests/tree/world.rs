@@ -37,6 +37,8 @@ pub struct Options {
     pub clock: Clock,
     /// Blocks until money is final, in place of the sandbox's.
     pub finality_blocks: Option<u32>,
+    /// Without it the tree keeps books.
+    pub bookkeeping_off: bool,
 }
 
 /// Factory, treasury and tokens.
@@ -236,7 +238,7 @@ async fn start(
         screening: options.screening.clone(),
         webhooks: options.webhooks.clone(),
         shards: 16,
-        bookkeeping: true,
+        bookkeeping: !options.bookkeeping_off,
     };
     let system = System::start(config).await.unwrap();
     let since = Instant::now();

@@ -6,6 +6,7 @@ mod deadline;
 mod exact;
 mod finality;
 mod killed;
+mod measured;
 mod misfits;
 mod reorgs;
 mod restarts;

@@ -123,7 +123,7 @@ async fn whatever_is_no_assessment_is_an_error_and_allows_nothing() {
     }
     let error = screened(ResponseTemplate::new(200).set_body_string("<html>")).await.unwrap_err();
     assert!(error.contains("something else"), "{error}");
-    let huge = " ".repeat(2_000_000) + &assessment("Low").to_string();
+    let huge = format!("{}{}", " ".repeat(2_000_000), assessment("Low"));
     let error = screened(ResponseTemplate::new(200).set_body_string(huge)).await.unwrap_err();
     assert!(error.contains("something else"), "{error}");
 }

@@ -1,0 +1,215 @@
+//! What the tree shows of itself, and that it is true.
+
+use std::time::Duration;
+
+use payferry_actors::observe::{Action, ActorKind, Cause, KindView, NodeState, NodeView, Tallied};
+use payferry_domain::payment::{Command, Status};
+use payferry_domain::{Chain, PaymentId};
+
+use crate::world::{Options, World};
+
+async fn a_moment() {
+    tokio::time::sleep(Duration::from_millis(5)).await;
+}
+
+async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let since = std::time::Instant::now();
+    while !holds() {
+        assert!(since.elapsed() < Duration::from_secs(30), "never {what}");
+        a_moment().await;
+    }
+}
+
+fn kind(world: &World, kind: ActorKind) -> KindView {
+    world.system.kinds().into_iter().find(|view| view.kind == kind).unwrap()
+}
+
+fn node(world: &World, kind: ActorKind, name: &str) -> NodeView {
+    let root = world.system.tree().root;
+    root.children.into_iter().find(|node| node.kind == kind && node.name == name).unwrap()
+}
+
+fn tallied(world: &World, status: Status) -> Tallied {
+    world.system.tally().into_iter().find(|line| line.chain == Chain::Base && line.status == status).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_tree_lists_what_is_permanent_and_counts_payments_in_their_shards() {
+    let world = World::new().await;
+    for _ in 0..40 {
+        world.initiate("10").await;
+    }
+    let root = world.system.tree().root;
+    assert_eq!((root.kind, root.state), (ActorKind::Root, NodeState::Running));
+    let named = |kind| root.children.iter().filter(move |node| node.kind == kind);
+    for kind in
+        [ActorKind::Journal, ActorKind::Screening, ActorKind::WebhookSender, ActorKind::Watcher, ActorKind::Settler]
+    {
+        assert_eq!(named(kind).count(), 1, "{kind:?}");
+    }
+    let shards: Vec<_> = named(ActorKind::Shard).collect();
+    assert_eq!(
+        shards.iter().map(|shard| shard.name.clone()).collect::<Vec<_>>(),
+        (0..16).map(|n| n.to_string()).collect::<Vec<_>>()
+    );
+    assert_eq!(shards.iter().map(|shard| shard.children_live).sum::<usize>(), 40);
+    assert!(root.children.iter().all(|node| node.state == NodeState::Running && node.since.is_some()), "{root:#?}");
+    assert_eq!(root.children_live, root.children.len());
+    assert_eq!(kind(&world, ActorKind::Payment).live, 40);
+    assert_eq!(kind(&world, ActorKind::Shard).live, 16);
+
+    // A page at a time, each payment once and in order.
+    let mut seen: Vec<PaymentId> = Vec::new();
+    for shard in 0..16 {
+        let mut after = None;
+        loop {
+            let page = world.system.payments_of_shard(shard, after, 2);
+            let Some(last) = page.last() else { break };
+            assert!(page.len() <= 2);
+            assert!(page.iter().all(|line| after.is_none_or(|after| line.id > after)));
+            assert!(
+                page.iter().all(|line| (line.status, line.chain, line.version) == (Status::Pending, Chain::Base, 1))
+            );
+            after = Some(last.id);
+            seen.extend(page.iter().map(|line| line.id));
+        }
+    }
+    seen.sort();
+    seen.dedup();
+    assert_eq!(seen.len(), 40);
+    assert!(world.system.payments_of_shard(16, None, 10).is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_waits_for_a_busy_actor_is_seen_and_its_wait_is_measured() {
+    let world = World::new().await;
+    let payment = world.initiate("10").await;
+    let id = payment.id();
+    let lock = world.lock_database().await;
+    let cancel = || {
+        let system = world.system.clone();
+        tokio::spawn(async move { system.command(id, Command::Cancel, None).await })
+    };
+    let shard = usize::from(id.shard()) / 16;
+    let waiting =
+        || world.system.payments_of_shard(shard, None, 100).iter().find(|line| line.id == id).unwrap().mailbox;
+    let mut asked = vec![cancel()];
+    // The first one is in hand and waits for the database.
+    until("in hand", || kind(&world, ActorKind::Journal).figures.messages > 0 && waiting() == 0).await;
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    asked.extend((0..3).map(|_| cancel()));
+    until("waiting", || waiting() == 3).await;
+    assert!(kind(&world, ActorKind::Payment).figures.mailbox >= 3);
+    let view = world.system.observe_payment(id).await.unwrap();
+    assert_eq!((view.state, view.figures.mailbox), (NodeState::Running, 3), "{view:#?}");
+    assert!(view.memory.is_none(), "it is too busy to say");
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    lock.release().await;
+    for asked in asked {
+        let _ = asked.await.unwrap();
+    }
+    until("drained", || kind(&world, ActorKind::Payment).figures.mailbox == 0).await;
+    let figures = kind(&world, ActorKind::Payment).figures;
+    assert!(figures.messages >= 4, "{figures:?}");
+    assert!(figures.wait_ms_max >= 300.0 && figures.wait_ms > 0.0, "{figures:?}");
+    assert!(figures.handling_ms_max >= 300.0 && figures.handling_ms > 0.0, "{figures:?}");
+    let journal = kind(&world, ActorKind::Journal).figures;
+    assert!(journal.handling_ms > 0.0 && journal.mailbox == 0, "{journal:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn restarts_have_a_reason_and_a_time_and_the_quarantined_is_shown_as_such() {
+    let world = World::new().await;
+    let id = world.initiate("10").await.id();
+    let mut news = world.system.watch_incidents();
+    let began = world.system.clock().real_now();
+    assert_eq!((*news.borrow_and_update(), world.system.incidents(None).len()), (0, 0));
+    world.system.inject_panic(id);
+    news.changed().await.unwrap();
+    let incident = world.system.incidents(None).pop().unwrap();
+    assert_eq!((incident.number, incident.kind, incident.cause), (1, ActorKind::Payment, Cause::Panic));
+    assert_eq!((incident.name, incident.action), (id.to_string(), Action::Restarted));
+    assert!(incident.reason.contains("on purpose"), "{}", incident.reason);
+    assert!(began <= incident.at && incident.at <= world.system.clock().real_now());
+
+    let view = loop {
+        if let Some(view) = world.system.observe_payment(id).await {
+            break view;
+        }
+        a_moment().await;
+    };
+    assert_eq!((view.restarts, view.last_failure.unwrap().cause), (1, Cause::Panic));
+    assert_eq!(view.memory.unwrap().status, "pending");
+    assert!(view.since.unwrap() >= incident.at);
+
+    for number in 2..=4 {
+        world.system.inject_panic(id);
+        until("noticed", || world.system.incidents(Some(number - 1)).len() == 1).await;
+    }
+    assert_eq!(world.system.incidents(Some(3))[0].action, Action::Quarantined);
+    let view = world.system.observe_payment(id).await.unwrap();
+    assert_eq!((view.state, view.restarts, view.since), (NodeState::Quarantined, 3, None));
+    assert!(view.quarantined.unwrap().reason.contains("on purpose"));
+    let payments = kind(&world, ActorKind::Payment);
+    assert_eq!((payments.restarts[&Cause::Panic], payments.quarantined), (3, 1));
+    until("gone", || kind(&world, ActorKind::Payment).live == 0).await;
+    assert_eq!(kind(&world, ActorKind::Payment).figures.mailbox, 0, "nothing waits for nobody");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_permanent_actor_that_was_killed_keeps_its_books_and_says_what_happened() {
+    let world = World::new().await;
+    until("read", || node(&world, ActorKind::Watcher, "base").figures.messages > 3).await;
+    let before = node(&world, ActorKind::Watcher, "base");
+    assert_eq!((before.restarts, before.last_failure.is_none()), (0, true));
+    world.system.inject_crash(ActorKind::Watcher);
+    until("restarted", || {
+        let now = node(&world, ActorKind::Watcher, "base");
+        now.restarts == 1 && now.state == NodeState::Running
+    })
+    .await;
+    let after = node(&world, ActorKind::Watcher, "base");
+    assert_eq!(after.last_failure.unwrap().cause, Cause::Killed);
+    assert!(after.since > before.since && after.figures.messages >= before.figures.messages);
+    assert_eq!(kind(&world, ActorKind::Watcher).live, 1);
+    assert_eq!(kind(&world, ActorKind::Watcher).restarts[&Cause::Killed], 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_tally_is_kept_by_each_commit_and_counted_again_at_a_start() {
+    let world = World::new().await;
+    until("counted", || world.system.tally_is_counted()).await;
+    let (paid, idle, cancelled) = (world.initiate("10").await, world.initiate("10").await, world.initiate("10").await);
+    assert_eq!((tallied(&world, Status::Pending).count, tallied(&world, Status::Pending).live), (3, 3));
+    world.system.command(cancelled.id(), Command::Cancel, None).await.unwrap();
+    world.pay(&paid, "10").await;
+    world.until_status(paid.id(), Status::Settled).await;
+    // A panic changes nothing of it.
+    world.system.inject_panic(idle.id());
+    until("noticed", || !world.system.incidents(None).is_empty()).await;
+    let count = |world: &World| Status::ALL.iter().map(|status| tallied(world, *status).count).collect::<Vec<_>>();
+    until("told", || count(&world) == [1, 0, 1, 0, 1]).await;
+    // Settled may still wait to be final; then nothing more is expected of it.
+    until("over", || tallied(&world, Status::Settled).live == 0).await;
+    let kept = world.system.tally();
+    let world = world.restart(true).await;
+    until("counted", || world.system.tally_is_counted()).await;
+    assert_eq!(world.system.tally(), kept);
+    assert_eq!(kept.len(), 15, "every status on every chain");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_bookkeeping_only_the_living_and_the_failed_are_counted() {
+    let world = World::with(Options { bookkeeping_off: true, ..Options::default() }).await;
+    let payment = world.initiate("10").await;
+    world.system.inject_panic(payment.id());
+    until("noticed", || !world.system.incidents(None).is_empty()).await;
+    world.pay(&payment, "10").await;
+    world.until_status(payment.id(), Status::Settled).await;
+    for view in world.system.kinds() {
+        assert_eq!((view.figures.messages, view.figures.mailbox), (0, 0), "{view:?}");
+    }
+    assert_eq!(kind(&world, ActorKind::Payment).restarts[&Cause::Panic], 1);
+    assert_eq!(kind(&world, ActorKind::Shard).live, 16);
+    assert_eq!(tallied(&world, Status::Settled).count, 1);
+}
