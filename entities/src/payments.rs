@@ -28,6 +28,8 @@ pub struct Model {
     pub status: String,
     /// Wants an actor: something is still to happen by itself.
     pub live: bool,
+    /// What of it wants an operator: `SETTLEMENT_FAILED`, `IN_REVIEW` or `FUNDS_BLOCKED`.
+    pub attention: Option<String>,
     /// Chain the money is due on.
     pub chain: String,
     /// USDC or USDT.

@@ -19,6 +19,7 @@ const UP: &[&str] = &[
          version BIGINT NOT NULL,
          status TEXT NOT NULL,
          live BOOLEAN NOT NULL,
+         attention TEXT,
          chain TEXT NOT NULL,
          token TEXT NOT NULL,
          amount BIGINT NOT NULL,
@@ -71,6 +72,10 @@ const UP: &[&str] = &[
     "CREATE INDEX transfers_chain_block_number ON transfers (chain, block_number)",
     "CREATE INDEX transfers_chain_block_hash ON transfers (chain, block_hash)",
     "CREATE INDEX payments_live ON payments (shard, id) WHERE live",
+    // What the operator looks for: what is stuck.
+    "CREATE INDEX payments_attention ON payments (attention, updated_at) WHERE attention IS NOT NULL",
+    "CREATE INDEX payments_pending ON payments (expires_at) WHERE status = 'pending'",
+    "CREATE INDEX payments_confirmed ON payments (updated_at) WHERE status = 'confirmed'",
     "CREATE INDEX transfers_unapplied ON transfers (chain) WHERE applied_revision < revision",
 ];
 

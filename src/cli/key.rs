@@ -2,20 +2,16 @@
 
 use std::process::ExitCode;
 
-use anyhow::{Context, bail, ensure};
 use payferry_domain::{KeyId, PspId, Timestamp};
-use payferry_entities::{Database, api_keys, psps};
-use sea_orm::{ActiveModelTrait, ColumnTrait, EntityTrait, IntoActiveModel, QueryFilter, QueryOrder, Set};
+use payferry_entities::Database;
 
 use super::database::DatabaseArgs;
 use crate::config::Config;
-use crate::keys::{ApiKey, Scope};
+use crate::keys::Scope;
+use crate::tenants::{self, EXPIRES_DAYS_MAX, Name, NewKey, Slice};
 
-/// Longest name of a key, in characters.
-const NAME_CHARS_MAX: usize = 200;
-/// Longest life of a key that has an end, in days.
-const EXPIRES_DAYS_MAX: u32 = 3_650;
-const DAY_SECS: i64 = 86_400;
+/// Keys read at once.
+const PAGE: usize = 1_000;
 
 /// Options of `key`.
 #[derive(Debug, clap::Args)]
@@ -36,8 +32,8 @@ enum Command {
         #[arg(long)]
         psp: PspId,
         /// What it is for.
-        #[arg(long, default_value = "")]
-        name: String,
+        #[arg(long)]
+        name: Option<Name>,
         /// What it may do; several with commas.
         #[arg(long, value_delimiter = ',', default_value = "full")]
         scope: Vec<Scope>,
@@ -71,57 +67,42 @@ enum Command {
 pub(super) async fn run(args: Args, config: Config) -> anyhow::Result<ExitCode> {
     match args.command {
         Command::Create { psp, name, scope, expires_days, database } => {
-            ensure!(name.chars().count() <= NAME_CHARS_MAX, "a key's name has at most {NAME_CHARS_MAX} characters");
             let (sealer, mode) = database.sealer(&config)?;
             let database = database.open(&config).await?;
-            let known = psps::Entity::find_by_id(psp.to_string()).one(database.reader()).await?;
-            known.with_context(|| format!("there is no PSP {psp}"))?;
-            let key = ApiKey::generate(mode);
-            let mut row = key.row(&sealer, psp, &name, &scope, now());
-            row.expires_at = expires_days.map(|days| now().plus_secs(i64::from(days) * DAY_SECS).as_millis());
-            api_keys::Entity::insert(row.into_active_model()).exec_without_returning(database.writer()).await?;
+            let new = NewKey { name, scopes: scope, expires_days };
+            let (_, key) = tenants::create_key(&database, &sealer, mode, psp, new, now()).await?;
             println!("{}", key.expose());
         }
         Command::List { psp, database } => list(&database.open(&config).await?, psp).await?,
-        Command::Revoke { key_id, database } => revoke(&database.open(&config).await?, key_id).await?,
+        Command::Revoke { key_id, database } => {
+            let key = tenants::revoke_key(&database.open(&config).await?, None, key_id, now()).await?;
+            println!("{} is revoked; a running service refuses it within a few seconds", key.id);
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
 
 async fn list(database: &Database, psp: Option<PspId>) -> anyhow::Result<()> {
-    let mut query = api_keys::Entity::find().order_by_asc(api_keys::Column::CreatedAt);
-    if let Some(psp) = psp {
-        query = query.filter(api_keys::Column::PspId.eq(psp.to_string()));
+    let moment = |at: Option<Timestamp>| at.map_or_else(|| "never".to_owned(), |at| at.to_string());
+    for offset in (0..).step_by(PAGE) {
+        let slice = Slice { limit: PAGE as u64, offset };
+        let (total, keys) = tenants::list_keys(database, psp, slice).await?;
+        for key in keys {
+            println!(
+                "{}  {}  {}  scopes {}  expires {}  last used {}  {}",
+                key.id,
+                key.state(now()).as_str(),
+                key.psp_id,
+                serde_json::to_string(&key.scopes)?,
+                moment(key.expires_at),
+                moment(key.last_used_at),
+                key.name
+            );
+        }
+        if offset + PAGE as u64 >= total {
+            break;
+        }
     }
-    let moment = |at: Option<i64>| at.map_or_else(|| "never".to_owned(), |at| Timestamp(at).to_string());
-    for row in query.all(database.reader()).await? {
-        let state = match (row.revoked_at, row.expires_at) {
-            (Some(_), _) => "revoked",
-            (None, Some(at)) if at <= now().as_millis() => "expired",
-            _ => "active",
-        };
-        println!(
-            "{}  {state}  {}  scopes {}  last used {}  {}",
-            row.id,
-            row.psp_id,
-            row.scopes,
-            moment(row.last_used_at),
-            row.name
-        );
-    }
-    Ok(())
-}
-
-async fn revoke(database: &Database, id: KeyId) -> anyhow::Result<()> {
-    let Some(row) = api_keys::Entity::find_by_id(id.to_string()).one(database.reader()).await? else {
-        bail!("there is no key {id}");
-    };
-    if row.revoked_at.is_none() {
-        let mut row = row.into_active_model();
-        row.revoked_at = Set(Some(now().as_millis()));
-        row.update(database.writer()).await?;
-    }
-    println!("{id} is revoked; a running service refuses it within a few seconds");
     Ok(())
 }
 

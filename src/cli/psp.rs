@@ -2,19 +2,16 @@
 
 use std::process::ExitCode;
 
-use anyhow::{Context, ensure};
-use payferry_actors::psps::PspPolicies;
 use payferry_domain::payment::OverpaymentPolicy;
 use payferry_domain::{Amount, FeeBps, PspId, Timestamp};
-use payferry_entities::{Database, psps};
-use sea_orm::{ActiveModelTrait, EntityTrait, IntoActiveModel, QueryOrder, Set};
+use payferry_entities::Database;
 
 use super::database::DatabaseArgs;
 use crate::config::Config;
-use crate::tenants::psp_row;
+use crate::tenants::{self, Name, PolicyChange, PspRecord, Slice};
 
-/// Longest name of a PSP, in characters.
-const NAME_CHARS_MAX: usize = 200;
+/// PSPs read at once.
+const PAGE: usize = 1_000;
 
 /// Options of `psp`.
 #[derive(Debug, clap::Args)]
@@ -32,7 +29,7 @@ enum Command {
     Create {
         /// Display name.
         #[arg(long)]
-        name: String,
+        name: Name,
         #[command(flatten)]
         policies: PolicyArgs,
         #[command(flatten)]
@@ -53,7 +50,7 @@ enum Command {
         psp_id: PspId,
         /// Display name.
         #[arg(long)]
-        name: Option<String>,
+        name: Option<Name>,
         #[command(flatten)]
         policies: PolicyArgs,
         #[command(flatten)]
@@ -101,28 +98,22 @@ fn fee(text: &str) -> Result<FeeBps, String> {
     FeeBps::new(bps).ok_or_else(|| "expected a whole number from 0 to 10000".to_owned())
 }
 
-impl PolicyArgs {
-    fn apply(self, policies: &mut PspPolicies) {
-        let Self { fee_bps, tolerance, tolerance_bps, overpayment, refund_to_sender, require_customer, dust_floor } =
-            self;
-        set(&mut policies.fee_bps, fee_bps);
-        set(&mut policies.tolerance.absolute, tolerance);
-        set(&mut policies.tolerance.bps, tolerance_bps);
-        let overpayment = overpayment.map(|policy| match policy {
+impl From<PolicyArgs> for PolicyChange {
+    fn from(args: PolicyArgs) -> Self {
+        let overpayment = args.overpayment.map(|policy| match policy {
             Overpayment::Hold => OverpaymentPolicy::Hold,
             Overpayment::Accept => OverpaymentPolicy::Accept,
             Overpayment::RefundExcess => OverpaymentPolicy::RefundExcess,
         });
-        set(&mut policies.overpayment, overpayment);
-        set(&mut policies.refund_to_sender, refund_to_sender);
-        set(&mut policies.require_customer, require_customer);
-        set(&mut policies.dust_floor, dust_floor);
-    }
-}
-
-fn set<T>(place: &mut T, value: Option<T>) {
-    if let Some(value) = value {
-        *place = value;
+        Self {
+            fee_bps: args.fee_bps,
+            tolerance: args.tolerance,
+            tolerance_bps: args.tolerance_bps,
+            overpayment,
+            refund_to_sender: args.refund_to_sender,
+            require_customer: args.require_customer,
+            dust_floor: args.dust_floor,
+        }
     }
 }
 
@@ -130,58 +121,34 @@ pub(super) async fn run(args: Args, config: Config) -> anyhow::Result<ExitCode> 
     match args.command {
         Command::Create { name, policies, database } => {
             let database = database.open(&config).await?;
-            create(&database, &name, policies).await?;
+            println!("{}", tenants::create_psp(&database, &name, policies.into(), now()).await?.id);
         }
         Command::List { database } => list(&database.open(&config).await?).await?,
         Command::Set { psp_id, name, policies, database } => {
             let database = database.open(&config).await?;
-            change(&database, psp_id, name, policies).await?;
+            let psp = tenants::change_psp(&database, psp_id, name.as_ref(), policies.into(), now()).await?;
+            println!("{}  {}", psp.id, settings(&psp)?);
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-async fn create(database: &Database, name: &str, args: PolicyArgs) -> anyhow::Result<()> {
-    let mut policies = PspPolicies::default();
-    args.apply(&mut policies);
-    let id = PspId::generate();
-    let row = psp_row(id, checked(name)?, &policies, now())?;
-    psps::Entity::insert(row.into_active_model()).exec_without_returning(database.writer()).await?;
-    println!("{id}");
-    Ok(())
-}
-
 async fn list(database: &Database) -> anyhow::Result<()> {
-    for row in psps::Entity::find().order_by_asc(psps::Column::CreatedAt).all(database.reader()).await? {
-        println!("{}  {}  {}", row.id, row.name, row.settings);
+    for offset in (0..).step_by(PAGE) {
+        let slice = Slice { limit: PAGE as u64, offset };
+        let (total, psps) = tenants::list_psps(database, slice).await?;
+        for psp in psps {
+            println!("{}  {}  {}", psp.id, psp.name, settings(&psp)?);
+        }
+        if offset + PAGE as u64 >= total {
+            break;
+        }
     }
     Ok(())
 }
 
-async fn change(database: &Database, id: PspId, name: Option<String>, args: PolicyArgs) -> anyhow::Result<()> {
-    let txn = database.begin().await?;
-    let row = psps::Entity::find_by_id(id.to_string()).one(&txn).await?;
-    let row = row.with_context(|| format!("there is no PSP {id}"))?;
-    let mut policies: PspPolicies =
-        serde_json::from_str(&row.settings).with_context(|| format!("the settings of {id} are unreadable"))?;
-    args.apply(&mut policies);
-    let mut row = row.into_active_model();
-    if let Some(name) = name {
-        row.name = Set(checked(&name)?.to_owned());
-    }
-    let settings = serde_json::to_string(&policies)?;
-    println!("{id}  {settings}");
-    row.settings = Set(settings);
-    row.updated_at = Set(now().as_millis());
-    row.update(&txn).await?;
-    txn.commit().await?;
-    Ok(())
-}
-
-fn checked(name: &str) -> anyhow::Result<&str> {
-    let name = name.trim();
-    ensure!(!name.is_empty() && name.chars().count() <= NAME_CHARS_MAX, "a name has 1 to {NAME_CHARS_MAX} characters");
-    Ok(name)
+fn settings(psp: &PspRecord) -> serde_json::Result<String> {
+    serde_json::to_string(&psp.policies)
 }
 
 fn now() -> Timestamp {

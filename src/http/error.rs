@@ -249,13 +249,12 @@ impl ApiError {
     /// A chain that is away is told of once where that is seen: each request that it costs is worth no alarm.
     pub(super) fn for_log(&self) -> Option<(Level, &str)> {
         match self {
-            // Counted by status; a line for each would be a part of the crowd.
-            Self::Unavailable(Away::Capacity, _) => None,
             Self::Unavailable(Away::Chain, reason) => Some((Level::WARN, reason)),
             Self::Unavailable(Away::Database | Away::Payment, reason) | Self::Internal(reason) => {
                 Some((Level::ERROR, reason))
             }
             Self::TimedOut => Some((Level::ERROR, "the request took too long")),
+            // Want of room, too: it is counted by status, and an alarm for each would be a part of the crowd.
             _ => None,
         }
     }
@@ -339,5 +338,19 @@ impl Away {
             Self::Payment => "The payment cannot be worked on at the moment; an operator has been told.",
             Self::Capacity => "Too much is going on at the moment; try again.",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_fault_of_ours_alarms_nobody() {
+        let away = |away| ApiError::Unavailable(away, "why".into());
+        assert_eq!(away(Away::Chain).for_log(), Some((Level::WARN, "why")));
+        assert_eq!(away(Away::Capacity).for_log(), None);
+        assert_eq!(away(Away::Database).for_log(), Some((Level::ERROR, "why")));
+        assert_eq!(ApiError::NotOperator(TokenProblem::Wrong).for_log(), None);
     }
 }

@@ -5,12 +5,16 @@
 //! reach.
 
 mod actors;
+mod admin;
 mod admit;
+mod events;
 pub mod health;
 mod login;
 pub mod read;
+mod record;
 mod routes;
 mod secure;
+mod stuck;
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -23,6 +27,9 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 pub use admit::{Admission, FAILED_ATTEMPTS_PER_MINUTE_MAX, SESSION_SECS};
+use events::Pulse;
+
+pub use events::{EVENT_LISTENERS_MAX, Tick};
 pub use routes::{Access, Route, table};
 
 use crate::http::error::ApiError;
@@ -58,6 +65,7 @@ pub struct Shared {
     admission: Admission,
     /// Room for requests.
     door: Semaphore,
+    pulse: Pulse,
 }
 
 impl Operator {
@@ -66,7 +74,7 @@ impl Operator {
         let OperatorConfig { token, key_mode, closing } = config;
         let admission = Admission::new(&token, system.clock().clone());
         let door = Semaphore::new(REQUESTS_AT_ONCE);
-        Self(Arc::new(Shared { system, key_mode, closing, admission, door }))
+        Self(Arc::new(Shared { system, key_mode, closing, admission, door, pulse: Pulse::default() }))
     }
 }
 

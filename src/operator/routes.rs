@@ -2,9 +2,9 @@
 
 use axum::handler::Handler;
 use axum::http::Method;
-use axum::routing::{MethodRouter, get, on, post};
+use axum::routing::{MethodRouter, get, on, patch, post};
 
-use super::{Operator, actors, health, login};
+use super::{Operator, actors, admin, events, health, login, stuck};
 
 /// Who reaches a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,7 +36,19 @@ pub fn table() -> Vec<Route> {
         open(Method::POST, "/ops/login", login::enter),
         write("/ops/logout", login::leave),
         read("/ops/actors", actors::tree),
+        read("/ops/actors/{payment_id}", actors::payment),
         write("/ops/actors/{payment_id}/release", actors::release),
+        read("/ops/shards/{shard}", actors::shard),
+        read("/ops/overview", actors::overview),
+        read("/ops/stuck", stuck::list),
+        read("/ops/events", events::listen),
+        read("/ops/psps", admin::psps::list),
+        write("/ops/psps", admin::psps::create),
+        read("/ops/psps/{psp_id}", admin::psps::get),
+        change("/ops/psps/{psp_id}", admin::psps::change),
+        read("/ops/psps/{psp_id}/keys", admin::keys::list),
+        write("/ops/psps/{psp_id}/keys", admin::keys::create),
+        write("/ops/psps/{psp_id}/keys/{key_id}/revoke", admin::keys::revoke),
     ]
 }
 
@@ -45,10 +57,16 @@ fn open<H: Handler<T, Operator>, T: 'static>(method: Method, path: &'static str,
     Route { access: Access::Open, method, path, serve: on(filter, handler) }
 }
 
-fn read<H: Handler<T, Operator>, T: 'static>(path: &'static str, handler: H) -> Route {
+/// A route that shows something.
+pub(super) fn read<H: Handler<T, Operator>, T: 'static>(path: &'static str, handler: H) -> Route {
     Route { access: Access::Token, method: Method::GET, path, serve: get(handler) }
 }
 
-fn write<H: Handler<T, Operator>, T: 'static>(path: &'static str, handler: H) -> Route {
+/// A route that does something.
+pub(super) fn write<H: Handler<T, Operator>, T: 'static>(path: &'static str, handler: H) -> Route {
     Route { access: Access::Token, method: Method::POST, path, serve: post(handler) }
+}
+
+fn change<H: Handler<T, Operator>, T: 'static>(path: &'static str, handler: H) -> Route {
+    Route { access: Access::Token, method: Method::PATCH, path, serve: patch(handler) }
 }

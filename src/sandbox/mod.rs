@@ -185,7 +185,7 @@ impl Sandbox {
 async fn seed(database: &Database, keys: &Keys, world: &World) -> anyhow::Result<()> {
     let now = world.clock().clock().real_now();
     if psps::Entity::find_by_id(keys.psp_id.to_string()).one(database.reader()).await?.is_none() {
-        let row = psp_row(keys.psp_id, PSP_NAME, &PspPolicies::default(), now)?;
+        let row = psp_row(keys.psp_id, PSP_NAME, &PspPolicies::default(), now);
         psps::Entity::insert(row.into_active_model()).exec_without_returning(database.writer()).await?;
     }
     let key = keys.key().context("the sandbox's API key is damaged")?;

@@ -346,7 +346,10 @@ pub fn redact(value: &Value) -> Value {
         Value::Array(items) => items.iter().map(redact).collect(),
         Value::Object(fields) => {
             let redacted = |(key, value): (&String, &Value)| match key.as_str() {
-                "block_number" | "log_index" | "confirmations" | "duration_ms" | "head_age_ms" => {
+                "block_number" | "log_index" | "confirmations" | "duration_ms" | "head_age_ms" | "age_ms" | "since"
+                | "messages" | "wait_ms" | "wait_ms_max" | "handling_ms" | "handling_ms_max"
+                    if !value.is_null() =>
+                {
                     (key.clone(), json!("[number]"))
                 }
                 _ => (key.clone(), redact(value)),

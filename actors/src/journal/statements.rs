@@ -77,6 +77,7 @@ impl Statements {
                 ("version", Int),
                 ("status", Text),
                 ("live", super::table::Kind::Bool),
+                ("attention", Text),
                 ("amount_received", Int),
                 ("expires_at", Int),
                 ("updated_at", Int),

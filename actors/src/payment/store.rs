@@ -63,6 +63,7 @@ pub fn row_of(payment: &Payment) -> Result<payments::Model, StoreError> {
         version: i64::from(payment.version),
         status: payment.status.as_str().to_owned(),
         live: payment.is_live(),
+        attention: payment.attention().map(|label| label.as_str().to_owned()),
         chain: terms.chain.as_str().to_owned(),
         token: terms.token.as_str().to_owned(),
         amount: terms.amount.units(),

@@ -277,6 +277,7 @@ impl World {
             version: 1,
             status: "pending".to_owned(),
             live: true,
+            attention: None,
             chain: "base".to_owned(),
             token: "USDC".to_owned(),
             amount: 10_000_000,

@@ -205,6 +205,20 @@ impl Payment {
         self.passed_at.is_some_and(|passed| passed >= self.deadline())
     }
 
+    /// What of it wants an operator: the most pressing, if anything does.
+    pub fn attention(&self) -> Option<Label> {
+        let failing = self.status == Status::Confirmed && self.labels.contains(Label::SettlementFailed);
+        if failing {
+            Some(Label::SettlementFailed)
+        } else if self.labels.contains(Label::InReview) {
+            Some(Label::InReview)
+        } else if !self.blocked_held().is_zero() {
+            Some(Label::FundsBlocked)
+        } else {
+            None
+        }
+    }
+
     /// Whether the first block that held the transfer came before the deadline.
     pub fn is_in_time(&self, transfer: &Transfer) -> bool {
         transfer.first_block_time < self.expires_at

@@ -81,6 +81,11 @@ impl<'a> Fields<'a> {
         items.into_iter().collect()
     }
 
+    /// The names of the fields that are there.
+    pub fn names(&self) -> impl Iterator<Item = &'a str> + use<'a> {
+        self.object.keys().map(String::as_str)
+    }
+
     /// Remembers a fault of a field.
     pub fn fault(&self, name: &str, fault: Fault) {
         self.faults.borrow_mut().push(FieldError {

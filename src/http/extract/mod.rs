@@ -12,4 +12,4 @@ mod submission;
 pub use fields::{Fault, Fields};
 pub use path::Path;
 pub use query::{PageQuery, QueryFields};
-pub use submission::{JSON_BODY_BYTES_MAX, Submission};
+pub use submission::{JSON_BODY_BYTES_MAX, JsonBody, Submission};

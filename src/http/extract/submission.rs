@@ -77,6 +77,31 @@ impl<S: Requires, const BYTES_MAX: usize> FromRequest<AppState> for Submission<S
     }
 }
 
+/// A JSON body and nothing else: for routes whose caller is known otherwise, and which need no idempotency key.
+pub struct JsonBody(Value);
+
+impl JsonBody {
+    /// Reads the fields with `read`: what it gives if there was no fault, else all faults.
+    pub fn read<T>(&self, read: impl FnOnce(&Fields<'_>) -> Option<T>) -> Result<T, ApiError> {
+        let fields = Fields::of_body(&self.0)?;
+        let read = read(&fields);
+        fields.finish(read)
+    }
+}
+
+impl<S: Send + Sync> FromRequest<S> for JsonBody {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, _: &S) -> Result<Self, ApiError> {
+        let (parts, body) = request.into_parts();
+        let body = read_body(body, JSON_BODY_BYTES_MAX).await?;
+        if !is_json(&parts) {
+            return Err(ApiError::UnsupportedMediaType);
+        }
+        json::parse(&body).map(Self).map_err(ApiError::MalformedJson)
+    }
+}
+
 async fn read_body(body: Body, bytes_max: usize) -> Result<Vec<u8>, ApiError> {
     let mut chunks = body.into_data_stream();
     let (mut kept, mut read) = (Vec::new(), 0_usize);

@@ -6,6 +6,7 @@
 pub mod chains;
 pub mod overview;
 pub mod payment;
+pub mod stuck;
 pub mod webhooks;
 
 use std::fmt;

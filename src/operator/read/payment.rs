@@ -111,9 +111,13 @@ pub async fn payment(system: &System, id: PaymentId) -> Result<Option<PaymentFac
 
 /// Which supervisor a payment falls to; `None` while there are none.
 pub fn shard_of(system: &System, id: PaymentId) -> Option<usize> {
-    let tree = system.tree();
-    let shards = tree.root.children.iter().filter(|node| node.kind == ActorKind::Shard).count();
+    let shards = shards(system);
     (shards > 0).then(|| usize::from(id.shard()) / (LOGICAL_SHARDS / shards))
+}
+
+/// How many supervisors share the payments.
+pub fn shards(system: &System) -> usize {
+    system.tree().root.children.iter().filter(|node| node.kind == ActorKind::Shard).count()
 }
 
 async fn transitions(system: &System, payment_id: &str) -> Result<Vec<Transition>, DbErr> {

@@ -3,6 +3,7 @@
 mod admin;
 mod config;
 mod demo;
+mod operator;
 mod sandbox;
 mod serve;
 mod world;

@@ -71,6 +71,38 @@ async fn somebody_elses_objects_are_not_there() {
     for list in ["/merchants", "/payments", "/api/v1/webhook/undelivered", "/api/v1/events"] {
         assert_eq!(app.request(Method::GET, list).key(&key).send().await.json["total"], 0, "{list}");
     }
+    // What has no id in its path: each is looked at here, and a route that is new has to be added.
+    let rest = routes(&app).await.into_iter().filter(|(_, path)| !path.contains('{'));
+    let mut rest: Vec<_> = rest.map(|(method, path)| format!("{method} {path}")).collect();
+    rest.sort();
+    let looked_at = [
+        "GET /api/v1/events",
+        "GET /api/v1/webhook",
+        "GET /api/v1/webhook/undelivered",
+        "GET /merchants",
+        "GET /payments",
+        "PATCH /api/v1/set_webhook",
+        "POST /api/v1/webhook/redeliver",
+        "POST /api/v1/webhook/rotate",
+        "POST /api/v1/webhook/test",
+        "POST /merchants/sync",
+        "POST /payments/initiate",
+    ];
+    assert_eq!(rest, looked_at);
+    let hook = json!({ "webhook_url": "http://127.0.0.1:9/mine" });
+    let set = app.request(Method::PATCH, "/api/v1/set_webhook").json(&hook).send().await;
+    assert_eq!(set.status, 200, "{}", set.text());
+    let shown = app.request(Method::GET, "/api/v1/webhook").key(&key).send().await;
+    assert!(!shown.text().contains("/mine"), "{}", shown.text());
+    for path in ["/api/v1/webhook/rotate", "/api/v1/webhook/test"] {
+        let refused = app.request(Method::POST, path).key(&key).json(&json!({})).send().await;
+        refused.assert_problem(409, "webhook_not_set");
+    }
+    let theirs = json!({ "merchants": [{ "external_id": "shop", "name": "Theirs", "email": "t@shop.example",
+        "business_id": "2" }] });
+    let synced = app.request(Method::POST, "/merchants/sync").key(&key).json(&theirs).send().await;
+    assert_ne!(synced.json["merchants"][0]["merchant_id"], merchant.as_str());
+    assert_eq!(app.get(&format!("/merchants/{merchant}")).await.json["name"], "Shop");
     let event = log.json["deliveries"][0]["event_id"].as_str().unwrap();
     for list in [format!("/payments?after={payment}"), format!("/api/v1/events?after={event}")] {
         app.request(Method::GET, &list).key(&key).send().await.assert_problem(400, "invalid_parameters");

@@ -1,13 +1,18 @@
 //! The operator's listener, over real HTTP.
 
+mod actors;
+mod admin;
 mod admission;
+mod events;
 mod health;
+mod stuck;
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use payferry::http::serve;
 use payferry::operator::{Operator, OperatorConfig, router};
+use payferry_domain::PaymentId;
 use reqwest::{Client, Method, RequestBuilder};
 use serde_json::Value;
 use tokio::net::TcpListener;
@@ -67,6 +72,15 @@ impl Desk {
 
     async fn post(&self, path: &str, body: &Value) -> Reply {
         reply(self.call(Method::POST, path).json(body)).await
+    }
+
+    /// Makes a payment's actor panic until the supervisor has seen it.
+    async fn panic(&self, payment_id: PaymentId) {
+        let system = &self.app.state.system;
+        let before = *system.watch_incidents().borrow();
+        system.inject_panic(payment_id);
+        let seen = async |_: &Self| (*system.watch_incidents().borrow() > before).then_some(());
+        self.until("the panic is seen", seen).await;
     }
 
     /// Asks again until there is an answer.

@@ -223,6 +223,7 @@ fn payment_row(name: &str) -> payments::Model {
         version: 1,
         status: "pending".to_owned(),
         live: true,
+        attention: None,
         chain: "base".to_owned(),
         token: "USDC".to_owned(),
         amount: 10_000_000,

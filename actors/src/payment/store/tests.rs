@@ -206,6 +206,7 @@ async fn a_payment_reads_back_as_it_was_written() {
     let row = row_of(&confirmed).unwrap();
     assert_eq!((row.version, row.status.as_str(), row.live), (i64::from(confirmed.version), "confirmed", true));
     assert_eq!((row.amount, row.amount_received), (10_000_000, 10_000_000));
+    assert_eq!(row.attention, None);
     assert_eq!(row.shard, i64::from(confirmed.id().shard()));
     assert_eq!(row.wallet, confirmed.terms.wallet.to_string());
 

@@ -1,0 +1,132 @@
+//! `/ops/psps/{psp_id}/keys`: a PSP's API keys.
+
+use axum::extract::State;
+use axum::http::Uri;
+use payferry_domain::{KeyId, PspId, Timestamp};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::{id_of, name, only, psp_id_of};
+use crate::http::answer::Answer;
+use crate::http::error::ApiError;
+use crate::http::extract::{Fault, JsonBody, Path, QueryFields, read};
+use crate::keys::Scope;
+use crate::operator::Operator;
+use crate::operator::read::Moment;
+use crate::tenants::{self, EXPIRES_DAYS_MAX, KeyRecord, KeyState, NewKey, Slice};
+
+/// The fields of a key that can be set.
+const FIELDS: [&str; 3] = ["name", "scopes", "expires_days"];
+
+/// A key as it is shown: without its secret.
+#[derive(Debug, Serialize)]
+struct KeyLine {
+    key_id: KeyId,
+    psp_id: PspId,
+    name: String,
+    scopes: Vec<Scope>,
+    state: KeyState,
+    created_at: Moment,
+    expires_at: Option<Moment>,
+    revoked_at: Option<Moment>,
+    last_used_at: Option<Moment>,
+}
+
+impl KeyLine {
+    fn of(key: KeyRecord, now: Timestamp) -> Self {
+        Self {
+            state: key.state(now),
+            key_id: key.id,
+            psp_id: key.psp_id,
+            name: key.name,
+            scopes: key.scopes,
+            created_at: key.created_at.into(),
+            expires_at: key.expires_at.map(Moment),
+            revoked_at: key.revoked_at.map(Moment),
+            last_used_at: key.last_used_at.map(Moment),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct KeyList {
+    total: u64,
+    keys: Vec<KeyLine>,
+}
+
+#[derive(Serialize)]
+struct NewKeyLine {
+    message: &'static str,
+    api_key: String,
+    #[serde(flatten)]
+    key: KeyLine,
+}
+
+/// The keys of a PSP, the oldest first.
+pub(in crate::operator) async fn list(
+    State(operator): State<Operator>,
+    Path(psp_id): Path<String>,
+    uri: Uri,
+) -> Result<Answer, ApiError> {
+    let psp_id = psp_id_of(&psp_id)?;
+    let mut query = QueryFields::of(&uri);
+    let page = query.page();
+    query.finish()?;
+    let (system, slice) = (&operator.system, Slice { limit: page.limit, offset: page.offset });
+    let (total, keys) = tenants::list_keys(system.database(), Some(psp_id), slice).await?;
+    let now = system.clock().real_now();
+    Answer::ok(&KeyList { total, keys: keys.into_iter().map(|key| KeyLine::of(key, now)).collect() })
+}
+
+/// Makes a key and shows it, this once.
+pub(in crate::operator) async fn create(
+    State(operator): State<Operator>,
+    Path(psp_id): Path<String>,
+    body: JsonBody,
+) -> Result<Answer, ApiError> {
+    let psp_id = psp_id_of(&psp_id)?;
+    let new = body.read(|fields| {
+        only(fields, &FIELDS);
+        let days = |value: &Value| {
+            read::whole(value, 1, i64::from(EXPIRES_DAYS_MAX)).map(|days| u32::try_from(days).unwrap_or(u32::MAX))
+        };
+        let scopes = fields.optional("scopes", scopes);
+        Some(NewKey {
+            name: fields.optional("name", name),
+            scopes: scopes.unwrap_or_else(|| vec![Scope::Full]),
+            expires_days: fields.optional("expires_days", days),
+        })
+    })?;
+    let system = &operator.system;
+    let now = system.clock().real_now();
+    let (record, key) =
+        tenants::create_key(system.database(), system.sealer(), operator.key_mode, psp_id, new, now).await?;
+    tracing::info!(psp.id = %psp_id, key.id = %record.id, "the operator made key {} of {psp_id}", record.id);
+    Answer::created(&NewKeyLine {
+        message: "The key is shown this once and stored only as a keyed hash",
+        api_key: key.expose().to_owned(),
+        key: KeyLine::of(record, now),
+    })
+}
+
+/// Refuses a key from now on. Repeatable.
+pub(in crate::operator) async fn revoke(
+    State(operator): State<Operator>,
+    Path((psp_id, key_id)): Path<(String, String)>,
+) -> Result<Answer, ApiError> {
+    let (psp_id, key_id): (PspId, KeyId) = (psp_id_of(&psp_id)?, id_of("key_id", &key_id)?);
+    let system = &operator.system;
+    let now = system.clock().real_now();
+    let key = tenants::revoke_key(system.database(), Some(psp_id), key_id, now).await?;
+    tracing::info!(psp.id = %psp_id, key.id = %key_id, "the operator revoked key {key_id} of {psp_id}");
+    Answer::ok(&KeyLine::of(key, now))
+}
+
+fn scopes(value: &Value) -> Result<Vec<Scope>, Fault> {
+    let list = value.as_array().ok_or_else(|| Fault::new("wrong_type", "must be a list of strings"))?;
+    if list.is_empty() {
+        return Err(Fault::new("empty", "must not be empty"));
+    }
+    let unknown = |_| Fault::new("unknown_value", "must be some of read, payments, customers, money, webhooks, full");
+    serde_json::from_value(value.clone()).map_err(unknown)
+}

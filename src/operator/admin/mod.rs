@@ -1,0 +1,53 @@
+//! Administration: PSPs with their policies, and their API keys. What a change does is in `crate::tenants`, which the
+//! command line calls as well.
+
+pub(super) mod keys;
+pub(super) mod psps;
+
+use payferry_domain::PspId;
+use std::str::FromStr;
+
+use crate::http::error::{ApiError, FieldError};
+use crate::http::extract::{Fault, Fields, read};
+use crate::tenants::{Name, NameError, TenantError};
+
+impl From<TenantError> for ApiError {
+    fn from(error: TenantError) -> Self {
+        match error {
+            TenantError::NoPsp(_) => Self::NotFound("psp"),
+            TenantError::NoKey(_) => Self::NotFound("key"),
+            TenantError::Unreadable(..) => Self::internal(error),
+            TenantError::Database(error) => error.into(),
+        }
+    }
+}
+
+/// An id in the path: one that is none is the caller's mistake.
+pub(super) fn id_of<T: FromStr>(name: &str, text: &str) -> Result<T, ApiError> {
+    text.parse().map_err(|_| {
+        let message = "is not an id of this kind".to_owned();
+        ApiError::BadParameters(vec![FieldError { field: name.to_owned(), code: "invalid_id".into(), message }])
+    })
+}
+
+fn psp_id_of(text: &str) -> Result<PspId, ApiError> {
+    id_of("psp_id", text)
+}
+
+fn name(value: &serde_json::Value) -> Result<Name, Fault> {
+    read::string(value)?.parse().map_err(|error: NameError| {
+        let code = match error {
+            NameError::Empty => "empty",
+            NameError::TooLong => "too_long",
+            NameError::ControlCharacters => "invalid_characters",
+        };
+        Fault::new(code, error.to_string())
+    })
+}
+
+/// Refuses fields that are not there: a change that silently does nothing is worse than none.
+fn only(fields: &Fields<'_>, known: &[&str]) {
+    for unknown in fields.names().filter(|name| !known.contains(name)) {
+        fields.fault(unknown, Fault::new("unknown_field", format!("is no field here; there are {}", known.join(", "))));
+    }
+}

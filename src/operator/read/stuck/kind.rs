@@ -1,0 +1,146 @@
+//! The kinds of things that get stuck, and what to do about each.
+
+use std::str::FromStr;
+
+use serde::Serialize;
+
+/// What sort of thing is stuck. In the order in which they press.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StuckKind {
+    /// The database does not take what is written.
+    JournalHindered,
+    /// A chain cannot be read, or stands still.
+    Chain,
+    /// Settling on a chain is held up: no gas, most likely.
+    Settler,
+    /// A payment failed too often.
+    Quarantined,
+    /// A settlement failed for a lasting reason.
+    SettlementFailed,
+    /// A transfer waits for a decision about where it came from.
+    InReview,
+    /// Blocked money is held.
+    FundsBlocked,
+    /// Confirmed and not settled for long.
+    Unsettled,
+    /// Pending long after its deadline.
+    Overdue,
+    /// A recorded transfer that its payment has not taken in.
+    TransferUnapplied,
+    /// A PSP's receiver is left alone for failing.
+    BreakerOpen,
+    /// A PSP's events wait for long.
+    WebhooksDelayed,
+    /// A PSP's events were given up.
+    WebhooksExhausted,
+}
+
+impl StuckKind {
+    /// Every kind, the most pressing first.
+    pub const ALL: [Self; 13] = [
+        Self::JournalHindered,
+        Self::Chain,
+        Self::Settler,
+        Self::Quarantined,
+        Self::SettlementFailed,
+        Self::InReview,
+        Self::FundsBlocked,
+        Self::Unsettled,
+        Self::Overdue,
+        Self::TransferUnapplied,
+        Self::BreakerOpen,
+        Self::WebhooksDelayed,
+        Self::WebhooksExhausted,
+    ];
+
+    /// The name in answers and queries.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::JournalHindered => "journal_hindered",
+            Self::Chain => "chain",
+            Self::Settler => "settler",
+            Self::Quarantined => "quarantined",
+            Self::SettlementFailed => "settlement_failed",
+            Self::InReview => "in_review",
+            Self::FundsBlocked => "funds_blocked",
+            Self::Unsettled => "unsettled",
+            Self::Overdue => "overdue",
+            Self::TransferUnapplied => "transfer_unapplied",
+            Self::BreakerOpen => "breaker_open",
+            Self::WebhooksDelayed => "webhooks_delayed",
+            Self::WebhooksExhausted => "webhooks_exhausted",
+        }
+    }
+
+    /// What is the matter.
+    pub const fn meaning(self) -> &'static str {
+        match self {
+            Self::JournalHindered => "The database does not take what is written.",
+            Self::Chain => "The chain cannot be read, or stands still.",
+            Self::Settler => "Settling on the chain is held up.",
+            Self::Quarantined => "The payment failed too often in a short time and is not run.",
+            Self::SettlementFailed => "The settlement failed for a lasting reason; it is tried again by itself.",
+            Self::InReview => "Screening is undecided about a transfer; it is asked again by itself.",
+            Self::FundsBlocked => "Money that screening blocked is held in the payment's wallet.",
+            Self::Unsettled => "The payment is confirmed and was not settled for long.",
+            Self::Overdue => "The payment is pending long after its deadline.",
+            Self::TransferUnapplied => "A recorded transfer was not taken in by its payment.",
+            Self::BreakerOpen => "The PSP's receiver failed many times in a row and is left alone for a while.",
+            Self::WebhooksDelayed => "Events of the PSP wait for delivery for long.",
+            Self::WebhooksExhausted => "Events of the PSP were given up after all their attempts.",
+        }
+    }
+
+    /// What to do about it.
+    pub const fn advice(self) -> &'static str {
+        match self {
+            Self::JournalHindered => {
+                "Look at the database: is it up, is its disk full, does something hold a lock? Work goes on by itself."
+            }
+            Self::Chain => "Check the chain's endpoints, or wait: no payment expires on a chain that stands still.",
+            Self::Settler => {
+                "Read the reason; most often the operator's account needs gas, or fees are above the ceiling."
+            }
+            Self::Quarantined => "Read the reason, mend it, then release the payment.",
+            Self::SettlementFailed => "Read the reason: the contract refuses what it is asked to do.",
+            Self::InReview => "Look at where the money came from, and at the screening provider.",
+            Self::FundsBlocked => "Decide with compliance what becomes of the money; nothing moves it by itself.",
+            Self::Unsettled => "Look at the chain's settler and at the payment's operation.",
+            Self::Overdue => {
+                "Look at the payment's chain and at its transfers; one may wait for finality or screening."
+            }
+            Self::TransferUnapplied => "It is told again every few seconds; look at the payment's actor.",
+            Self::BreakerOpen => "Tell the PSP; it is probed and goes on by itself, and nothing is lost meanwhile.",
+            Self::WebhooksDelayed => "Look at the PSP's receiver; tell the PSP if it is slow or failing.",
+            Self::WebhooksExhausted => "Once the receiver works, have the PSP redeliver, or read the feed of events.",
+        }
+    }
+
+    /// Whether rows of payments tell of it.
+    pub(super) const fn is_of_payments(self) -> bool {
+        matches!(
+            self,
+            Self::SettlementFailed
+                | Self::InReview
+                | Self::FundsBlocked
+                | Self::Unsettled
+                | Self::Overdue
+                | Self::TransferUnapplied
+        )
+    }
+
+    /// Whether the webhooks tell of it.
+    pub(super) const fn is_of_webhooks(self) -> bool {
+        matches!(self, Self::BreakerOpen | Self::WebhooksDelayed | Self::WebhooksExhausted)
+    }
+}
+
+impl FromStr for StuckKind {
+    type Err = payferry_domain::money::UnknownName;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let expected = "a kind of what is stuck";
+        Self::ALL.into_iter().find(|kind| kind.as_str() == text).ok_or(Self::Err { expected })
+    }
+}

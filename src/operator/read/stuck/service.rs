@@ -1,0 +1,102 @@
+//! What the parts of the service tell of themselves: journal, chains, settlers, quarantine, webhooks.
+
+use payferry_actors::System;
+use payferry_domain::Timestamp;
+
+use super::super::chains::{self, ChainState};
+use super::super::webhooks::{EndpointLine, Webhooks};
+use super::{Count, Found, StuckItem, StuckKind, UNDELIVERED_AFTER_SECS};
+
+/// What is known without the database.
+pub(super) fn of(system: &System, kind: StuckKind, limit: usize) -> Found {
+    let now = system.clock().real_now();
+    let items: Vec<StuckItem> = match kind {
+        StuckKind::JournalHindered if !system.is_writing() => {
+            vec![StuckItem::new("journal", None, now, "the last groups could not be written")]
+        }
+        StuckKind::Chain => chains_in_trouble(system),
+        StuckKind::Settler => settlers_in_trouble(system, now),
+        StuckKind::Quarantined => {
+            let quarantined = system.observe().quarantined.into_iter().map(|(id, quarantine)| {
+                let id = id.to_string();
+                StuckItem::new(&id, Some(quarantine.since), now, quarantine.reason).of_payment(&id, None)
+            });
+            quarantined.collect()
+        }
+        _ => Vec::new(),
+    };
+    first(items, limit)
+}
+
+/// What the webhooks tell.
+pub(super) fn webhooks(system: &System, kind: StuckKind, webhooks: &Webhooks, limit: usize) -> Found {
+    let now = system.clock().real_now();
+    let items = webhooks.endpoints.iter().filter_map(|line| {
+        let mut item = match kind {
+            StuckKind::BreakerOpen => tripped(line, now),
+            StuckKind::WebhooksDelayed => delayed(line, now),
+            StuckKind::WebhooksExhausted => exhausted(line, now),
+            _ => None,
+        }?;
+        item.psp_id = Some(line.psp_id.clone());
+        Some(item)
+    });
+    first(items.collect(), limit)
+}
+
+fn first(mut items: Vec<StuckItem>, limit: usize) -> Found {
+    let total = Count { counted: items.len() as u64, more: false };
+    items.sort_by_key(|item| item.since.map_or(Timestamp(i64::MAX), |since| since.0));
+    items.truncate(limit);
+    (total, items)
+}
+
+fn chains_in_trouble(system: &System) -> Vec<StuckItem> {
+    // Heads have the time of their chain, which the service's clock follows.
+    let now = system.clock().now();
+    let lines = chains::health(system).into_iter().filter(|chain| chain.state != ChainState::Ok);
+    let item = |chain: chains::ChainHealth| {
+        let since = chain.head_age_ms.map(|age| now.plus_millis(-age));
+        let reason = match (chain.state, chain.trouble) {
+            (ChainState::NeverRead, None) => "it was not read since the service started".to_owned(),
+            (ChainState::NeverRead, Some(trouble)) => format!("it was never read: {trouble}"),
+            (ChainState::Stale, Some(trouble)) => format!("it shows no new block: {trouble}"),
+            (ChainState::Stale, None) => "it shows no new block".to_owned(),
+            (_, trouble) => trouble.unwrap_or_default(),
+        };
+        StuckItem::new(chain.chain.as_str(), since, now, reason)
+    };
+    lines.map(item).collect()
+}
+
+fn settlers_in_trouble(system: &System, now: Timestamp) -> Vec<StuckItem> {
+    let trouble = |chain| system.chains().settler(chain).and_then(payferry_actors::chain::SettlerHandle::trouble);
+    let items = system
+        .chains()
+        .running()
+        .filter_map(|spec| trouble(spec.chain).map(|reason| StuckItem::new(spec.chain.as_str(), None, now, reason)));
+    items.collect()
+}
+
+fn tripped(line: &EndpointLine, now: Timestamp) -> Option<StuckItem> {
+    let actor = line.actor.as_ref().filter(|_| line.is_tripped())?;
+    let reason = match &actor.last_failure {
+        Some(failure) => format!("the last failure was {failure}"),
+        None => "it failed".to_owned(),
+    };
+    Some(StuckItem::new(&line.psp_id, line.backlog.waiting_since.map(|since| since.0), now, reason))
+}
+
+fn delayed(line: &EndpointLine, now: Timestamp) -> Option<StuckItem> {
+    let since = line.backlog.waiting_since?.0;
+    if now.millis_since(since) < UNDELIVERED_AFTER_SECS * 1_000 {
+        return None;
+    }
+    let (queued, retrying) = (line.backlog.queued, line.backlog.retrying);
+    Some(StuckItem::new(&line.psp_id, Some(since), now, format!("{queued} are queued and {retrying} wait for a retry")))
+}
+
+fn exhausted(line: &EndpointLine, now: Timestamp) -> Option<StuckItem> {
+    let since = line.backlog.exhausted_since?.0;
+    Some(StuckItem::new(&line.psp_id, Some(since), now, format!("{} were given up", line.backlog.exhausted)))
+}

@@ -1,0 +1,147 @@
+//! What the rows of payments and transfers tell.
+
+use payferry_actors::System;
+use payferry_actors::payment::store;
+use payferry_domain::Timestamp;
+use payferry_domain::payment::{Decision, Label, Payment, Transfer};
+use payferry_entities::{payments, transfers};
+use sea_orm::{ConnectionTrait, DbErr, FromQueryResult, Statement, Value};
+
+use super::super::COUNTED_MAX;
+use super::{Count, Found, OVERDUE_AFTER_SECS, StuckItem, StuckKind, UNAPPLIED_AFTER_SECS, UNSETTLED_AFTER_SECS};
+
+// States are spelled out, not bound: a partial index serves only a query that shows its condition.
+const ATTENTION: &str = "FROM payments WHERE attention = $1";
+const CONFIRMED: &str = "FROM payments WHERE status = 'confirmed' AND updated_at < $1 AND attention IS NULL";
+const PENDING: &str = "FROM payments WHERE status = 'pending' AND expires_at < $1 AND attention IS NULL";
+const UNAPPLIED: &str = "FROM transfers WHERE applied_revision < revision AND created_at < $1";
+
+/// What the rows tell of one kind.
+pub(super) async fn of(system: &System, kind: StuckKind, limit: usize) -> Result<Found, DbErr> {
+    let now = system.clock().now();
+    let before = |secs: i64| Value::from(now.plus_secs(-secs).as_millis());
+    let attention = |label: Label| (ATTENTION, Value::from(label.as_str()), "updated_at");
+    let (sql, value, order) = match kind {
+        StuckKind::SettlementFailed => attention(Label::SettlementFailed),
+        StuckKind::InReview => attention(Label::InReview),
+        StuckKind::FundsBlocked => attention(Label::FundsBlocked),
+        StuckKind::Unsettled => (CONFIRMED, before(UNSETTLED_AFTER_SECS), "updated_at"),
+        StuckKind::Overdue => (PENDING, before(OVERDUE_AFTER_SECS), "expires_at"),
+        StuckKind::TransferUnapplied => return unapplied(system, before(UNAPPLIED_AFTER_SECS), now, limit).await,
+        _ => return Ok((Count::default(), Vec::new())),
+    };
+    let total = count(system, sql, value.clone()).await?;
+    if total == Count::default() {
+        return Ok((total, Vec::new()));
+    }
+    let rows: Vec<payments::Model> = rows(system, sql, value, order, limit).await?;
+    let item = |row: &payments::Model| {
+        let (since, reason) = match store::payment_of(row) {
+            Ok(payment) => told(kind, &payment),
+            Err(error) => (Timestamp(row.updated_at), error.to_string()),
+        };
+        StuckItem::new(&row.id, Some(since), now, reason).of_payment(&row.id, Some(&row.psp_id))
+    };
+    Ok((total, rows.iter().map(item).collect()))
+}
+
+/// Since when, and why.
+fn told(kind: StuckKind, payment: &Payment) -> (Timestamp, String) {
+    let updated = payment.updated_at;
+    let chain = payment.terms.chain;
+    match kind {
+        StuckKind::SettlementFailed => {
+            let settlement = payment.settlement.as_deref();
+            let failure = settlement.and_then(|one| one.failure.clone()).unwrap_or_default();
+            let times = settlement.map_or(0, |one| one.failures);
+            (updated, format!("on {chain}, {times} times so far: {failure}"))
+        }
+        StuckKind::InReview => screened(payment, Decision::Review),
+        StuckKind::FundsBlocked => {
+            let (since, reason) = screened(payment, Decision::Block);
+            (since, format!("{} {} held: {reason}", payment.blocked_held(), payment.terms.token))
+        }
+        StuckKind::Unsettled => {
+            let state = payment.settlement.as_deref().map_or("missing", |settlement| settlement.state.as_str());
+            (updated, format!("its settlement on {chain} is {state}"))
+        }
+        _ => (payment.expires_at, format!("on {chain}, with {} transfers", payment.transfers.len())),
+    }
+}
+
+fn screened(payment: &Payment, decision: Decision) -> (Timestamp, String) {
+    let concerned: Vec<&Transfer> =
+        payment.transfers.iter().filter(|transfer| transfer.decision() == Some(decision)).collect();
+    let verdicts = || concerned.iter().filter_map(|transfer| transfer.verdict.as_deref());
+    let since = verdicts().map(|verdict| verdict.checked_at).min().unwrap_or(payment.updated_at);
+    let said: Vec<String> =
+        verdicts().map(|verdict| format!("{} says {}", verdict.provider, verdict.flags.join(", "))).collect();
+    (since, said.join("; "))
+}
+
+async fn unapplied(system: &System, before: Value, now: Timestamp, limit: usize) -> Result<Found, DbErr> {
+    let total = count(system, UNAPPLIED, before.clone()).await?;
+    let rows: Vec<transfers::Model> = rows(system, UNAPPLIED, before, "created_at", limit).await?;
+    let item = |row: &transfers::Model| {
+        let id = format!("{}:{}:{}", row.chain, row.tx_hash, row.log_index);
+        let reason = format!("revision {} of it is known, {} was taken in", row.revision, row.applied_revision);
+        StuckItem::new(id, Some(Timestamp(row.created_at)), now, reason).of_payment(&row.payment_id, None)
+    };
+    Ok((total, rows.iter().map(item).collect()))
+}
+
+async fn count(system: &System, from: &str, value: Value) -> Result<Count, DbErr> {
+    let database = system.database();
+    let sql = format!("SELECT COUNT(*) FROM (SELECT 1 {from} LIMIT {}) counted", COUNTED_MAX + 1);
+    let statement = Statement::from_sql_and_values(database.backend(), sql, [value]);
+    let row = database.reader().query_one_raw(statement).await?;
+    Ok(Count::of(row.map_or(Ok(0), |row| row.try_get_by_index(0))?))
+}
+
+async fn rows<M: FromQueryResult>(
+    system: &System,
+    from: &str,
+    value: Value,
+    order: &str,
+    limit: usize,
+) -> Result<Vec<M>, DbErr> {
+    let database = system.database();
+    let sql = format!("SELECT * {from} ORDER BY {order} LIMIT {limit}");
+    let statement = Statement::from_sql_and_values(database.backend(), sql, [value]);
+    M::find_by_statement(statement).all(database.reader()).await
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use payferry_entities::Database;
+    use payferry_migration::{Migrator, MigratorTrait};
+
+    use super::*;
+
+    /// However many payments there are, only what is stuck is looked at.
+    #[tokio::test]
+    async fn every_query_goes_by_an_index_of_its_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let url = format!("sqlite://{}?mode=rwc", folder.path().join("payferry.db").display());
+        let database = Database::open(&url).await.unwrap();
+        Migrator::up(database.patient(), None).await.unwrap();
+        for (from, order, index) in [
+            (ATTENTION, "updated_at", "payments_attention"),
+            (CONFIRMED, "updated_at", "payments_confirmed"),
+            (PENDING, "expires_at", "payments_pending"),
+            (UNAPPLIED, "created_at", "transfers_unapplied"),
+        ] {
+            for sql in [
+                format!("SELECT COUNT(*) FROM (SELECT 1 {from} LIMIT 5)"),
+                format!("SELECT * {from} ORDER BY {order} LIMIT 5"),
+            ] {
+                let explain = format!("EXPLAIN QUERY PLAN {sql}");
+                let statement = Statement::from_sql_and_values(database.backend(), &explain, [Value::from(1_i64)]);
+                let plan = database.reader().query_all_raw(statement).await.unwrap();
+                let plan: Vec<String> = plan.iter().map(|row| row.try_get("", "detail").unwrap()).collect();
+                assert!(plan.iter().any(|step| step.contains(index)), "{sql}: {plan:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! `/ops/stuck`: what needs a person, or has waited too long.
+
+use axum::extract::State;
+use axum::http::Uri;
+
+use super::Operator;
+use super::read::stuck::{self, ITEMS_DEFAULT, ITEMS_MAX, StuckKind};
+use crate::http::answer::Answer;
+use crate::http::error::ApiError;
+use crate::http::extract::{Fault, QueryFields};
+
+/// Everything that is stuck, by kind; `?kind=` of one kind, `?limit=` so many of each.
+pub(super) async fn list(State(operator): State<Operator>, uri: Uri) -> Result<Answer, ApiError> {
+    let mut query = QueryFields::of(&uri);
+    let kind = query.optional("kind", |text| {
+        let names: Vec<_> = StuckKind::ALL.iter().map(|kind| kind.as_str()).collect();
+        let unknown = |_| Fault::new("unknown_value", format!("must be one of {}", names.join(", ")));
+        text.parse::<StuckKind>().map_err(unknown)
+    });
+    let limit = query.optional("limit", |text| {
+        let out = || Fault::new("out_of_range", format!("must be a whole number between 1 and {ITEMS_MAX}"));
+        text.parse::<usize>().ok().filter(|limit| (1..=ITEMS_MAX).contains(limit)).ok_or_else(out)
+    });
+    query.finish()?;
+    Answer::ok(&stuck::stuck(&operator.system, kind, limit.unwrap_or(ITEMS_DEFAULT)).await?)
+}

@@ -1,0 +1,150 @@
+//! PSPs: names and policies.
+
+use payferry_actors::psps::PspPolicies;
+use payferry_domain::payment::OverpaymentPolicy;
+use payferry_domain::{Amount, FeeBps, PspId, Timestamp};
+use payferry_entities::{Database, psps};
+use sea_orm::{ActiveModelTrait, EntityTrait, IntoActiveModel, PaginatorTrait, QueryOrder, QuerySelect, Set};
+
+use super::{Name, Slice, TenantError};
+
+/// A PSP.
+#[derive(Debug, Clone)]
+pub struct PspRecord {
+    /// Which.
+    pub id: PspId,
+    /// As people call it.
+    pub name: String,
+    /// What it has decided about its payments.
+    pub policies: PspPolicies,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// When it was changed last.
+    pub updated_at: Timestamp,
+}
+
+/// Policies to change; the others stay.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct PolicyChange {
+    /// The treasury's share of each settlement.
+    pub fee_bps: Option<FeeBps>,
+    /// How much less than due still pays, as an amount.
+    pub tolerance: Option<Amount>,
+    /// How much less than due still pays, in basis points.
+    pub tolerance_bps: Option<u16>,
+    /// What happens with more than was due.
+    pub overpayment: Option<OverpaymentPolicy>,
+    /// Whether refunds may go to the sender when no address is given.
+    pub refund_to_sender: Option<bool>,
+    /// Whether every payment must name its customer.
+    pub require_customer: Option<bool>,
+    /// Transfers below this are ignored.
+    pub dust_floor: Option<Amount>,
+}
+
+impl PolicyChange {
+    /// Makes the change.
+    pub fn apply(self, policies: &mut PspPolicies) {
+        let Self { fee_bps, tolerance, tolerance_bps, overpayment, refund_to_sender, require_customer, dust_floor } =
+            self;
+        set(&mut policies.fee_bps, fee_bps);
+        set(&mut policies.tolerance.absolute, tolerance);
+        set(&mut policies.tolerance.bps, tolerance_bps);
+        set(&mut policies.overpayment, overpayment);
+        set(&mut policies.refund_to_sender, refund_to_sender);
+        set(&mut policies.require_customer, require_customer);
+        set(&mut policies.dust_floor, dust_floor);
+    }
+}
+
+fn set<T>(place: &mut T, value: Option<T>) {
+    if let Some(value) = value {
+        *place = value;
+    }
+}
+
+/// The row of a new PSP.
+pub fn psp_row(id: PspId, name: &str, policies: &PspPolicies, now: Timestamp) -> psps::Model {
+    let at = now.as_millis();
+    psps::Model {
+        id: id.to_string(),
+        name: name.to_owned(),
+        settings: settings(policies),
+        created_at: at,
+        updated_at: at,
+    }
+}
+
+/// Makes a PSP with these policies besides the defaults.
+pub async fn create(
+    database: &Database,
+    name: &Name,
+    change: PolicyChange,
+    now: Timestamp,
+) -> Result<PspRecord, TenantError> {
+    let (id, mut policies) = (PspId::generate(), PspPolicies::default());
+    change.apply(&mut policies);
+    let row = psp_row(id, name.as_str(), &policies, now);
+    let record = record(row.clone())?;
+    psps::Entity::insert(row.into_active_model()).exec_without_returning(database.writer()).await?;
+    Ok(record)
+}
+
+/// A part of the PSPs, the oldest first, and how many there are.
+pub async fn list(database: &Database, slice: Slice) -> Result<(u64, Vec<PspRecord>), TenantError> {
+    let total = psps::Entity::find().count(database.reader()).await?;
+    let rows = psps::Entity::find()
+        .order_by_asc(psps::Column::CreatedAt)
+        .order_by_asc(psps::Column::Id)
+        .limit(slice.limit)
+        .offset(slice.offset)
+        .all(database.reader())
+        .await?;
+    Ok((total, rows.into_iter().map(record).collect::<Result<_, _>>()?))
+}
+
+/// A PSP.
+pub async fn find(database: &Database, id: PspId) -> Result<PspRecord, TenantError> {
+    let row = psps::Entity::find_by_id(id.to_string()).one(database.reader()).await?;
+    record(row.ok_or(TenantError::NoPsp(id))?)
+}
+
+/// Changes a PSP; its policies hold for payments made from then on.
+pub async fn change(
+    database: &Database,
+    id: PspId,
+    name: Option<&Name>,
+    change: PolicyChange,
+    now: Timestamp,
+) -> Result<PspRecord, TenantError> {
+    let txn = database.begin().await?;
+    // Locked where the database has more than one writer: a change in between would be lost.
+    let row = psps::Entity::find_by_id(id.to_string()).lock_exclusive().one(&txn).await?;
+    let row = row.ok_or(TenantError::NoPsp(id))?;
+    let mut policies = record(row.clone())?.policies;
+    change.apply(&mut policies);
+    let mut row = row.into_active_model();
+    if let Some(name) = name {
+        row.name = Set(name.as_str().to_owned());
+    }
+    row.settings = Set(settings(&policies));
+    row.updated_at = Set(now.as_millis());
+    let changed = row.update(&txn).await?;
+    txn.commit().await?;
+    record(changed)
+}
+
+fn settings(policies: &PspPolicies) -> String {
+    serde_json::to_string(policies).expect("policies are JSON")
+}
+
+fn record(row: psps::Model) -> Result<PspRecord, TenantError> {
+    let unreadable = |what| TenantError::Unreadable(what, row.id.clone());
+    Ok(PspRecord {
+        id: row.id.parse().map_err(|_| unreadable("the id"))?,
+        policies: serde_json::from_str(&row.settings).map_err(|_| unreadable("the settings"))?,
+        created_at: Timestamp(row.created_at),
+        updated_at: Timestamp(row.updated_at),
+        name: row.name,
+    })
+}

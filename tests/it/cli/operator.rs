@@ -1,0 +1,78 @@
+//! The operator of a running sandbox: beside the command line, and while something fails.
+
+use std::time::{Duration, Instant};
+
+use futures::StreamExt;
+use reqwest::{Method, StatusCode};
+use serde_json::{Value, json};
+
+use super::{Home, Running, printed, run};
+
+impl Running {
+    async fn desk(&self, method: Method, path: &str, body: Option<Value>) -> (StatusCode, Value) {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let request = reqwest::Client::new().request(method, format!("{}{path}", self.text("operator_url")));
+        let request = request.bearer_auth(self.text("operator_token"));
+        let request = if let Some(body) = body { request.json(&body) } else { request };
+        let response = request.send().await.unwrap();
+        (response.status(), response.json().await.unwrap())
+    }
+}
+
+#[tokio::test]
+async fn the_command_line_and_the_listener_do_the_same() {
+    let home = Home::new().await;
+    let sandbox = Running::start(&home);
+    let beside = |args: &[&str]| printed(&run(&[args, &home.args()].concat()));
+    let psp = beside(&["psp", "create", "--name", "Northern Pay", "--fee-bps", "80", "--dust-floor", "0.5"]);
+    let path = format!("/ops/psps/{psp}");
+    let (status, shown) = sandbox.desk(Method::GET, &path, None).await;
+    assert_eq!(status, StatusCode::OK);
+    let told = ["name", "fee_bps", "dust_floor"].map(|name| shown[name].clone());
+    assert_eq!(json!(told), json!(["Northern Pay", 80, "0.50"]));
+    sandbox.desk(Method::PATCH, &path, Some(json!({"tolerance_bps": 25, "overpayment": "accept"}))).await;
+    beside(&["psp", "set", &psp, "--require-customer", "true"]);
+    let listed = beside(&["psp", "list"]);
+    let line = listed.lines().find(|line| line.starts_with(&psp)).unwrap();
+    for wanted in ["\"bps\":25", "\"overpayment\":\"accept\"", "\"require_customer\":true", "\"fee_bps\":80"] {
+        assert!(line.contains(wanted), "{wanted} in {line}");
+    }
+
+    let (status, made) = sandbox.desk(Method::POST, &format!("{path}/keys"), Some(json!({"name": "web"}))).await;
+    assert_eq!(status, StatusCode::CREATED, "{made:#}");
+    let text =
+        beside(&["key", "create", "--psp", &psp, "--name", "terminal", "--scope", "read", "--expires-days", "7"]);
+    let listed = beside(&["key", "list", "--psp", &psp]);
+    assert!(listed.lines().count() == 2 && listed.contains("web") && listed.contains("terminal"), "{listed}");
+    let (_, keys) = sandbox.desk(Method::GET, &format!("{path}/keys"), None).await;
+    assert_eq!(keys["total"], 2, "{keys:#}");
+    assert_eq!(keys["keys"][1]["scopes"], json!(["read"]));
+    assert!(keys["keys"][1]["expires_at"].is_string() && !keys.to_string().contains(&text[40..]), "{keys:#}");
+    beside(&["key", "revoke", made["key_id"].as_str().unwrap()]);
+    let (_, keys) = sandbox.desk(Method::GET, &format!("{path}/keys"), None).await;
+    assert_eq!((&keys["keys"][0]["state"], &keys["keys"][1]["state"]), (&json!("revoked"), &json!("active")));
+    sandbox.stop();
+}
+
+#[tokio::test]
+async fn a_provoked_panic_is_told_within_two_seconds() {
+    let home = Home::new().await;
+    let sandbox = Running::start(&home);
+    let merchant = sandbox.merchant().await;
+    let id = sandbox.payment(&merchant).await;
+    let url = format!("{}/ops/events", sandbox.text("operator_url"));
+    let request = reqwest::Client::new().get(url).bearer_auth(sandbox.text("operator_token"));
+    let mut stream = request.send().await.unwrap().bytes_stream();
+    let mut text = String::new();
+    let since = Instant::now();
+    sandbox.ok(Method::POST, &format!("/sandbox/payments/{id}/panic"), None).await;
+    while !text.contains("event: incident") || !text.contains(&id) {
+        let chunk = tokio::time::timeout(Duration::from_secs(2), stream.next()).await.unwrap().unwrap().unwrap();
+        text.push_str(std::str::from_utf8(&chunk).unwrap());
+        assert!(since.elapsed() < Duration::from_secs(2), "{text}");
+    }
+    // With somebody listening, too, the service ends in time.
+    let since = Instant::now();
+    sandbox.stop();
+    assert!(since.elapsed() < Duration::from_secs(5), "stopping waited for the listener");
+}

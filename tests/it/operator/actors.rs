@@ -1,0 +1,126 @@
+//! `/ops/actors`, `/ops/overview` and `/ops/shards`.
+
+use payferry_domain::PaymentId;
+use serde_json::{Value, json};
+
+use super::Desk;
+use crate::app::{Reply, TestApp};
+
+fn id_of(payment: &Reply) -> PaymentId {
+    payment.json["payment_id"].as_str().unwrap().parse().unwrap()
+}
+
+#[tokio::test]
+async fn a_payment_is_shown_whole() {
+    let desk = Desk::start_with_chains().await;
+    let merchant = desk.app.add_merchant().await;
+    let body = json!({ "merchant_id": merchant, "amount": "10", "currency": "USDC", "chain": "base", "reference": "R-1",
+        "metadata": { "buyer": "Jane Roe" } });
+    let made = desk.app.post("/payments/initiate", &body).await;
+    let path = format!("/ops/actors/{}", id_of(&made));
+    let shown = desk.get(&path).await;
+    insta::assert_json_snapshot!("payment_pending", shown.redacted());
+    let link = made.json["magic_link"].as_str().unwrap().rsplit('/').next().unwrap();
+    assert!(!shown.text().contains(link) && !shown.text().contains("Jane Roe"), "{}", shown.text());
+
+    desk.app.pay(&made, "10").await;
+    desk.app.payment_when(&made, "settled").await;
+    let gone = async |desk: &Desk| Some(desk.get(&path).await).filter(|reply| reply.json["actor"].is_null());
+    let shown = desk.until("its actor has left", gone).await.json;
+    assert_eq!((&shown["status"], &shown["live"], &shown["owes"]), (&json!("settled"), &json!(false), &json!([])));
+    let versions: Vec<_> = shown["transitions"].as_array().unwrap().iter().map(|one| &one["version"]).collect();
+    assert_eq!(json!(versions), json!((1..=shown["version"].as_u64().unwrap()).collect::<Vec<_>>()));
+    let events: Vec<_> =
+        shown["transitions"].as_array().unwrap().iter().flat_map(|one| one["events"].as_array().unwrap()).collect();
+    for wanted in ["initiated", "transfer_recorded", "transfer_screened", "confirmed", "settled"] {
+        assert!(events.iter().any(|event| event["type"] == wanted), "{wanted} in {events:#?}");
+    }
+    let transfer = &shown["transfers"][0];
+    assert_eq!(
+        (&transfer["status"], &transfer["counted"], &transfer["amount"]),
+        (&json!("final"), &json!(true), &json!("10.00"))
+    );
+    assert_eq!(transfer["revision"], transfer["row_revision"]);
+    let operation = &shown["operations"][0];
+    assert_eq!((&operation["status"], &operation["kind"]), (&json!("succeeded"), &json!("settle")));
+    assert_eq!(operation["transaction"]["signed"][0]["tx_hash"], shown["settlement"]["tx_hash"]);
+    assert_eq!(shown["deliveries"].as_array().unwrap().len(), 4, "{shown:#}");
+    desk.stop().await;
+}
+
+#[tokio::test]
+async fn what_is_no_payment_is_told_apart() {
+    let desk = Desk::start().await;
+    desk.get("/ops/actors/pay_01J9Z3K4M5N6P7Q8R9S0T1V2W3").await.assert_problem(404, "payment_not_found");
+    let malformed = desk.get("/ops/actors/pay_1").await;
+    malformed.assert_problem(400, "invalid_parameters");
+    assert_eq!(malformed.faults(), ["payment_id: invalid_id"]);
+    desk.get("/ops/shards/99").await.assert_problem(404, "shard_not_found");
+    let asked = desk.get("/ops/shards/0?limit=0&after=pay_1").await;
+    assert_eq!(asked.faults(), ["after: invalid_id", "limit: out_of_range"]);
+    desk.stop().await;
+}
+
+#[tokio::test]
+async fn a_payment_that_fails_too_often_is_given_up_and_released() {
+    let desk = Desk::start_with_chains().await;
+    let merchant = desk.app.add_merchant().await;
+    let made = desk.app.add_payment(&merchant).await;
+    let (id, path) = (id_of(&made), format!("/ops/actors/{}", id_of(&made)));
+    for _ in 0..4 {
+        desk.panic(id).await;
+    }
+    let shown = desk.get(&path).await.json;
+    assert_eq!((&shown["actor"]["state"], &shown["actor"]["restarts"]), (&json!("quarantined"), &json!(3)));
+    assert_eq!(shown["incidents"].as_array().unwrap().len(), 4);
+    assert_eq!(shown["incidents"][0]["action"], "quarantined");
+    let stuck = desk.get("/ops/stuck?kind=quarantined").await.json;
+    assert_eq!(stuck["kinds"][0]["items"][0]["payment_id"], id.to_string(), "{stuck:#}");
+
+    let release = format!("{path}/release");
+    assert_eq!(desk.post(&release, &Value::Null).await.status, 200);
+    desk.post(&release, &Value::Null).await.assert_problem(409, "payment_not_quarantined");
+    desk.app.pay(&made, "10").await;
+    desk.app.payment_when(&made, "settled").await;
+    desk.stop().await;
+}
+
+#[tokio::test]
+async fn the_tree_and_its_shards_are_shown() {
+    let app = TestApp::start_with_chains().await;
+    let desk = Desk::over(app).await;
+    let merchant = desk.app.add_merchant().await;
+    let mut ids = Vec::new();
+    for _ in 0..3 {
+        ids.push(id_of(&desk.app.add_payment(&merchant).await).to_string());
+    }
+    ids.sort();
+    let tree = desk.get("/ops/actors").await.json;
+    let kinds: Vec<_> = tree["tree"]["root"]["children"].as_array().unwrap().iter().map(|node| &node["kind"]).collect();
+    for wanted in ["journal", "webhook_sender", "screening", "shard"] {
+        assert!(kinds.contains(&&json!(wanted)), "{wanted} in {kinds:?}");
+    }
+    let payments = tree["kinds"].as_array().unwrap().iter().find(|kind| kind["kind"] == "payment").unwrap();
+    assert_eq!(payments["live"], 3, "{payments:#}");
+    let first = desk.get("/ops/shards/0?limit=2").await.json;
+    let rest = desk.get(&format!("/ops/shards/0?limit=2&after={}", first["next_after"].as_str().unwrap())).await.json;
+    let listed = [&first, &rest]
+        .into_iter()
+        .flat_map(|page| page["payments"].as_array().unwrap().iter().map(|line| &line["id"]));
+    assert_eq!(json!(listed.collect::<Vec<_>>()), json!(ids));
+    assert!(rest["next_after"].is_null());
+
+    let overview = desk.get("/ops/overview").await.json;
+    assert_eq!(overview["readiness"]["ready"], true, "{overview:#}");
+    assert_eq!(overview["chains"].as_array().unwrap().len(), 3);
+    let base = &overview["chains"][0];
+    assert_eq!(
+        (&base["chain"], &base["state"], &base["settler"]["trouble"]),
+        (&json!("base"), &json!("ok"), &Value::Null)
+    );
+    let pending = overview["payments"].as_array().unwrap();
+    let pending = pending.iter().find(|line| line["status"] == "pending" && line["chain"] == "base").unwrap();
+    assert_eq!((&pending["count"], &pending["live"]), (&json!(3), &json!(3)));
+    assert!(overview["journal"]["groups"].as_u64().unwrap() >= 3);
+    desk.stop().await;
+}

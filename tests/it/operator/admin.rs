@@ -1,0 +1,118 @@
+//! `/ops/psps` and their keys.
+
+use payferry::keys::Scope;
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use super::{Desk, TOKEN, reply};
+
+#[tokio::test]
+async fn a_psp_is_made_changed_and_listed() {
+    let desk = Desk::start().await;
+    let made = desk.post("/ops/psps", &json!({ "name": " Northern Pay ", "fee_bps": 80, "tolerance": "0.05" })).await;
+    insta::assert_json_snapshot!("psp_created", made.redacted());
+    let path = format!("/ops/psps/{}", made.json["psp_id"].as_str().unwrap());
+    let patch = async |body: Value| reply(desk.call(Method::PATCH, &path).json(&body)).await;
+    let changed = patch(json!({ "overpayment": "refund_excess", "refund_to_sender": true, "dust_floor": "0" })).await;
+    assert_eq!(changed.status, 200, "{}", changed.text());
+    let shown = desk.get(&path).await.json;
+    assert_eq!(shown, changed.json);
+    let policies =
+        ["fee_bps", "tolerance", "overpayment", "refund_to_sender", "dust_floor"].map(|name| shown[name].clone());
+    assert_eq!(json!(policies), json!([80, "0.05", "refund_excess", true, "0.00"]));
+    let list = desk.get("/ops/psps").await.json;
+    assert_eq!((&list["total"], list["psps"].as_array().unwrap().len()), (&json!(2), 2));
+    assert_eq!(desk.get("/ops/psps?limit=1&offset=1").await.json["psps"].as_array().unwrap().len(), 1);
+
+    let bad = json!({ "name": "", "fee_bps": 10_001, "tolerance": 5, "tolerance_bps": -1, "overpayment": "keep",
+        "refund_to_sender": "yes", "dust_floor": "1e3", "fee": 1 });
+    let refused = desk.post("/ops/psps", &bad).await;
+    refused.assert_problem(422, "validation_failed");
+    let mut faults = refused.faults();
+    faults.sort();
+    assert_eq!(
+        faults,
+        [
+            "dust_floor: amount_malformed",
+            "fee: unknown_field",
+            "fee_bps: out_of_range",
+            "name: empty",
+            "overpayment: unknown_value",
+            "refund_to_sender: wrong_type",
+            "tolerance: wrong_type",
+            "tolerance_bps: out_of_range",
+        ]
+    );
+    patch(json!({ "name": "x".repeat(201) })).await.assert_problem(422, "validation_failed");
+    assert_eq!(desk.get(&path).await.json, shown, "nothing was changed");
+    desk.get("/ops/psps/psp_01J9Z3K4M5N6P7Q8R9S0T1V2W3").await.assert_problem(404, "psp_not_found");
+    desk.get("/ops/psps/northern").await.assert_problem(400, "invalid_parameters");
+    let form = desk.call(Method::POST, "/ops/psps").body("name=x");
+    reply(form).await.assert_problem(415, "unsupported_media_type");
+    let cut = desk.call(Method::POST, "/ops/psps").header("content-type", "application/json").body("{");
+    reply(cut).await.assert_problem(400, "malformed_json");
+    desk.stop().await;
+}
+
+#[tokio::test]
+async fn a_changed_policy_holds_at_once() {
+    let desk = Desk::start_with_chains().await;
+    let merchant = desk.app.add_merchant().await;
+    desk.app.add_payment(&merchant).await;
+    let path = format!("/ops/psps/{}", desk.app.psp_id);
+    for required in [true, false] {
+        let changed = reply(desk.call(Method::PATCH, &path).json(&json!({ "require_customer": required }))).await;
+        assert_eq!(changed.json["require_customer"], required);
+        let body = json!({ "merchant_id": merchant, "amount": "10", "currency": "USDC", "chain": "base" });
+        let made = desk.app.post("/payments/initiate", &body).await;
+        assert_eq!(made.status, if required { 422 } else { 201 }, "{}", made.text());
+    }
+    desk.stop().await;
+}
+
+#[tokio::test]
+async fn keys_are_made_used_and_revoked() {
+    let desk = Desk::start().await;
+    let keys = format!("/ops/psps/{}/keys", desk.app.psp_id);
+    let made =
+        desk.post(&keys, &json!({ "name": "reports", "scopes": ["webhooks", "read"], "expires_days": 90 })).await;
+    assert_eq!(made.status, 201, "{}", made.text());
+    let key = made.json["api_key"].as_str().unwrap();
+    assert!(key.starts_with("sk_test_"), "{key}");
+    let mut hidden = made.json.clone();
+    hidden["api_key"] = json!("[key]");
+    insta::assert_json_snapshot!("key_created", crate::app::redact(&hidden));
+    let used = desk.app.request(Method::GET, "/merchants").key(key).send().await;
+    assert_eq!(used.status, 200, "{}", used.text());
+    let listed = desk.get(&keys).await;
+    assert_eq!(listed.json["total"], 2);
+    assert!(!listed.text().contains(&key[40..]), "a key is shown once");
+
+    let revoke = format!("{keys}/{}/revoke", made.json["key_id"].as_str().unwrap());
+    for _ in 0..2 {
+        assert_eq!(desk.post(&revoke, &Value::Null).await.json["state"], "revoked");
+    }
+    let refused = async |desk: &Desk| {
+        let used = desk.app.request(Method::GET, "/merchants").key(key).send().await;
+        (used.code() == "api_key_revoked").then_some(())
+    };
+    desk.until("the key is refused", refused).await;
+
+    let other = desk.app.add_psp().await;
+    let (own, _) = desk.app.add_key_as(desk.app.psp_id, &[Scope::Full], |_| {}).await;
+    desk.post(&format!("/ops/psps/{other}/keys/{own}/revoke"), &Value::Null).await.assert_problem(404, "key_not_found");
+    let bad = desk
+        .post(&keys, &json!({ "name": "a\u{7}", "scopes": ["everything"], "expires_days": 0, "scope": "read" }))
+        .await;
+    let mut faults = bad.faults();
+    faults.sort();
+    assert_eq!(
+        faults,
+        ["expires_days: out_of_range", "name: invalid_characters", "scope: unknown_field", "scopes: unknown_value"]
+    );
+    desk.post("/ops/psps/psp_01J9Z3K4M5N6P7Q8R9S0T1V2W3/keys", &json!({})).await.assert_problem(404, "psp_not_found");
+    // A PSP's key opens nothing here, whatever it may do there.
+    reply(desk.bare(Method::GET, &keys).bearer_auth(&desk.app.key)).await.assert_problem(401, "operator_token_wrong");
+    assert!(!desk.get(&keys).await.text().contains(TOKEN));
+    desk.stop().await;
+}

@@ -1,0 +1,132 @@
+//! `/ops/events`: server-sent events.
+
+use std::time::Duration;
+
+use futures::StreamExt;
+use payferry::operator::EVENT_LISTENERS_MAX;
+use reqwest::{Method, Response};
+use serde_json::{Value, json};
+
+use super::Desk;
+
+/// One event as it came.
+#[derive(Debug, Default, Clone)]
+struct Heard {
+    name: String,
+    id: Option<String>,
+    data: Value,
+}
+
+/// A stream that is listened to.
+struct Listening {
+    response: futures::stream::BoxStream<'static, reqwest::Result<Vec<u8>>>,
+    text: String,
+}
+
+impl Listening {
+    fn to(response: Response) -> Self {
+        assert_eq!(response.status(), 200);
+        assert_eq!(response.headers()["content-type"], "text/event-stream");
+        Self {
+            response: response.bytes_stream().map(|chunk| chunk.map(|bytes| bytes.to_vec())).boxed(),
+            text: String::new(),
+        }
+    }
+
+    /// The next event; none at the end.
+    async fn next(&mut self) -> Option<Heard> {
+        loop {
+            if let Some(end) = self.text.find("\n\n") {
+                let rest = self.text.split_off(end + 2);
+                let event = std::mem::replace(&mut self.text, rest);
+                let mut heard = Heard::default();
+                for (field, value) in event.lines().filter_map(|line| line.split_once(": ")) {
+                    match field {
+                        "event" => value.clone_into(&mut heard.name),
+                        "id" => heard.id = Some(value.to_owned()),
+                        "data" => heard.data = serde_json::from_str(value).unwrap(),
+                        _ => {}
+                    }
+                }
+                if !heard.name.is_empty() {
+                    return Some(heard);
+                }
+                continue;
+            }
+            let chunk = tokio::time::timeout(Duration::from_secs(10), self.response.next()).await.unwrap()?;
+            self.text.push_str(std::str::from_utf8(&chunk.ok()?).unwrap());
+        }
+    }
+
+    async fn until(&mut self, name: &str) -> Heard {
+        loop {
+            let heard = self.next().await.unwrap();
+            if heard.name == name {
+                return heard;
+            }
+        }
+    }
+}
+
+async fn listen(desk: &Desk, after: Option<&str>) -> Listening {
+    let mut request = desk.call(Method::GET, "/ops/events");
+    if let Some(after) = after {
+        request = request.header("last-event-id", after);
+    }
+    Listening::to(request.send().await.unwrap())
+}
+
+#[tokio::test]
+async fn incidents_are_told_as_they_happen_and_again_to_who_missed_them() {
+    let desk = Desk::start_with_chains().await;
+    let merchant = desk.app.add_merchant().await;
+    let made = desk.app.add_payment(&merchant).await;
+    let id = made.json["payment_id"].as_str().unwrap();
+    let mut stream = listen(&desk, None).await;
+    let hello = stream.next().await.unwrap();
+    assert_eq!((hello.name.as_str(), hello.id.as_deref()), ("hello", Some("0")));
+    let tick = stream.until("tick").await.data;
+    assert_eq!(
+        (&tick["payments_live"], &tick["restarts"], &tick["ready"]),
+        (&json!(1), &json!(0), &json!(true)),
+        "{tick:#}"
+    );
+    assert_eq!(tick["chains"].as_array().unwrap().len(), 3);
+    assert_eq!(tick["payments"][0]["status"], "pending", "{tick:#}");
+    assert!(tick["webhooks"]["queued"]["counted"].is_u64() && tick["journal"]["writing"] == true, "{tick:#}");
+
+    desk.panic(id.parse().unwrap()).await;
+    let incident = tokio::time::timeout(Duration::from_secs(2), stream.until("incident")).await.unwrap();
+    assert_eq!((incident.id.as_deref(), &incident.data["name"]), (Some("1"), &json!(id)));
+    assert!(incident.data["reason"].as_str().unwrap().contains("on purpose"), "{incident:?}");
+    drop(stream);
+    desk.panic(id.parse().unwrap()).await;
+    let mut again = listen(&desk, Some("1")).await;
+    assert_eq!(again.until("incident").await.id.as_deref(), Some("2"));
+    // Of another run of the service, and so unknown here: everything is told.
+    let mut stranger = listen(&desk, Some("77")).await;
+    assert_eq!(stranger.until("incident").await.id.as_deref(), Some("1"));
+    desk.stop().await;
+    while again.next().await.is_some() {}
+}
+
+#[tokio::test]
+async fn listeners_have_a_bound_and_do_not_hold_up_the_end() {
+    let desk = Desk::start().await;
+    let mut streams = Vec::new();
+    for _ in 0..EVENT_LISTENERS_MAX {
+        streams.push(listen(&desk, None).await);
+    }
+    let refused = desk.get("/ops/events").await;
+    refused.assert_problem(503, "overloaded");
+    streams.pop();
+    desk.until("there is room again", async |desk| {
+        let response = desk.call(Method::GET, "/ops/events").send().await.unwrap();
+        (response.status() == 200).then_some(())
+    })
+    .await;
+    desk.stop().await;
+    for stream in &mut streams {
+        while stream.next().await.is_some() {}
+    }
+}
