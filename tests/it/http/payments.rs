@@ -51,7 +51,7 @@ async fn a_payment_is_made_read_and_paid() {
 /// The first entry only, without the amounts of time.
 fn redacted_entry(log: &Reply) -> Value {
     let log = log.redacted();
-    json!({ "status": log["status"], "message": log["body"]["message"], "first": log["body"]["deliveries"][0] })
+    json!({ "first": log["body"]["deliveries"][0], "message": log["body"]["message"], "status": log["status"] })
 }
 
 #[tokio::test]

@@ -102,7 +102,7 @@ async fn somebody_elses_objects_are_not_there() {
         "business_id": "2" }] });
     let synced = app.request(Method::POST, "/merchants/sync").key(&key).json(&theirs).send().await;
     assert_ne!(synced.json["merchants"][0]["merchant_id"], merchant.as_str());
-    assert_eq!(app.get(&format!("/merchants/{merchant}")).await.json["name"], "Shop");
+    assert_eq!(app.get(&format!("/merchants/{merchant}")).await.json["merchant"]["name"], "Shop");
     let event = log.json["deliveries"][0]["event_id"].as_str().unwrap();
     for list in [format!("/payments?after={payment}"), format!("/api/v1/events?after={event}")] {
         app.request(Method::GET, &list).key(&key).send().await.assert_problem(400, "invalid_parameters");
