@@ -1,13 +1,8 @@
-//! The books of a tree: one set of figures for each actor, and one for each kind.
-//!
-//! All of it is atomics that nobody waits for. A payment's books cost it less than a hundred bytes; what its kind
-//! counts outlives it.
+//! The books of a tree: who is there, the figures of each and of each kind, the log, and the tally of payments.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use payferry_domain::{PaymentId, Timestamp};
@@ -15,12 +10,13 @@ use ractor::{Actor, ActorCell, SpawnErr};
 use tokio::sync::watch;
 
 use super::ActorKind;
+use super::figures::{ActorBooks, KindBooks};
 use super::kept::{Behaviour, Kept};
 use super::log::{Cause, Failure, Incident, Quarantine, Record, SupervisionLog, cut};
 use super::mailbox::Mailbox;
-use super::metrics::{self, KindMetrics};
+use super::metrics;
 use super::tally::Tally;
-use super::view::{Figures, NodeState};
+use super::view::NodeState;
 use crate::clock::Clock;
 
 /// The books of one tree. Clones are the same books.
@@ -247,8 +243,7 @@ pub(crate) struct Presence {
 
 impl Presence {
     fn new(books: Arc<ActorBooks>, node: Option<Arc<Node>>, now: Timestamp) -> Self {
-        books.since_ms.store(now.as_millis(), Ordering::Relaxed);
-        books.kind.live.fetch_add(1, Ordering::Relaxed);
+        books.began(now);
         let node = node.map(|node| {
             let incarnation = {
                 let mut standing = node.standing.lock();
@@ -267,243 +262,12 @@ impl Presence {
 
 impl Drop for Presence {
     fn drop(&mut self) {
-        self.books.kind.live.fetch_sub(1, Ordering::Relaxed);
+        self.books.ended();
         let Some((node, incarnation)) = self.node.as_deref() else { return };
         let mut standing = node.standing.lock();
         // Whoever is to be restarted says so by itself, before or after.
         if standing.incarnation == *incarnation && standing.state == NodeState::Running {
             standing.state = NodeState::Stopped;
-        }
-    }
-}
-
-/// One actor's figures.
-pub(crate) struct ActorBooks {
-    kind: Arc<KindBooks>,
-    since_ms: AtomicI64,
-    /// What the actor lets be seen at a glance; what it means is its kind's.
-    note: AtomicU64,
-    depth: AtomicU32,
-    pub(super) totals: Totals,
-}
-
-impl ActorBooks {
-    fn new(kind: Arc<KindBooks>) -> Self {
-        let (since_ms, note, depth) = (AtomicI64::default(), AtomicU64::default(), AtomicU32::default());
-        Self { kind, since_ms, note, depth, totals: Totals::default() }
-    }
-
-    /// Messages that wait in its mailbox.
-    pub(crate) fn depth(&self) -> usize {
-        self.depth.load(Ordering::Relaxed) as usize
-    }
-
-    /// When it was last started.
-    pub(crate) fn since(&self) -> Timestamp {
-        Timestamp(self.since_ms.load(Ordering::Relaxed))
-    }
-
-    pub(crate) fn note(&self) -> u64 {
-        self.note.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn set_note(&self, note: u64) {
-        self.note.store(note, Ordering::Relaxed);
-    }
-
-    /// What is taken out of a queue was waiting for so long.
-    pub(crate) fn waited(&self, waited: Duration) {
-        self.totals.waited(waited);
-        self.kind.totals.waited(waited);
-        self.kind.metrics.wait.record(waited.as_secs_f64());
-    }
-
-    /// One piece of work took so long.
-    pub(crate) fn handled(&self, took: Duration) {
-        self.totals.handled(took);
-        self.kind.totals.handled(took);
-        self.kind.metrics.handling.record(took.as_secs_f64());
-    }
-
-    /// What is measured of it.
-    pub(crate) fn figures(&self) -> Figures {
-        self.totals.figures(self.depth())
-    }
-
-    pub(crate) fn is_measuring(&self) -> bool {
-        self.kind.measuring
-    }
-}
-
-/// What is added up of one actor or of all of a kind.
-#[derive(Debug, Default)]
-pub(super) struct Totals {
-    pub(super) messages: AtomicU64,
-    pub(super) handled: AtomicU64,
-    pub(super) wait_us: AtomicU64,
-    pub(super) handling_us: AtomicU64,
-    pub(super) wait_us_max: AtomicU32,
-    pub(super) handling_us_max: AtomicU32,
-}
-
-impl Totals {
-    fn waited(&self, waited: Duration) {
-        let us = micros(waited);
-        self.messages.fetch_add(1, Ordering::Relaxed);
-        self.wait_us.fetch_add(us, Ordering::Relaxed);
-        raise(&self.wait_us_max, us);
-    }
-
-    fn handled(&self, took: Duration) {
-        let us = micros(took);
-        self.handled.fetch_add(1, Ordering::Relaxed);
-        self.handling_us.fetch_add(us, Ordering::Relaxed);
-        raise(&self.handling_us_max, us);
-    }
-}
-
-fn micros(duration: Duration) -> u64 {
-    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
-}
-
-/// Mostly a read: a maximum is seldom raised.
-fn raise(max: &AtomicU32, us: u64) {
-    let us = u32::try_from(us).unwrap_or(u32::MAX);
-    if us > max.load(Ordering::Relaxed) {
-        max.fetch_max(us, Ordering::Relaxed);
-    }
-}
-
-/// The figures of all actors of a kind, those that have ended included.
-pub(crate) struct KindBooks {
-    pub(super) kind: ActorKind,
-    measuring: bool,
-    live: AtomicI64,
-    depth: AtomicI64,
-    pub(super) totals: Totals,
-    restarts: [AtomicU64; Cause::ALL.len()],
-    quarantined: AtomicU64,
-    last_failure: Mutex<Option<Failure>>,
-    metrics: KindMetrics,
-}
-
-impl fmt::Debug for KindBooks {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("KindBooks")
-            .field("kind", &self.kind)
-            .field("live", &self.live)
-            .field("depth", &self.depth)
-            .field("totals", &self.totals)
-            .finish_non_exhaustive()
-    }
-}
-
-impl KindBooks {
-    fn new(kind: ActorKind, measuring: bool) -> Self {
-        Self {
-            kind,
-            measuring,
-            live: AtomicI64::default(),
-            depth: AtomicI64::default(),
-            totals: Totals::default(),
-            restarts: Default::default(),
-            quarantined: AtomicU64::default(),
-            last_failure: Mutex::default(),
-            metrics: KindMetrics::new(kind),
-        }
-    }
-
-    /// Actors of the kind that are there.
-    pub(crate) fn live(&self) -> usize {
-        usize::try_from(self.live.load(Ordering::Relaxed)).unwrap_or_default()
-    }
-
-    /// Messages that wait in all their mailboxes.
-    pub(crate) fn depth(&self) -> usize {
-        usize::try_from(self.depth.load(Ordering::Relaxed)).unwrap_or_default()
-    }
-
-    pub(super) fn restarts(&self) -> impl Iterator<Item = (Cause, u64)> {
-        Cause::ALL.into_iter().map(|cause| (cause, self.restarts[cause as usize].load(Ordering::Relaxed)))
-    }
-
-    pub(super) fn quarantined_total(&self) -> u64 {
-        self.quarantined.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn last_failure(&self) -> Option<Failure> {
-        self.last_failure.lock().clone()
-    }
-
-    fn restarted(&self, failure: &Failure) {
-        self.restarts[failure.cause as usize].fetch_add(1, Ordering::Relaxed);
-        *self.last_failure.lock() = Some(failure.clone());
-        metrics::restarted(self.kind, failure.cause);
-    }
-
-    fn quarantined(&self, failure: &Failure) {
-        self.quarantined.fetch_add(1, Ordering::Relaxed);
-        *self.last_failure.lock() = Some(failure.clone());
-        metrics::quarantined(failure.cause);
-    }
-
-    /// Shows what is not counted as it happens.
-    fn refresh_metrics(&self) {
-        self.metrics.refresh(self.live(), self.depth(), self.totals.messages.load(Ordering::Relaxed));
-    }
-}
-
-/// What waits in a mailbox or queue: since when, and counted there until this is dropped.
-pub(crate) struct Stamp(Option<Stamped>);
-
-struct Stamped {
-    books: Arc<ActorBooks>,
-    sent: Instant,
-}
-
-impl Stamp {
-    pub(crate) fn new(books: &Arc<ActorBooks>) -> Self {
-        if !books.kind.measuring {
-            return Self(None);
-        }
-        books.depth.fetch_add(1, Ordering::Relaxed);
-        books.kind.depth.fetch_add(1, Ordering::Relaxed);
-        Self(Some(Stamped { books: Arc::clone(books), sent: Instant::now() }))
-    }
-
-    /// It is taken out: its wait is over at `now`.
-    pub(crate) fn taken(self, now: Instant) {
-        if let Some(stamped) = &self.0 {
-            stamped.books.waited(now.saturating_duration_since(stamped.sent));
-        }
-    }
-}
-
-impl Drop for Stamped {
-    fn drop(&mut self) {
-        self.books.depth.fetch_sub(1, Ordering::Relaxed);
-        self.books.kind.depth.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// A message is being handled for as long as this lives.
-pub(super) struct Handling<'a>(Option<(&'a ActorBooks, Instant)>);
-
-impl<'a> Handling<'a> {
-    pub(super) fn begin(books: &'a ActorBooks, stamp: Stamp) -> Self {
-        if !books.is_measuring() {
-            return Self(None);
-        }
-        let now = Instant::now();
-        stamp.taken(now);
-        Self(Some((books, now)))
-    }
-}
-
-impl Drop for Handling<'_> {
-    fn drop(&mut self) {
-        if let Some((books, begun)) = self.0 {
-            books.handled(begun.elapsed());
         }
     }
 }

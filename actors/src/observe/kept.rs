@@ -11,7 +11,8 @@ use futures::FutureExt;
 use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 
 use super::ActorKind;
-use super::books::{ActorBooks, Handling, Presence};
+use super::books::Presence;
+use super::figures::{ActorBooks, Handling};
 use super::log::Panicked;
 use super::mailbox::{Envelope, Mailbox};
 

@@ -9,7 +9,7 @@ use ractor::rpc::CallResult;
 use ractor::{ActorCell, ActorRef, MessagingErr, RpcReplyPort};
 use tokio::task::JoinHandle;
 
-use super::books::{ActorBooks, Stamp};
+use super::figures::{ActorBooks, Stamp};
 
 /// A message in its envelope: nobody but a mailbox makes one.
 pub(super) struct Envelope<M> {

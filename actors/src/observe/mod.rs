@@ -6,6 +6,7 @@
 mod books;
 mod buckets;
 mod counters;
+mod figures;
 mod kept;
 mod log;
 mod mailbox;
@@ -16,9 +17,9 @@ mod view;
 use serde::Serialize;
 
 pub use books::Books;
-pub(crate) use books::{ActorBooks, Stamp};
 pub use buckets::BUCKETS;
 pub(crate) use counters::Counters;
+pub(crate) use figures::{ActorBooks, Stamp};
 pub(crate) use kept::Behaviour;
 pub(crate) use kept::words_of;
 pub(crate) use log::ended;

@@ -8,7 +8,8 @@ use payferry_domain::{Chain, PaymentId, Timestamp};
 use serde::Serialize;
 
 use super::ActorKind;
-use super::books::{Books, Node, Totals};
+use super::books::{Books, Node};
+use super::figures::Totals;
 use super::log::{Cause, Failure};
 
 /// The root's name.

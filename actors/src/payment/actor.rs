@@ -69,6 +69,8 @@ pub(crate) enum Message {
     Resume,
     /// The row was moved by somebody else: read it, and do what is owed.
     Reload,
+    /// Take in what was recorded and not told, then do what is owed.
+    CatchUp,
     /// Show yourself.
     Observe(RpcReplyPort<PaymentMemory>),
     /// Panic, to see that nothing is lost by it.
@@ -148,6 +150,11 @@ impl Behaviour for PaymentActor {
             Message::Reload => {
                 state.stale = true;
                 self.resume(state, &mut effects).await?;
+            }
+            Message::CatchUp => {
+                if let Err(failure) = Box::pin(self.take_in_unapplied(state, &mut effects)).await {
+                    self.recover(failure, state)?;
+                }
             }
             Message::Observe(reply) => {
                 let _ = reply.send(state.memory());

@@ -77,10 +77,29 @@ async fn paid_and_untold(world: &World) -> PaymentId {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cancellation_that_finds_untold_money_is_refused_and_the_money_goes_on() {
+async fn a_payment_that_is_released_takes_in_at_once_what_came_meanwhile() {
     let world = World::new().await;
     let id = paid_and_untold(&world).await;
     assert!(world.system.release(id));
+    // Sooner than the watcher's next sweep would tell it.
+    let taken_in = async {
+        loop {
+            let memory = world.system.observe_payment(id).await.and_then(|view| view.memory);
+            if memory.is_some_and(|memory| memory.version > 1) {
+                return;
+            }
+            a_moment().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(2), taken_in).await.unwrap();
+    world.until_status(id, Status::Settled).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancellation_that_finds_untold_money_is_refused_and_the_money_goes_on() {
+    let world = World::new().await;
+    let id = paid_and_untold(&world).await;
+    assert!(world.system.inject_release(id));
     // It runs and owes nothing: no waking does again what is lost.
     while world.system.observe_payment(id).await.is_none() {
         a_moment().await;
@@ -95,7 +114,7 @@ async fn a_payment_does_not_expire_while_money_in_time_is_recorded_and_untold() 
     let id = paid_and_untold(&world).await;
     world.system.clock().advance_secs(1_300);
     world.chain.advance_time(1_300, 10).await.unwrap();
-    assert!(world.system.release(id));
+    assert!(world.system.inject_release(id));
     world.until_status(id, Status::Settled).await;
     let events = world.events_of(id).await;
     assert!(!events.iter().any(|name| name.ends_with("failed") || name.ends_with("mismatched")), "{events:?}");
