@@ -5,6 +5,7 @@ mod database;
 mod demo;
 mod deploy;
 mod key;
+mod load;
 mod migrate;
 mod psp;
 mod sandbox;
@@ -46,6 +47,8 @@ enum Command {
     Deploy(deploy::Args),
     /// Play the whole story against a fresh sandbox, with a closing table.
     Demo(demo::Args),
+    /// Load a sandbox with payments and see what becomes of each, with percentiles of every stage.
+    Load(load::Args),
     /// Bring the database's tables up to date.
     Migrate(migrate::Args),
     /// Make, list and change payment service providers.
@@ -95,6 +98,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             Command::Check(args) => check::run(args, config).await,
             Command::Deploy(args) => deploy::run(args, config).await,
             Command::Demo(args) => demo::run(args, config).await,
+            Command::Load(args) => load::run(args, cli.config).await,
             Command::Migrate(args) => migrate::run(args, config).await,
             Command::Psp(args) => psp::run(args, config).await,
             Command::Key(args) => key::run(args, config).await,

@@ -177,6 +177,16 @@ impl Api {
         serde_json::from_value(deliveries).context("the delivery log has no `deliveries`")
     }
 
+    /// Whether the service shows a transfer of the payment.
+    pub async fn shows_transfer(&self, id: PaymentId) -> anyhow::Result<bool> {
+        #[derive(Deserialize)]
+        struct Shown {
+            transfers: Vec<serde::de::IgnoredAny>,
+        }
+        let shown: Shown = self.read(&format!("/payments/{id}")).await?;
+        Ok(!shown.transfers.is_empty())
+    }
+
     /// Deliveries that are queued, wait for a retry or are exhausted, and the payments of the oldest of them.
     pub async fn undelivered(&self) -> anyhow::Result<(u64, Vec<String>)> {
         let list: Value = self.read(&format!("/api/v1/webhook/undelivered?limit={PAGE}")).await?;

@@ -262,7 +262,12 @@ impl Book {
     fn measure(&self, record: &mut Record, moment: Moment, complete: bool) {
         let Moment { at, happened, name, behaviour } = moment;
         let intended = record.intended;
-        self.stages.record(Stage::Webhook, at - intended, at - happened);
+        // Those that are to expire take their time by intent.
+        if behaviour.expires() {
+            self.stages.record_step(Stage::Webhook, at - happened);
+        } else {
+            self.stages.record(Stage::Webhook, at - intended, at - happened);
+        }
         match name {
             EventName::PaymentConfirmed => {
                 count(&self.tally.counts.confirmed);
@@ -277,7 +282,6 @@ impl Book {
             }
             _ => {}
         }
-        // Those that are to expire take their time by intent.
         if complete && !behaviour.expires() {
             self.stages.record(Stage::Complete, at - intended, at - intended);
             self.tally.complete_in(at - intended);

@@ -200,6 +200,11 @@ impl Stages {
         pair.step.record(step);
     }
 
+    /// Counts only the step: of a payment that is long on its way by intent.
+    pub fn record_step(&self, stage: Stage, step: Duration) {
+        self.counted[stage as usize].lock().step.record(step);
+    }
+
     /// The figures of all stages that any payment came to.
     pub fn figures(&self) -> Vec<StageFigures> {
         let figures = |stage: Stage| {

@@ -36,6 +36,11 @@ macro_rules! counts {
         }
 
         impl Counted {
+            /// Each with its name, in the order in which a payment meets them.
+            pub fn entries(&self) -> Vec<(&'static str, u64)> {
+                vec![$((stringify!($name), self.$name),)*]
+            }
+
             /// What they grew by since.
             pub fn since(&self, before: &Self) -> Self {
                 Self { $($name: self.$name.saturating_sub(before.$name),)* }

@@ -6,6 +6,7 @@ mod cli;
 mod faults;
 mod http;
 mod kill;
+mod load;
 mod operator;
 mod process;
 mod stage;

@@ -37,7 +37,7 @@ fn complaint(output: &Output) -> String {
 
 impl Running {
     /// A request with the PSP's key.
-    async fn call(&self, method: Method, path: &str, body: Option<Value>) -> (StatusCode, Value) {
+    pub(crate) async fn call(&self, method: Method, path: &str, body: Option<Value>) -> (StatusCode, Value) {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let request = reqwest::Client::new().request(method, format!("{}{path}", self.text("api_url")));
         let request = request.bearer_auth(self.text("api_key"));
@@ -47,28 +47,28 @@ impl Running {
     }
 
     /// A request that must succeed.
-    async fn ok(&self, method: Method, path: &str, body: Option<Value>) -> Value {
+    pub(crate) async fn ok(&self, method: Method, path: &str, body: Option<Value>) -> Value {
         let (status, answer) = self.call(method.clone(), path, body).await;
         assert!(status.is_success(), "{method} {path}: {status} {answer:#}");
         answer
     }
 
     /// A merchant of the PSP.
-    async fn merchant(&self) -> String {
+    pub(crate) async fn merchant(&self) -> String {
         let merchant = json!({"external_id": "m", "name": "M", "email": "m@example.com", "business_id": "B"});
         let synced = self.ok(Method::POST, "/merchants/sync", Some(json!({"merchants": [merchant]}))).await;
         synced["merchants"][0]["merchant_id"].as_str().unwrap().to_owned()
     }
 
     /// A payment of 10 USDC on Base.
-    async fn payment(&self, merchant_id: &str) -> String {
+    pub(crate) async fn payment(&self, merchant_id: &str) -> String {
         let body = json!({"merchant_id": merchant_id, "amount": "10", "currency": "USDC", "chain": "base"});
         let made = self.ok(Method::POST, "/payments/initiate", Some(body)).await;
         made["payment_id"].as_str().unwrap().to_owned()
     }
 
     /// Asks until the answer is as wanted.
-    async fn until(&self, path: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+    pub(crate) async fn until(&self, path: &str, wanted: impl Fn(&Value) -> bool) -> Value {
         let since = Instant::now();
         loop {
             let answer = self.ok(Method::GET, path, None).await;

@@ -1,0 +1,252 @@
+//! The audit of a run: every payment is read back and held against what was paid, what webhooks told, and what the chain
+//! says. What does not fit becomes a fault of the payment that it is about.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use alloy::primitives::Address;
+use payferry_domain::payment::Status;
+use payferry_domain::{Amount, Chain, MerchantId, PaymentId, Token};
+use serde::Deserialize;
+
+use super::api::Api;
+use super::behaviour::Behaviour;
+use super::book::{Book, Inner};
+use super::expect;
+use super::ground::Ground;
+use super::moved::{Holding, Holds, Moved, holdings, movements};
+use super::record::Record;
+use super::rpc::Rpc;
+
+/// A payment as the service shows it, as far as it is compared.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Shown {
+    payment_id: PaymentId,
+    /// Where it stands.
+    pub status: String,
+    reference: Option<String>,
+    amount: String,
+    amount_received: String,
+    excess_received: String,
+    currency: String,
+    chain: String,
+    intermediary_wallet: Address,
+    labels: Vec<String>,
+    failure_reason: Option<String>,
+    transfers: Vec<ShownTransfer>,
+    settlement: Option<ShownSettlement>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+struct ShownTransfer {
+    tx_hash: String,
+    amount: String,
+    status: String,
+    counted: bool,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+struct ShownSettlement {
+    status: String,
+    amount: String,
+    psp_amount: String,
+    treasury_fee: String,
+    tx_hash: Option<String>,
+}
+
+/// What was found, besides the faults of single payments.
+#[derive(Debug, Default)]
+pub struct Audit {
+    /// Payments that were read back, by their number in the book.
+    pub shown: HashMap<u32, String>,
+    /// What is wrong and belongs to no payment of the book.
+    pub homeless: Vec<String>,
+    /// What the chains hold.
+    pub holdings: Vec<Holding>,
+}
+
+/// Where the chains stood when the run began.
+pub type Beginning = BTreeMap<Chain, (u64, HashMap<Token, Holds>)>;
+
+/// The chains as they are now.
+pub async fn beginning(api: &Api, ground: &Ground) -> anyhow::Result<Beginning> {
+    let mut beginning = Beginning::new();
+    for (chain, place) in &ground.chains {
+        beginning.insert(*chain, holdings(&Rpc::of_sandbox(api.side(), *chain), place).await?);
+    }
+    Ok(beginning)
+}
+
+/// Reads everything back and compares it.
+pub async fn audit(
+    api: &Api,
+    merchant: MerchantId,
+    ground: &Ground,
+    beginning: &Beginning,
+    book: &Book,
+) -> anyhow::Result<Audit> {
+    let mut audit = Audit::default();
+    let mut settled: HashMap<(Chain, Token), Holds> = HashMap::new();
+    let mut listed = HashSet::new();
+    api.payments(merchant, |shown: Shown| {
+        if !listed.insert(shown.payment_id) {
+            audit.homeless.push(format!("{} is listed twice", shown.payment_id));
+        }
+        let number = shown.reference.as_deref().and_then(|reference| book.number(reference));
+        let mut inner = book.read();
+        let Some(record) = number.and_then(|number| inner.record(number)) else {
+            audit.homeless.push(format!("{} is there, and nobody asked for it", shown.payment_id));
+            return;
+        };
+        for fault in differences(record, &shown) {
+            record.fault(fault);
+        }
+        if let Some(shares) = shares(&shown) {
+            let sum = settled.entry((record.intent.chain, record.intent.token)).or_default();
+            sum.vault = sum.vault.saturating_add(shares.vault);
+            sum.treasury = sum.treasury.saturating_add(shares.treasury);
+        }
+        audit.shown.insert(number.unwrap_or_default(), line(&shown));
+    })
+    .await?;
+    for (chain, place) in &ground.chains {
+        let rpc = Rpc::of_sandbox(api.side(), *chain);
+        let (head, now) = holdings(&rpc, place).await?;
+        let Some((above, before)) = beginning.get(chain) else { continue };
+        let moved = movements(&rpc, place, *above, head).await?;
+        let strangers = held_against(&mut book.read(), *chain, moved);
+        for token in place.tokens.keys() {
+            let of = |holdings: &HashMap<Token, Holds>| holdings.get(token).copied().unwrap_or_default();
+            let ours = settled.get(&(*chain, *token)).copied().unwrap_or_default();
+            audit.holdings.push(holding(*chain, *token, [of(before), of(&now)], [ours, of(&strangers)]));
+        }
+    }
+    let unequal = audit.holdings.iter().filter(|holding| !holding.equal).map(|holding| {
+        let Holding { chain, token, vault_grew, vault_expected, treasury_grew, treasury_expected, .. } = holding;
+        format!(
+            "{token} on {chain}: the vault grew by {vault_grew} and the treasury by {treasury_grew}, the payments say {vault_expected} and {treasury_expected}"
+        )
+    });
+    let unequal: Vec<String> = unequal.collect();
+    audit.homeless.extend(unequal);
+    Ok(audit)
+}
+
+fn holding(chain: Chain, token: Token, [before, now]: [Holds; 2], [ours, strangers]: [Holds; 2]) -> Holding {
+    let grew =
+        Holds { vault: now.vault.saturating_sub(before.vault), treasury: now.treasury.saturating_sub(before.treasury) };
+    let expected = Holds {
+        vault: ours.vault.saturating_add(strangers.vault),
+        treasury: ours.treasury.saturating_add(strangers.treasury),
+    };
+    Holding {
+        chain,
+        token,
+        vault_grew: grew.vault.to_string(),
+        treasury_grew: grew.treasury.to_string(),
+        vault_expected: expected.vault.to_string(),
+        treasury_expected: expected.treasury.to_string(),
+        equal: grew == expected,
+    }
+}
+
+/// How a payment stands, in a line.
+fn line(shown: &Shown) -> String {
+    let mut line = shown.status.clone();
+    if let Some(reason) = &shown.failure_reason {
+        line = format!("{line} ({reason})");
+    }
+    if !shown.labels.is_empty() {
+        line = format!("{line} {}", shown.labels.join(" "));
+    }
+    format!("{line}, {} of {} received", shown.amount_received, shown.amount)
+}
+
+/// What the payment says that it settled.
+fn shares(shown: &Shown) -> Option<Holds> {
+    let settlement = shown.settlement.as_ref().filter(|settlement| settlement.status == "settled")?;
+    Some(Holds { vault: settlement.psp_amount.parse().ok()?, treasury: settlement.treasury_fee.parse().ok()? })
+}
+
+/// What of a payment is not as it must be, having been paid as it was.
+fn differences(record: &Record, shown: &Shown) -> Vec<String> {
+    let intent = &record.intent;
+    let mut differences = Vec::new();
+    let mut same = |what: &str, found: &str, wanted: &str| {
+        if found != wanted {
+            differences.push(format!("reads back with {what} `{found}`, not `{wanted}`"));
+        }
+    };
+    let Some(made) = &record.made else { return Vec::new() };
+    same("payment_id", &shown.payment_id.to_string(), &made.id.to_string());
+    same("intermediary_wallet", &shown.intermediary_wallet.to_string(), &made.wallet.to_string());
+    same("amount", &shown.amount, &intent.amount.to_string());
+    same("currency", &shown.currency, intent.token.as_str());
+    same("chain", &shown.chain, intent.chain.as_str());
+    if record.unsent.is_some() || (record.sent.is_none() && intent.behaviour == Behaviour::Late) {
+        // It was not paid, so that it cannot end as it was meant to.
+        return differences;
+    }
+    let ends = expect::ends(intent.behaviour);
+    let labels: Vec<&str> = ends.labels.iter().map(|label| label.as_str()).collect();
+    let received = intent.pays().unwrap_or_default().to_string();
+    same("status", &shown.status, ends.status.as_str());
+    let reason = ends.failure_reason.map_or("-", |reason| reason.as_str());
+    same("failure_reason", shown.failure_reason.as_deref().unwrap_or("-"), reason);
+    same("labels", &shown.labels.join(" "), &labels.join(" "));
+    same("amount_received", &shown.amount_received, &received);
+    same("excess_received", &shown.excess_received, &Amount::ZERO.to_string());
+    let sent = record.sent.map(|(hash, _)| format!("{hash} of {received}, final, counted"));
+    let transfers = shown.transfers.iter().map(|ShownTransfer { tx_hash, amount, status, counted }| {
+        let counted = if *counted { "counted" } else { "not counted" };
+        format!("{tx_hash} of {amount}, {status}, {counted}")
+    });
+    same("transfers", &transfers.collect::<Vec<_>>().join("; "), &sent.unwrap_or_default());
+    let settles = ends.status == Status::Settled;
+    match (&shown.settlement, settles) {
+        (None, false) => {}
+        (None, true) | (Some(_), false) => {
+            same("a settlement", if settles { "none" } else { "one" }, if settles { "one" } else { "none" });
+        }
+        (Some(settlement), true) => {
+            same("settlement.status", &settlement.status, "settled");
+            same("settlement.amount", &settlement.amount, &received);
+            let parsed = |text: &str| text.parse::<Amount>().unwrap_or_default();
+            let sum = parsed(&settlement.psp_amount).saturating_add(parsed(&settlement.treasury_fee));
+            same("psp_amount + treasury_fee", &sum.to_string(), &received);
+            if let Some(told) = &record.told {
+                same("settlement.psp_amount", &settlement.psp_amount, &told.psp_amount.to_string());
+                same("settlement.treasury_fee", &settlement.treasury_fee, &told.treasury_fee.to_string());
+                same("settlement.tx_hash", settlement.tx_hash.as_deref().unwrap_or("-"), &told.tx_hash);
+            }
+        }
+    }
+    differences
+}
+
+/// Holds each payment of a chain against what left its wallet; answers what strangers moved, by token.
+fn held_against(inner: &mut Inner, chain: Chain, mut moved: HashMap<(Token, Address), Moved>) -> HashMap<Token, Holds> {
+    for record in inner.records.iter_mut().filter(|record| record.intent.chain == chain) {
+        let Some(made) = record.made else { continue };
+        let moved = moved.remove(&(record.intent.token, made.wallet)).unwrap_or_default();
+        let told = record.told.clone();
+        let wanted = told.as_ref().map_or_else(Default::default, |told| (told.psp_amount, told.treasury_fee));
+        if (moved.to_vault, moved.to_treasury) != wanted {
+            record.fault(format!(
+                "on-chain, {} went to the PSP's vault and {} to the treasury; webhooks tell of {} and {}",
+                moved.to_vault, moved.to_treasury, wanted.0, wanted.1
+            ));
+        }
+        if let ([hash], Some(told)) = (moved.tx_hashes.as_slice(), told)
+            && told.tx_hash != hash.to_string()
+        {
+            record.fault(format!("was settled on-chain in {hash}, webhooks tell of {}", told.tx_hash));
+        }
+    }
+    let mut strangers: HashMap<Token, Holds> = HashMap::new();
+    for ((token, _), moved) in moved {
+        let holds = strangers.entry(token).or_default();
+        holds.vault = holds.vault.saturating_add(moved.to_vault);
+        holds.treasury = holds.treasury.saturating_add(moved.to_treasury);
+    }
+    strangers
+}

@@ -1,0 +1,121 @@
+//! What the chain says of the money: every token movement into the PSP's vault and to the treasury during the run, by the
+//! wallet that it came from, and what both hold.
+
+use std::collections::HashMap;
+
+use alloy::primitives::{Address, B256, U256};
+use alloy::sol_types::{SolCall, SolEvent};
+use anyhow::{Context, ensure};
+use payferry_contracts::Token as TokenContract;
+use payferry_domain::{Amount, Chain, Token};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::ground::ChainGround;
+use super::rpc::Rpc;
+
+/// Blocks whose movements are read in one request.
+const BLOCKS_A_REQUEST: u64 = 10;
+
+/// What left a wallet for the PSP's vault and for the treasury.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Moved {
+    /// To the vault.
+    pub to_vault: Amount,
+    /// To the treasury.
+    pub to_treasury: Amount,
+    /// In these transactions.
+    pub tx_hashes: Vec<B256>,
+}
+
+/// What vault and treasury hold of one token on one chain.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Holds {
+    /// The PSP's vault.
+    pub vault: Amount,
+    /// The treasury.
+    pub treasury: Amount,
+}
+
+/// What is compared in the end: by how much both grew, and what the payments of the run say.
+#[derive(Debug, Clone, Serialize)]
+pub struct Holding {
+    /// The chain.
+    pub chain: Chain,
+    /// The token.
+    pub token: Token,
+    /// By how much the PSP's vault grew during the run.
+    pub vault_grew: String,
+    /// By how much the treasury did.
+    pub treasury_grew: String,
+    /// What the run's payments say that they settled to the vault, and what strangers' payments moved there meanwhile.
+    pub vault_expected: String,
+    /// The same of the treasury.
+    pub treasury_expected: String,
+    /// Whether they are equal.
+    pub equal: bool,
+}
+
+/// Balances of every token on a chain, as its newest block has them; answers that block's number, too.
+pub async fn holdings(rpc: &Rpc, place: &ChainGround) -> anyhow::Result<(u64, HashMap<Token, Holds>)> {
+    let head: alloy::primitives::U64 = rpc.call("eth_blockNumber", &json!([])).await?;
+    let head: u64 = head.to();
+    let mut holdings = HashMap::new();
+    for (token, contract) in &place.tokens {
+        let vault = balance(rpc, *contract, place.psp_vault, head).await?;
+        let treasury = balance(rpc, *contract, place.treasury, head).await?;
+        holdings.insert(*token, Holds { vault, treasury });
+    }
+    Ok((head, holdings))
+}
+
+async fn balance(rpc: &Rpc, token: Address, account: Address, block: u64) -> anyhow::Result<Amount> {
+    let data = alloy::hex::encode_prefixed(TokenContract::balanceOfCall { account }.abi_encode());
+    let answer: U256 = rpc.call("eth_call", &json!([{"to": token, "data": data}, format!("0x{block:x}")])).await?;
+    amount(answer)
+}
+
+fn amount(units: U256) -> anyhow::Result<Amount> {
+    Ok(Amount(i64::try_from(units).context("a balance is larger than any amount")?))
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Log {
+    topics: Vec<B256>,
+    data: U256,
+    transaction_hash: B256,
+}
+
+/// Every movement to the vault and to the treasury in the blocks after `above` up to `head`, by token and wallet.
+pub async fn movements(
+    rpc: &Rpc,
+    place: &ChainGround,
+    above: u64,
+    head: u64,
+) -> anyhow::Result<HashMap<(Token, Address), Moved>> {
+    let (vault, treasury) = (place.psp_vault.into_word(), place.treasury.into_word());
+    let mut moved: HashMap<(Token, Address), Moved> = HashMap::new();
+    for (token, contract) in &place.tokens {
+        let mut from = above + 1;
+        while from <= head {
+            let to = head.min(from + BLOCKS_A_REQUEST - 1);
+            let filter: Value = json!([{
+                "fromBlock": format!("0x{from:x}"), "toBlock": format!("0x{to:x}"), "address": contract,
+                "topics": [TokenContract::Transfer::SIGNATURE_HASH, null, [vault, treasury]],
+            }]);
+            let logs: Vec<Log> = rpc.call("eth_getLogs", &filter).await?;
+            for Log { topics, data, transaction_hash } in logs {
+                ensure!(topics.len() == 3, "a movement of {token} has {} topics", topics.len());
+                let entry = moved.entry((*token, Address::from_word(topics[1]))).or_default();
+                let share = if topics[2] == vault { &mut entry.to_vault } else { &mut entry.to_treasury };
+                *share = share.saturating_add(amount(data)?);
+                if !entry.tx_hashes.contains(&transaction_hash) {
+                    entry.tx_hashes.push(transaction_hash);
+                }
+            }
+            from = to + 1;
+        }
+    }
+    Ok(moved)
+}

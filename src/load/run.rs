@@ -1,0 +1,385 @@
+//! One run, from the first account to the last webhook.
+
+mod course;
+mod payments;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::api::{Api, Endpoint};
+use super::arrivals::{Arrivals, InFlight, Pacing};
+use super::audit::{Audit, Beginning, audit, beginning};
+use super::behaviour::{EXPIRES_SOON_SECS, Mix};
+use super::blocks;
+use super::book::Book;
+use super::findings::{Finding, Kind, findings};
+use super::ground::Ground;
+use super::payers::Payers;
+use super::progress::Progress;
+use super::receiver::Receiver;
+use super::report::{Achieved, Asked, Machine, Report, WARM_UP_SECS};
+use super::rpc::Rpc;
+use super::stages::Stage;
+use super::tally::{Counted, Second};
+use super::usage::Usage;
+use payments::Scene;
+
+/// From the end of the preparations to the first arrival.
+const LEAD: Duration = Duration::from_millis(200);
+/// How often it is looked whether everything is complete.
+const POLL: Duration = Duration::from_millis(100);
+/// How long webhooks that nobody waits for may take: those that come twice, say.
+const DRAIN_PATIENCE: Duration = Duration::from_secs(10);
+/// How far past the last expiry the clock is moved.
+const PAST_EXPIRY_SECS: u64 = 2;
+/// Findings of which the service's delivery log is read.
+const LOGS_MAX: usize = 50;
+/// Percentiles of the curves.
+const CURVE: [f64; 12] = [0.0, 25.0, 50.0, 75.0, 90.0, 95.0, 98.0, 99.0, 99.5, 99.9, 99.99, 100.0];
+
+/// What is asked of a run.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// When payments begin.
+    pub arrivals: Arrivals,
+    /// Who pays how.
+    pub mix: Mix,
+    /// Payments that are made beforehand and stay live.
+    pub hold: u32,
+    /// Most initiations without an answer at once; whoever is due beyond it is turned away.
+    pub in_flight_max: usize,
+    /// How long everything may take after the last arrival.
+    pub settle_timeout: Duration,
+    /// Whether the sandbox's clock may be moved on, so that nobody waits for the last expiries.
+    pub moves_clock: bool,
+    /// Percent of the payments that may fail to be made.
+    pub not_made_percent_max: f64,
+}
+
+/// Where the load goes.
+#[derive(Debug, Clone)]
+pub struct Target {
+    /// The service.
+    pub url: String,
+    /// The PSP's key.
+    pub key: String,
+    /// What it is called in the report.
+    pub name: String,
+    /// Its process, if it is on this machine and known.
+    pub pid: Option<u32>,
+    /// Cancelled when its process has ended.
+    pub ended: CancellationToken,
+}
+
+/// Carries a run out. `stop` ends it early: what is known then is reported. The PSP's webhook endpoint is set to the load
+/// tester's receiver meanwhile, and set back in the end, if there was one.
+pub async fn run(plan: &Plan, target: &Target, stop: &CancellationToken, bar: &Progress) -> anyhow::Result<Report> {
+    let api = Api::new(&target.url, &target.key)?;
+    let ground = api.ground().await.with_context(|| target.url.clone())?;
+    let run = format!("{:08x}", rand::random::<u32>());
+    let (book, late) = Book::new(&run, ground.clock.offset_seconds);
+    let book = Arc::new(book);
+    let receiver = {
+        let book = Arc::clone(&book);
+        Receiver::start(move |heard| book.hear(heard)).await?
+    };
+    let before = api.endpoint().await?;
+    receiver.verify_with(&api.receive_at(receiver.url()).await?);
+    let ran = async {
+        bar.say("payers are given accounts and money");
+        let merchant = api.merchant(&run).await?;
+        let payers = Payers::set_up(api.side(), &ground, &run).await?;
+        let beginning = beginning(&api, &ground).await?;
+        let in_flight = InFlight::new(plan.in_flight_max);
+        let factory = ground.chains.values().next().context("the sandbox has no chains")?.payferry;
+        let scene = Scene { api: api.clone(), merchant, factory, book: Arc::clone(&book), payers, in_flight };
+        let stage = Run { plan, target, stop, bar, name: &run, ground: &ground, beginning, scene: Arc::new(scene) };
+        let _late = AbortOnDropHandle::new(tokio::spawn(Arc::clone(&stage.scene).pay_late(late)));
+        stage.play().await
+    };
+    let ran = ran.await;
+    restore(&api, before).await;
+    ran
+}
+
+/// Sets the webhook endpoint back.
+async fn restore(api: &Api, before: Endpoint) {
+    if let Some(url) = before.webhook_url
+        && let Err(error) = api.set_endpoint(&url, &before.events).await
+    {
+        tracing::warn!(%error, "the webhook endpoint could not be set back to where it was");
+    }
+}
+
+struct Run<'a> {
+    plan: &'a Plan,
+    target: &'a Target,
+    stop: &'a CancellationToken,
+    bar: &'a Progress,
+    name: &'a str,
+    ground: &'a Ground,
+    beginning: Beginning,
+    scene: Arc<Scene>,
+}
+
+impl Run<'_> {
+    async fn play(self) -> anyhow::Result<Report> {
+        let began_at = chrono::Utc::now();
+        let _blocks = self.watch_blocks();
+        let before = self.usage();
+        self.hold().await;
+        let held = self.usage();
+        let first = Instant::now() + LEAD;
+        let course = course::keep(&self.scene, first, self.target.pid, self.bar);
+        let arrived = self.arrive(first).await;
+        self.bar.say("what was begun is answered, paid, settled and told");
+        self.settle().await;
+        let total = first.elapsed();
+        course.end().await;
+        if self.target.ended.is_cancelled() {
+            bail!("the service ended while it was under load");
+        }
+        let interrupted = self.stop.is_cancelled();
+        let (audit, findings) = if interrupted { Default::default() } else { self.compare().await? };
+        let course = self.scene.book.tally.course();
+        let machine = machine(&course, before, held, self.plan.hold, arrived);
+        Ok(self.report(began_at, &course, Achievement { arrived, total, machine, interrupted }, audit, findings))
+    }
+
+    fn usage(&self) -> Option<Usage> {
+        Usage::of(self.target.pid?)
+    }
+
+    fn watch_blocks(&self) -> Vec<AbortOnDropHandle<()>> {
+        let watch = |(chain, place): (&payferry_domain::Chain, &super::ground::ChainGround)| {
+            let rpc = Rpc::of_sandbox(self.scene.api.side(), *chain);
+            let above = self.beginning.get(chain).map_or(place.head.number, |(number, _)| *number);
+            let sampler = payments::Sampler::new(&self.scene);
+            let watching = blocks::watch(rpc, above, move |hash, at| sampler.mined(hash, at));
+            AbortOnDropHandle::new(tokio::spawn(watching))
+        };
+        self.ground.chains.iter().map(watch).collect()
+    }
+
+    /// Makes the payments that stay live.
+    async fn hold(&self) {
+        if self.plan.hold > 0 {
+            self.bar.begin("payments that stay live are made", u64::from(self.plan.hold));
+            self.scene.hold(self.plan.hold, self.stop, self.bar).await;
+        }
+    }
+
+    /// Begins what is due; answers how long that took.
+    async fn arrive(&self, first: Instant) -> Duration {
+        let pattern = self.plan.mix.pattern();
+        self.bar.begin("payments arrive", u64::from(self.plan.arrivals.count));
+        let begin = |number: u32, intended: Instant| {
+            let behaviour = pattern[number as usize % pattern.len()];
+            self.scene.begin(number, behaviour, intended);
+        };
+        let ended = &self.target.ended;
+        tokio::select! {
+            _ = self.plan.arrivals.run(first, self.stop, begin) => {}
+            () = ended.cancelled() => {}
+        }
+        first.elapsed()
+    }
+
+    /// Waits until every payment is complete: those that are paid in time first, then those that expire.
+    async fn settle(&self) {
+        self.all_complete(false, self.plan.settle_timeout).await;
+        let open = self.scene.open(true);
+        let Some(youngest) = open else { return };
+        let left = Duration::from_secs(u64::from(EXPIRES_SOON_SECS)).saturating_sub(youngest.elapsed());
+        let mut patience = self.plan.settle_timeout + left;
+        if self.plan.moves_clock && !self.stop.is_cancelled() {
+            self.bar.say("time passes, until the last of them has expired");
+            let secs = left.as_secs() + PAST_EXPIRY_SECS;
+            match self.scene.api.advance_clock(secs).await {
+                Ok(offset_secs) => {
+                    self.scene.book.clock_moved(offset_secs);
+                    patience = self.plan.settle_timeout;
+                }
+                Err(error) => tracing::warn!(%error, "the sandbox's clock could not be moved"),
+            }
+        }
+        self.all_complete(true, patience).await;
+    }
+
+    async fn all_complete(&self, expiring: bool, patience: Duration) {
+        let since = Instant::now();
+        while self.scene.in_flight.now() > 0 || self.scene.open(expiring).is_some() {
+            let over = since.elapsed() > patience || self.stop.is_cancelled() || self.target.ended.is_cancelled();
+            if over {
+                return;
+            }
+            tokio::time::sleep(POLL).await;
+        }
+    }
+
+    /// Waits until the service has nothing more to tell of this run, then compares everything.
+    async fn compare(&self) -> anyhow::Result<(Audit, Vec<Finding>)> {
+        self.bar.say("webhooks, payments and chains are compared");
+        let Scene { api, book, merchant, .. } = &*self.scene;
+        let since = Instant::now();
+        while since.elapsed() < DRAIN_PATIENCE {
+            let (total, ids) = api.undelivered().await?;
+            if total == 0 || !self.scene.has_any(&ids) {
+                break;
+            }
+            tokio::time::sleep(POLL).await;
+        }
+        let audit = audit(api, *merchant, self.ground, &self.beginning, book).await?;
+        let mut findings = {
+            let inner = book.read();
+            findings(&inner.records, &audit, &inner.forged)
+        };
+        let untold = findings.iter_mut().filter(|finding| finding.kind == Kind::Undelivered);
+        for finding in untold.take(LOGS_MAX) {
+            if let Some(said) = self.delivery_log(finding).await {
+                finding.found = format!("{}; the service says: {said}", finding.found);
+            }
+        }
+        Ok((audit, findings))
+    }
+
+    /// What the service's delivery log says of a payment.
+    async fn delivery_log(&self, finding: &Finding) -> Option<String> {
+        let id = finding.payment_id.as_deref()?.parse().ok()?;
+        let deliveries = self.scene.api.deliveries(id).await.ok()?;
+        let line = |delivery: &serde_json::Value| {
+            let text = |key: &str| delivery[key].as_str().unwrap_or("-").to_owned();
+            format!("{} {} after {} attempts", text("event"), text("delivery_status"), delivery["attempt_count"])
+        };
+        Some(deliveries.iter().map(line).collect::<Vec<_>>().join(", "))
+    }
+
+    fn report(
+        &self,
+        began_at: chrono::DateTime<chrono::Utc>,
+        course: &[Second],
+        achievement: Achievement,
+        audit: Audit,
+        findings: Vec<Finding>,
+    ) -> Report {
+        let (plan, book) = (self.plan, &self.scene.book);
+        let counted = book.tally.counts.read();
+        let not_made = counted.due.saturating_sub(counted.accepted);
+        let asked = Asked {
+            rate: plan.arrivals.rate,
+            payments: plan.arrivals.count,
+            pacing: if plan.arrivals.pacing == Pacing::Constant { "constant" } else { "poisson" },
+            mix: plan.mix.to_string(),
+            hold: plan.hold,
+            in_flight_max: plan.in_flight_max,
+            settle_timeout_secs: plan.settle_timeout.as_secs(),
+            target: self.target.name.clone(),
+        };
+        let curve = |stage: Stage| {
+            let (total, _) = book.stages.latencies(stage);
+            let points = CURVE.iter().map(|percent| (*percent, total.percentile_ms(*percent)));
+            (total.count() > 0).then(|| (stage.as_str(), points.collect()))
+        };
+        Report {
+            version: env!("CARGO_PKG_VERSION"),
+            run: self.name.to_owned(),
+            began_at: began_at.to_rfc3339_opts(chrono::SecondsFormat::Millis, true),
+            asked,
+            achieved: achieved(course, &achievement, self.scene.in_flight.most()),
+            counted,
+            stages: book.stages.figures(),
+            curves: [Stage::Accepted, Stage::Mined, Stage::Confirmed, Stage::Settled, Stage::Complete]
+                .into_iter()
+                .filter_map(curve)
+                .collect(),
+            machine: achievement.machine,
+            errors: book.tally.errors(),
+            holdings: audit.holdings,
+            read_back: audit.shown.len(),
+            audited: !achievement.interrupted,
+            interrupted: achievement.interrupted,
+            not_made_percent: percent(not_made, counted.due),
+            not_made_percent_max: plan.not_made_percent_max,
+            findings,
+            service_log: Vec::new(),
+            course: course.to_vec(),
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Achievement {
+    arrived: Duration,
+    total: Duration,
+    machine: Machine,
+    interrupted: bool,
+}
+
+fn percent(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { ratio(part, whole) * 100.0 }
+}
+
+/// Exact for whatever is counted here.
+#[allow(clippy::cast_precision_loss)]
+fn ratio(part: u64, whole: u64) -> f64 {
+    part as f64 / whole as f64
+}
+
+/// What happened in the seconds while payments arrived, the first ones left out, and how many seconds that was.
+fn steady(course: &[Second], arrived: Duration) -> (Counted, f64) {
+    let secs = arrived.as_secs_f64();
+    let warm_up = if secs > 2.0 * WARM_UP_SECS { WARM_UP_SECS } else { 0.0 };
+    // A second is told at its end.
+    let within = course.iter().filter(|second| second.at_secs > warm_up + 0.5 && second.at_secs <= secs + 0.5);
+    let (mut sum, mut count) = (Counted::default(), 0_u32);
+    for second in within {
+        sum.accepted += second.counted.accepted;
+        sum.complete += second.counted.complete;
+        sum.webhooks += second.counted.webhooks;
+        count += 1;
+    }
+    (sum, f64::from(count.max(1)))
+}
+
+fn achieved(course: &[Second], achievement: &Achievement, in_flight_most: usize) -> Achieved {
+    let (sum, secs) = steady(course, achievement.arrived);
+    Achieved {
+        arrivals_secs: achievement.arrived.as_secs_f64(),
+        total_secs: achievement.total.as_secs_f64(),
+        accepted_per_sec: ratio(sum.accepted, 1) / secs,
+        complete_per_sec: ratio(sum.complete, 1) / secs,
+        webhooks_per_sec: ratio(sum.webhooks, 1) / secs,
+        in_flight_most,
+        open_most: course.iter().map(|second| second.open).max().unwrap_or(0),
+    }
+}
+
+fn machine(course: &[Second], before: Option<Usage>, held: Option<Usage>, hold: u32, arrived: Duration) -> Machine {
+    let within: Vec<&Second> = course.iter().filter(|second| second.at_secs <= arrived.as_secs_f64() + 0.5).collect();
+    let mean = |of: fn(&Second) -> Option<f64>| {
+        let known: Vec<f64> = within.iter().filter_map(|second| of(second)).collect();
+        let count = u32::try_from(known.len()).unwrap_or(u32::MAX);
+        (count > 0).then(|| known.iter().sum::<f64>() / f64::from(count))
+    };
+    let (sum, secs) = steady(course, arrived);
+    let service_cores = mean(|second| second.service_cores);
+    let bytes = |usage: Option<Usage>| usage.map(|usage| usage.resident_bytes);
+    let grew = bytes(held).zip(bytes(before)).map(|(held, before)| held.saturating_sub(before));
+    Machine {
+        cores: std::thread::available_parallelism().map_or(1, usize::from),
+        service_cores,
+        own_cores: mean(|second| second.own_cores),
+        service_ms_a_payment: service_cores
+            .filter(|_| sum.accepted > 0)
+            .map(|cores| cores * 1_000.0 * secs / ratio(sum.accepted, 1)),
+        service_bytes_before: bytes(before),
+        service_bytes_held: bytes(held),
+        service_bytes_most: course.iter().filter_map(|second| second.service_bytes).max(),
+        service_bytes_a_held: grew.filter(|_| hold > 0).map(|grew| grew / u64::from(hold.max(1))),
+    }
+}

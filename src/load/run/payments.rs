@@ -1,0 +1,149 @@
+//! What happens to each payment of a run: it is initiated, paid, and watched on its way if it is of the sample.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use alloy::primitives::{Address, B256};
+use futures::stream::{self, StreamExt};
+use payferry_contracts::{salt_of, vault_address};
+use payferry_domain::{MerchantId, PaymentId};
+use tokio::sync::{Semaphore, mpsc};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::load::api::{Api, Made};
+use crate::load::arrivals::InFlight;
+use crate::load::behaviour::{Behaviour, Intent};
+use crate::load::book::Book;
+use crate::load::payers::Payers;
+use crate::load::progress::Progress;
+
+/// Payments that stay live are made by so many at once: they are not what is measured.
+const HOLDING: usize = 64;
+/// How often the service is asked whether it shows a transfer that is in a block, and for how long.
+const SEEN_POLL: Duration = Duration::from_millis(5);
+const SEEN_PATIENCE: Duration = Duration::from_secs(5);
+
+/// What all payments of a run have in common.
+#[derive(Debug)]
+pub(super) struct Scene {
+    pub(super) api: Api,
+    pub(super) merchant: MerchantId,
+    /// The settlement contract, which decides every payment's wallet.
+    pub(super) factory: Address,
+    pub(super) book: Arc<Book>,
+    pub(super) payers: Payers,
+    pub(super) in_flight: InFlight,
+}
+
+impl Scene {
+    /// Begins the payment of this number in the schedule, unless too many are in flight.
+    pub(super) fn begin(self: &Arc<Self>, number: u32, behaviour: Behaviour, intended: Instant) {
+        let intent = Intent::nth(number, behaviour);
+        let number = self.book.due(intent, intended);
+        let Some(place) = self.in_flight.enter() else { return self.book.turned_away(number) };
+        let this = Arc::clone(self);
+        tokio::spawn(async move {
+            let made = this.initiate(number, &intent).await;
+            drop(place);
+            let Some(made) = made else { return };
+            if behaviour != Behaviour::Late {
+                this.pay(number, &intent, made.intermediary_wallet).await;
+            }
+        });
+    }
+
+    async fn initiate(&self, number: u32, intent: &Intent) -> Option<Made> {
+        let begun = Instant::now();
+        let answer = self.api.initiate(self.merchant, &self.book.reference(number), intent).await;
+        let made = self.book.answered(number, begun, answer)?;
+        let wallet = vault_address(self.factory, salt_of(&made.payment_id.to_string()));
+        if wallet != made.intermediary_wallet {
+            let fault = format!("was made with the wallet {}; its own is {wallet}", made.intermediary_wallet);
+            if let Some(record) = self.book.read().record(number) {
+                record.fault(fault);
+            }
+        }
+        Some(made)
+    }
+
+    async fn pay(&self, number: u32, intent: &Intent, wallet: Address) {
+        let Some(amount) = intent.pays() else { return };
+        let asked = Instant::now();
+        let sent = self.payers.pay(intent.chain, intent.token, wallet, amount).await;
+        self.book.paid(number, asked, sent);
+    }
+
+    /// Pays those that have expired, as they are told of.
+    pub(super) async fn pay_late(self: Arc<Self>, mut expired: mpsc::UnboundedReceiver<u32>) {
+        while let Some(number) = expired.recv().await {
+            let late = self.book.read().record(number).and_then(|record| Some((record.intent, record.made?.wallet)));
+            let Some((intent, wallet)) = late else { continue };
+            let this = Arc::clone(&self);
+            tokio::spawn(async move { this.pay(number, &intent, wallet).await });
+        }
+    }
+
+    /// Makes payments that nobody pays and that stay live.
+    pub(super) async fn hold(&self, count: u32, stop: &CancellationToken, bar: &Progress) {
+        let make = async |number: u32| {
+            if stop.is_cancelled() {
+                return;
+            }
+            let intent = Intent::nth(number, Behaviour::Held);
+            let number = self.book.due(intent, Instant::now());
+            self.initiate(number, &intent).await;
+            bar.step();
+        };
+        stream::iter(0..count).map(make).buffer_unordered(HOLDING).collect::<()>().await;
+    }
+
+    /// Of the payments that were made and are not complete, when the youngest was made; those that expire, or the others.
+    /// Those that could not be paid are not waited for.
+    pub(super) fn open(&self, expiring: bool) -> Option<Instant> {
+        let inner = self.book.read();
+        let open = inner.records.iter().filter(|record| {
+            record.intent.behaviour.expires() == expiring && record.unsent.is_none() && !record.is_complete()
+        });
+        open.filter_map(|record| record.made.map(|made| made.at)).max()
+    }
+
+    /// Whether any of these is a payment of the run.
+    pub(super) fn has_any(&self, ids: &[String]) -> bool {
+        let ids: std::collections::HashSet<PaymentId> = ids.iter().filter_map(|id| id.parse().ok()).collect();
+        let inner = self.book.read();
+        inner.records.iter().any(|record| record.made.is_some_and(|made| ids.contains(&made.id)))
+    }
+}
+
+/// Watches a sample of one chain's payments, one at a time: when the service shows a transfer that is in a block.
+#[derive(Debug)]
+pub(super) struct Sampler {
+    scene: Arc<Scene>,
+    free: Arc<Semaphore>,
+}
+
+impl Sampler {
+    pub(super) fn new(scene: &Arc<Scene>) -> Self {
+        Self { scene: Arc::clone(scene), free: Arc::new(Semaphore::new(1)) }
+    }
+
+    /// A transaction was seen in a block.
+    pub(super) fn mined(&self, tx_hash: B256, at: Instant) {
+        let Some(number) = self.scene.book.mined(tx_hash, at) else { return };
+        let Ok(turn) = Arc::clone(&self.free).try_acquire_owned() else { return };
+        let scene = Arc::clone(&self.scene);
+        tokio::spawn(async move {
+            let id = scene.book.read().record(number).and_then(|record| Some(record.made?.id));
+            let Some(id) = id else { return };
+            while at.elapsed() < SEEN_PATIENCE {
+                if scene.api.shows_transfer(id).await.is_ok_and(|shows| shows) {
+                    scene.book.seen(number, Instant::now());
+                    break;
+                }
+                tokio::time::sleep(SEEN_POLL).await;
+            }
+            drop(turn);
+        });
+    }
+}

@@ -1,0 +1,118 @@
+//! Runs in which nothing is wrong.
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use super::{MIX, against, complaint, report, run};
+use crate::process::{Home, Running};
+
+/// What must have come of so many payments of the mixture and so many that are held.
+fn assert_whole(report: &Value, payments: u64, held: u64) {
+    assert_eq!(report["findings"], json!([]), "{report:#}");
+    assert_eq!(report["errors"], json!({}), "{report:#}");
+    let counted = &report["counted"];
+    let tenth = payments / 10;
+    let paid = payments - tenth;
+    // exact 4, under 3, over 2, late 4, never 2.
+    let webhooks = 6 * tenth * 4 + tenth * (3 + 2 + 4 + 2);
+    for (what, wanted) in [
+        ("due", payments),
+        ("accepted", payments),
+        ("complete", payments),
+        ("held", held),
+        ("sent", paid),
+        ("mined", paid),
+        ("confirmed", 6 * tenth),
+        ("settled", 6 * tenth),
+        ("repeated", 0),
+        ("forged", 0),
+        ("refused", 0),
+        ("unanswered", 0),
+        ("turned_away", 0),
+    ] {
+        assert_eq!(counted[what], wanted, "{what}: {counted:#}");
+    }
+    let ours = counted["webhooks"].as_u64().unwrap() - counted["foreign"].as_u64().unwrap();
+    assert_eq!(ours, webhooks, "{counted:#}");
+    assert_eq!(report["read_back"], payments + held);
+    let stages: Vec<&str> =
+        report["stages"].as_array().unwrap().iter().map(|one| one["stage"].as_str().unwrap()).collect();
+    let all = ["begun", "accepted", "sent", "mined", "seen", "confirmed", "settled", "webhook", "complete"];
+    assert_eq!(stages, all);
+    for stage in report["stages"].as_array().unwrap() {
+        let figure = |name: &str| stage["from_intended"][name].as_f64().unwrap();
+        assert!(figure("p50_ms") <= figure("p99_ms") && figure("p99_ms") <= figure("max_ms"), "{stage:#}");
+        assert!(figure("max_ms") < 120_000.0, "{stage:#}");
+    }
+    let holdings = report["holdings"].as_array().unwrap();
+    assert_eq!(holdings.len(), 6, "three chains, two tokens");
+    assert!(
+        holdings.iter().all(|holding| holding["equal"] == true && holding["vault_grew"] != "0.00"),
+        "{holdings:#?}"
+    );
+    let course = report["course"].as_array().unwrap();
+    let due: u64 = course.iter().map(|second| second["counted"]["due"].as_u64().unwrap()).sum();
+    assert_eq!(due, payments, "every payment is in some second");
+}
+
+#[tokio::test]
+async fn a_sandbox_of_its_own_is_loaded_and_reported_on() {
+    let temp = tempfile::tempdir().unwrap();
+    let file = temp.path().join("report.html");
+    let args = [
+        "--rate",
+        "100/s",
+        "--payments",
+        "200",
+        "--hold",
+        "20",
+        "--mix",
+        MIX,
+        "--block-time-ms",
+        "100",
+        "--json",
+        "--report",
+        file.to_str().unwrap(),
+    ];
+    let output = run(args.map(str::to_owned).to_vec()).await;
+    assert_eq!(output.status.code(), Some(0), "{}\n{}", complaint(&output), String::from_utf8_lossy(&output.stdout));
+    let report = report(&output);
+    assert_whole(&report, 200, 20);
+    assert_eq!(report["asked"]["hold"], 20);
+    assert!(report["machine"]["service_cores"].as_f64().unwrap() > 0.0, "{:#}", report["machine"]);
+    assert!(report["machine"]["service_bytes_most"].as_u64().unwrap() > 10_000_000);
+    assert!(complaint(&output).contains("payments arrive"), "lines where there is no terminal: {}", complaint(&output));
+
+    let page = std::fs::read_to_string(&file).unwrap();
+    for outside in ["src=", "href=", "url(", "@import", "<link", "<script", "http://", "https://"] {
+        assert!(!page.contains(outside), "the report needs something from outside: {outside}");
+    }
+    for inside in ["<svg", "All 220 payments are as they must be", "Latency", "prefers-color-scheme: dark"] {
+        assert!(page.contains(inside), "{inside}");
+    }
+}
+
+#[tokio::test]
+async fn a_running_sandbox_is_left_as_it_was() {
+    let home = Home::new().await;
+    let sandbox = Running::start(&home);
+    let hook = format!("{}/sandbox/inbox/before", sandbox.text("api_url"));
+    let set = json!({"webhook_url": hook, "events": ["payment.*"]});
+    sandbox.ok(Method::PATCH, "/api/v1/set_webhook", Some(set)).await;
+    // Somebody else pays at the same time.
+    let merchant = sandbox.merchant().await;
+    let stranger = sandbox.payment(&merchant).await;
+    sandbox.ok(Method::POST, &format!("/sandbox/payments/{stranger}/pay"), None).await;
+
+    let further = ["--rate", "3000/min", "--payments", "100", "--mix", MIX, "--poisson", "--advance-clock", "--json"];
+    let output = run(against(&sandbox, &further)).await;
+    assert_eq!(output.status.code(), Some(0), "{}\n{}", complaint(&output), String::from_utf8_lossy(&output.stdout));
+    let report = report(&output);
+    assert_whole(&report, 100, 0);
+    assert_eq!((&report["asked"]["pacing"], &report["asked"]["rate"]), (&json!("poisson"), &json!(50.0)));
+
+    let now = sandbox.ok(Method::GET, "/api/v1/webhook", None).await;
+    assert_eq!((&now["webhook_url"], &now["events"]), (&json!(hook), &json!(["payment.*"])));
+    sandbox.until(&format!("/payments/{stranger}"), |payment| payment["status"] == "settled").await;
+    sandbox.stop();
+}

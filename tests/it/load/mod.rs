@@ -1,0 +1,40 @@
+//! `payferry load`, run as a user runs it: it passes what is well, and finds what is not.
+
+mod clean;
+mod faults;
+mod refusals;
+mod signals;
+
+use std::process::{Output, Stdio};
+
+use serde_json::Value;
+
+use crate::process::{Running, payferry};
+
+/// Every payer of the mixture, often enough to be seen in a short run.
+const MIX: &str = "exact=60,under=10,over=10,late=10,never=10";
+
+/// Runs it to its end, on a thread of its own: the sandbox of a test has its pipes on this one.
+async fn run(args: Vec<String>) -> Output {
+    let ran =
+        tokio::task::spawn_blocking(move || payferry().arg("load").args(args).stdin(Stdio::null()).output().unwrap());
+    ran.await.unwrap()
+}
+
+/// Arguments that name a running sandbox.
+fn against(sandbox: &Running, further: &[&str]) -> Vec<String> {
+    let named = ["--url", sandbox.text("api_url"), "--key", sandbox.text("api_key")];
+    named.iter().chain(further).map(|argument| (*argument).to_owned()).collect()
+}
+
+/// The JSON that it printed.
+fn report(output: &Output) -> Value {
+    let printed = String::from_utf8_lossy(&output.stdout);
+    serde_json::from_str(&printed)
+        .unwrap_or_else(|error| panic!("{error}: {printed}\n{}", String::from_utf8_lossy(&output.stderr)))
+}
+
+/// What it complained of.
+fn complaint(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).trim().to_owned()
+}

@@ -1,0 +1,64 @@
+//! What cannot be done is told at once, and changes nothing.
+
+use axum::Router;
+use reqwest::StatusCode;
+
+use super::{complaint, run};
+use crate::process::{Home, Running};
+
+#[tokio::test]
+async fn bad_arguments_are_told() {
+    let key = ["--key", "sk_test_x"];
+    let cases: [(&[&str], &str); 17] = [
+        (&["--rate", "0/s"], "expected a rate such as 500/s"),
+        (&["--rate", "many"], "expected a rate such as 500/s"),
+        (&["--rate", "60000/s"], "at most 50000/s"),
+        (&["--payments", "0"], "--payments"),
+        (&["--mix", "exact=90"], "add up to 90, not to 100"),
+        (&["--mix", "exact=90,early=10"], "`early` is unknown; known are exact, under, over, late, never"),
+        (&["--mix", "exact=50,exact=50"], "named twice"),
+        (&["--mix", "exact"], "not written as name=percent"),
+        (&["--hold=-1"], "--hold"),
+        (&["--in-flight-max", "0"], "--in-flight-max"),
+        (&["--settle-timeout", "0"], "--settle-timeout"),
+        (&["--not-made-max", "101"], "percentage from 0 to 100"),
+        (&["--url", "http://127.0.0.1:1"], "--key"),
+        (&["--key", "sk_test_x"], "--url"),
+        (&["--advance-clock"], "--url"),
+        (&["--block-time-ms", "1"], "--block-time-ms"),
+        (&["--report", "/nowhere/report.html"], "/nowhere/report.html cannot be written"),
+    ];
+    for (args, says) in cases {
+        let output = run(args.iter().map(|argument| (*argument).to_owned()).collect()).await;
+        assert!(!output.status.success(), "{args:?}");
+        assert!(complaint(&output).contains(says), "{args:?}: {}", complaint(&output));
+    }
+    for (url, says) in [
+        ("https://127.0.0.1:1", "only http is spoken here"),
+        ("http://192.0.2.1:8080", "is not on this machine; --allow-remote"),
+        ("http://pay.example.com", "is not on this machine; --allow-remote"),
+        ("http://127.0.0.1:1", "the service cannot be reached"),
+    ] {
+        let output = run(["--url", url, key[0], key[1]].map(str::to_owned).to_vec()).await;
+        assert_eq!(output.status.code(), Some(1), "{url}");
+        assert!(complaint(&output).contains(says), "{url}: {}", complaint(&output));
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_sandbox_or_not_ours_is_told() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let nothing = Router::new().fallback(|| async { StatusCode::NOT_FOUND });
+    tokio::spawn(async move { axum::serve(listener, nothing).await });
+    let output = run(["--url", &url, "--key", "sk_test_x"].map(str::to_owned).to_vec()).await;
+    assert_eq!(output.status.code(), Some(1));
+    assert!(complaint(&output).contains("it is no sandbox: it has no /sandbox"), "{}", complaint(&output));
+
+    let home = Home::new().await;
+    let sandbox = Running::start(&home);
+    let output = run(["--url", sandbox.text("api_url"), "--key", "sk_test_x"].map(str::to_owned).to_vec()).await;
+    assert_eq!(output.status.code(), Some(1));
+    assert!(complaint(&output).contains("does not take the key"), "{}", complaint(&output));
+    sandbox.stop();
+}

@@ -1,0 +1,82 @@
+//! It can be interrupted, and never leaves a sandbox behind.
+
+use std::io::Read;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::process::payferry;
+
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// A load that goes on for long, with its own sandbox under way.
+fn start() -> (Child, u32) {
+    let args = ["load", "--rate", "50/s", "--payments", "100000", "--block-time-ms", "100", "--json"];
+    let load = payferry().args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let sandbox = until(|| child_of(load.id()));
+    (load, sandbox)
+}
+
+/// Waits for something.
+fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
+    let since = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(since.elapsed() < PATIENCE, "it never happened");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn child_of(parent: u32) -> Option<u32> {
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let mut ids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    ids.find(|pid| parent_of(*pid) == Some(parent))
+}
+
+fn parent_of(pid: u32) -> Option<u32> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// Whether it runs; one that has ended and that nobody waited for does not.
+fn runs(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+    stat.is_ok_and(|stat| !stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('Z')))
+}
+
+#[tokio::test]
+async fn ctrl_c_tells_what_is_known() {
+    let (mut load, sandbox) = start();
+    // Long enough that payments are under way on any machine.
+    tokio::time::sleep(Duration::from_secs(12)).await;
+    assert!(Command::new("kill").args(["-INT", &load.id().to_string()]).status().unwrap().success());
+    let status = until(|| load.try_wait().unwrap());
+    assert_eq!(status.code(), Some(130));
+    let mut printed = String::new();
+    load.stdout.take().unwrap().read_to_string(&mut printed).unwrap();
+    let report: Value = serde_json::from_str(&printed).unwrap();
+    assert_eq!((&report["interrupted"], &report["audited"]), (&true.into(), &false.into()));
+    assert!(report["counted"]["accepted"].as_u64().unwrap() > 0, "{:#}", report["counted"]);
+    assert!(report["counted"]["due"].as_u64().unwrap() < 100_000);
+    assert!(!runs(sandbox), "the sandbox was stopped");
+}
+
+#[tokio::test]
+async fn a_sandbox_ends_with_the_load_tester_that_is_killed() {
+    let (mut load, sandbox) = start();
+    load.kill().unwrap();
+    load.wait().unwrap();
+    until(|| (!runs(sandbox)).then_some(()));
+}
+
+#[tokio::test]
+async fn a_service_that_ends_under_load_is_told_and_not_waited_for() {
+    let (mut load, sandbox) = start();
+    tokio::time::sleep(Duration::from_secs(8)).await;
+    assert!(Command::new("kill").args(["-KILL", &sandbox.to_string()]).status().unwrap().success());
+    let status = until(|| load.try_wait().unwrap());
+    assert_eq!(status.code(), Some(1));
+}
