@@ -247,7 +247,7 @@ impl ApiError {
     /// What the log is told, if anything, and how loudly: faults of ours, never what the caller sent.
     ///
     /// A chain that is away is told of once where that is seen: each request that it costs is worth no alarm.
-    pub(super) fn for_log(&self) -> Option<(Level, &str)> {
+    pub(crate) fn for_log(&self) -> Option<(Level, &str)> {
         match self {
             Self::Unavailable(Away::Chain, reason) => Some((Level::WARN, reason)),
             Self::Unavailable(Away::Database | Away::Payment, reason) | Self::Internal(reason) => {

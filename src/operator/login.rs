@@ -10,9 +10,8 @@ use maud::html;
 use serde::Deserialize;
 
 use super::admit::{self, Peer};
-use super::{BODY_BYTES_MAX, Operator, secure};
+use super::{BODY_BYTES_MAX, Operator, page};
 use crate::http::error::{ApiError, FieldError, TokenProblem};
-use crate::http::pages;
 
 /// Where a login leads if nothing else was asked for.
 const HOME: &str = "/ops";
@@ -26,7 +25,7 @@ pub(super) struct Login {
 
 /// The form.
 pub(super) async fn form() -> Response {
-    page(StatusCode::OK, None, HOME)
+    ask(StatusCode::OK, None, HOME)
 }
 
 /// Gives a session for the token.
@@ -52,7 +51,7 @@ pub(super) async fn leave() -> Response {
 
 /// The form instead of what was asked for. `back`: where to go once the token is shown.
 pub(super) fn refused(problem: TokenProblem, back: Option<&str>) -> Response {
-    let mut response = page(StatusCode::UNAUTHORIZED, Some(problem), back.filter(|path| is_own(path)).unwrap_or(HOME));
+    let mut response = ask(StatusCode::UNAUTHORIZED, Some(problem), back.filter(|path| is_own(path)).unwrap_or(HOME));
     let headers = response.headers_mut();
     headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"payferry operator\""));
     match problem {
@@ -68,21 +67,23 @@ pub(super) fn refused(problem: TokenProblem, back: Option<&str>) -> Response {
     response
 }
 
-fn page(status: StatusCode, problem: Option<TokenProblem>, next: &str) -> Response {
+fn ask(status: StatusCode, problem: Option<TokenProblem>, next: &str) -> Response {
     let said = problem.filter(|problem| *problem != TokenProblem::Missing).map(TokenProblem::detail);
     let body = html! {
-        main.narrow {
-            h1 { "Payferry operator" }
-            @if let Some(said) = said { p role="alert" { (said) } }
-            form.login method="post" action="/ops/login" {
+        div.login {
+            h1 { "Payferry " span.soft { "operator" } }
+            @if let Some(said) = said { p.notice.bad role="alert" { (said) } }
+            form.stack method="post" action="/ops/login" {
                 label for="token" { "Operator token" }
+                // Nobody has a name here; keepers of passwords ask for one.
+                input type="text" name="username" value="operator" autocomplete="username" hidden;
                 input #token type="password" name="token" autocomplete="current-password" required autofocus;
                 input type="hidden" name="next" value=(next);
-                button type="submit" { "Log in" }
+                div { button type="submit" { "Log in" } }
             }
         }
     };
-    secure::page(status, pages::page("Payferry operator", &body), &format!("style-src {}", pages::style_source()))
+    page::outside(status, "Log in", body)
 }
 
 /// Whether a path leads to a page of the operator's, and nowhere else.

@@ -10,6 +10,7 @@ mod admit;
 mod events;
 pub mod health;
 mod login;
+mod page;
 pub mod read;
 mod record;
 mod routes;

@@ -4,7 +4,7 @@ use axum::handler::Handler;
 use axum::http::Method;
 use axum::routing::{MethodRouter, get, on, patch, post};
 
-use super::{Operator, actors, admin, events, health, login, stuck};
+use super::{Operator, actors, admin, events, health, login, page, stuck};
 
 /// Who reaches a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub struct Route {
 
 /// Every route. All but health, metrics and the login want the token.
 pub fn table() -> Vec<Route> {
-    vec![
+    let mut routes = vec![
         open(Method::GET, "/healthz", health::healthz),
         open(Method::GET, "/readyz", health::readyz),
         open(Method::GET, "/metrics", health::metrics),
@@ -49,7 +49,9 @@ pub fn table() -> Vec<Route> {
         read("/ops/psps/{psp_id}/keys", admin::keys::list),
         write("/ops/psps/{psp_id}/keys", admin::keys::create),
         write("/ops/psps/{psp_id}/keys/{key_id}/revoke", admin::keys::revoke),
-    ]
+    ];
+    routes.extend(page::routes());
+    routes
 }
 
 fn open<H: Handler<T, Operator>, T: 'static>(method: Method, path: &'static str, handler: H) -> Route {

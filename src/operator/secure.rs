@@ -3,12 +3,11 @@
 
 use axum::extract::{Request, State};
 use axum::http::header::{
-    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
-use axum::http::{HeaderName, HeaderValue, StatusCode};
+use axum::http::{HeaderName, HeaderValue};
 use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
-use maud::Markup;
+use axum::response::Response;
 
 use super::Operator;
 use crate::http::{REQUEST_TIMEOUT, edge};
@@ -37,15 +36,5 @@ pub(super) async fn harden(request: Request, next: Next) -> Response {
     ] {
         headers.entry(name).or_insert(HeaderValue::from_static(value));
     }
-    response
-}
-
-/// A page as an answer. `sources`: what besides `default-src 'none'` its policy allows, such as `style-src 'self'`.
-pub(super) fn page(status: StatusCode, page: Markup, sources: &str) -> Response {
-    let policy = format!("default-src 'none'; {sources}; base-uri 'none'; form-action 'self'; frame-ancestors 'none'");
-    let mut response = (status, page.into_string()).into_response();
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
-    headers.extend(HeaderValue::from_str(&policy).map(|policy| (CONTENT_SECURITY_POLICY, policy)));
     response
 }

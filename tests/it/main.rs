@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod app;
+mod browser;
 mod cli;
 mod faults;
 mod http;

@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 const STYLE: &str = include_str!("style.css");
 
 /// A whole page.
-pub(crate) fn page(title: &str, body: &Markup) -> Markup {
+fn page(title: &str, body: &Markup) -> Markup {
     html! {
         (DOCTYPE)
         html lang="en" {
@@ -32,7 +32,7 @@ pub(crate) fn page(title: &str, body: &Markup) -> Markup {
 }
 
 /// What a policy calls the style sheet.
-pub(crate) fn style_source() -> String {
+fn style_source() -> String {
     format!("'sha256-{}'", STANDARD.encode(Sha256::digest(STYLE)))
 }
 

@@ -9,8 +9,8 @@ use serde_json::Value;
 use super::{id_of, name, only, psp_id_of};
 use crate::http::answer::Answer;
 use crate::http::error::ApiError;
-use crate::http::extract::{Fault, JsonBody, Path, QueryFields, read};
-use crate::keys::Scope;
+use crate::http::extract::{Fault, Fields, JsonBody, Path, QueryFields, read};
+use crate::keys::{ApiKey, Scope};
 use crate::operator::Operator;
 use crate::operator::read::Moment;
 use crate::tenants::{self, EXPIRES_DAYS_MAX, KeyRecord, KeyState, NewKey, Slice};
@@ -85,28 +85,41 @@ pub(in crate::operator) async fn create(
     body: JsonBody,
 ) -> Result<Answer, ApiError> {
     let psp_id = psp_id_of(&psp_id)?;
-    let new = body.read(|fields| {
-        only(fields, &FIELDS);
-        let days = |value: &Value| {
-            read::whole(value, 1, i64::from(EXPIRES_DAYS_MAX)).map(|days| u32::try_from(days).unwrap_or(u32::MAX))
-        };
-        let scopes = fields.optional("scopes", scopes);
-        Some(NewKey {
-            name: fields.optional("name", name),
-            scopes: scopes.unwrap_or_else(|| vec![Scope::Full]),
-            expires_days: fields.optional("expires_days", days),
-        })
-    })?;
-    let system = &operator.system;
-    let now = system.clock().real_now();
-    let (record, key) =
-        tenants::create_key(system.database(), system.sealer(), operator.key_mode, psp_id, new, now).await?;
-    tracing::info!(psp.id = %psp_id, key.id = %record.id, "the operator made key {} of {psp_id}", record.id);
+    let (record, key) = make(&operator, psp_id, body.read(|fields| Some(read_new(fields)))?).await?;
+    let now = operator.system.clock().real_now();
     Answer::created(&NewKeyLine {
         message: "The key is shown this once and stored only as a keyed hash",
         api_key: key.expose().to_owned(),
         key: KeyLine::of(record, now),
     })
+}
+
+/// The fields of a new key.
+pub(in crate::operator) fn read_new(fields: &Fields<'_>) -> NewKey {
+    only(fields, &FIELDS);
+    let days = |value: &Value| {
+        read::whole(value, 1, i64::from(EXPIRES_DAYS_MAX)).map(|days| u32::try_from(days).unwrap_or(u32::MAX))
+    };
+    let scopes = fields.optional("scopes", scopes);
+    NewKey {
+        name: fields.optional("name", name),
+        scopes: scopes.unwrap_or_else(|| vec![Scope::Full]),
+        expires_days: fields.optional("expires_days", days),
+    }
+}
+
+/// Makes a key, whoever asks for the operator.
+pub(in crate::operator) async fn make(
+    operator: &Operator,
+    psp_id: PspId,
+    new: NewKey,
+) -> Result<(KeyRecord, ApiKey), ApiError> {
+    let system = &operator.system;
+    let now = system.clock().real_now();
+    let (record, key) =
+        tenants::create_key(system.database(), system.sealer(), operator.key_mode, psp_id, new, now).await?;
+    tracing::info!(psp.id = %psp_id, key.id = %record.id, "the operator made key {} of {psp_id}", record.id);
+    Ok((record, key))
 }
 
 /// Refuses a key from now on. Repeatable.
@@ -115,11 +128,20 @@ pub(in crate::operator) async fn revoke(
     Path((psp_id, key_id)): Path<(String, String)>,
 ) -> Result<Answer, ApiError> {
     let (psp_id, key_id): (PspId, KeyId) = (psp_id_of(&psp_id)?, id_of("key_id", &key_id)?);
+    let key = refuse(&operator, psp_id, key_id).await?;
+    Answer::ok(&KeyLine::of(key, operator.system.clock().real_now()))
+}
+
+/// Revokes a key, whoever asks for the operator.
+pub(in crate::operator) async fn refuse(
+    operator: &Operator,
+    psp_id: PspId,
+    key_id: KeyId,
+) -> Result<KeyRecord, ApiError> {
     let system = &operator.system;
-    let now = system.clock().real_now();
-    let key = tenants::revoke_key(system.database(), Some(psp_id), key_id, now).await?;
+    let key = tenants::revoke_key(system.database(), Some(psp_id), key_id, system.clock().real_now()).await?;
     tracing::info!(psp.id = %psp_id, key.id = %key_id, "the operator revoked key {key_id} of {psp_id}");
-    Answer::ok(&KeyLine::of(key, now))
+    Ok(key)
 }
 
 fn scopes(value: &Value) -> Result<Vec<Scope>, Fault> {

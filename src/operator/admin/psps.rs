@@ -91,15 +91,27 @@ pub(in crate::operator) async fn get(
 
 /// Makes a PSP.
 pub(in crate::operator) async fn create(State(operator): State<Operator>, body: JsonBody) -> Result<Answer, ApiError> {
-    let (name, change) = body.read(|fields| {
-        only(fields, &FIELDS);
-        let (name, change) = (fields.required("name", name), policies(fields));
-        Some((name?, change))
-    })?;
+    let (name, change) = body.read(read_new)?;
+    Answer::created(&PspLine::from(make(&operator, &name, change).await?))
+}
+
+/// The fields of a new PSP.
+pub(in crate::operator) fn read_new(fields: &Fields<'_>) -> Option<(Name, PolicyChange)> {
+    only(fields, &FIELDS);
+    let (name, change) = (fields.required("name", name), policies(fields));
+    Some((name?, change))
+}
+
+/// Makes a PSP, whoever asks for the operator.
+pub(in crate::operator) async fn make(
+    operator: &Operator,
+    name: &Name,
+    change: PolicyChange,
+) -> Result<PspRecord, ApiError> {
     let system = &operator.system;
-    let psp = tenants::create_psp(system.database(), &name, change, system.clock().real_now()).await?;
+    let psp = tenants::create_psp(system.database(), name, change, system.clock().real_now()).await?;
     tracing::info!(psp.id = %psp.id, "the operator made PSP {}", psp.id);
-    Answer::created(&PspLine::from(psp))
+    Ok(psp)
 }
 
 /// Changes a PSP; what is not named stays.
@@ -109,16 +121,29 @@ pub(in crate::operator) async fn change(
     body: JsonBody,
 ) -> Result<Answer, ApiError> {
     let id = psp_id_of(&psp_id)?;
-    let (name, change): (Option<Name>, PolicyChange) = body.read(|fields| {
-        only(fields, &FIELDS);
-        Some((fields.optional("name", name), policies(fields)))
-    })?;
+    let (name, change) = body.read(|fields| Some(read_change(fields)))?;
+    Answer::ok(&PspLine::from(set(&operator, id, name.as_ref(), change).await?))
+}
+
+/// The fields of a changed PSP: what is not named stays.
+pub(in crate::operator) fn read_change(fields: &Fields<'_>) -> (Option<Name>, PolicyChange) {
+    only(fields, &FIELDS);
+    (fields.optional("name", name), policies(fields))
+}
+
+/// Changes a PSP, whoever asks for the operator.
+pub(in crate::operator) async fn set(
+    operator: &Operator,
+    id: PspId,
+    name: Option<&Name>,
+    change: PolicyChange,
+) -> Result<PspRecord, ApiError> {
     let system = &operator.system;
-    let psp = tenants::change_psp(system.database(), id, name.as_ref(), change, system.clock().real_now()).await?;
+    let psp = tenants::change_psp(system.database(), id, name, change, system.clock().real_now()).await?;
     // Here at once; other nodes see it when what they remember is too old.
     system.psps().forget(id).await;
     tracing::info!(psp.id = %id, ?change, "the operator changed PSP {id}");
-    Answer::ok(&PspLine::from(psp))
+    Ok(psp)
 }
 
 fn policies(fields: &Fields<'_>) -> PolicyChange {

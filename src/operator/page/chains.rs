@@ -1,0 +1,160 @@
+//! The chains: how far each was read, and how its settler gets on.
+
+use std::time::Duration;
+
+use axum::extract::{Path, State};
+use axum::response::Response;
+use maud::{Markup, html};
+use payferry_domain::Timestamp;
+
+use super::failure::Failure;
+use super::path;
+use super::shell::{Asked, Page, Place};
+use super::words::{Tone, ago, badge, count, grouped, span};
+use crate::operator::Operator;
+use crate::operator::read::Count;
+use crate::operator::read::chains::{self, ChainLine, ChainState};
+
+/// `/ops/view/chains/{chain}`: one chain.
+pub(super) async fn show(
+    State(operator): State<Operator>,
+    Path(name): Path<String>,
+    asked: Asked,
+) -> Result<Response, Failure> {
+    let chains = chains::chains(&operator.system).await?;
+    let line = chains.iter().find(|line| line.health.chain.as_str() == name);
+    let line = line.ok_or_else(|| Failure::not_found("chain", name.clone()))?;
+    let now = operator.system.clock().now();
+    Ok(asked.answer(&Page::live(format!("Chain {name}"), Place::Overview, body(line, now))))
+}
+
+/// One row a chain.
+pub(super) fn panel(chains: &[ChainLine]) -> Markup {
+    html! {
+        section.panel aria-labelledby="chains" {
+            header { h2 #chains { "Chains" } }
+            @if chains.is_empty() {
+                p.none { "No chain runs here." }
+            } @else {
+                table {
+                    thead {
+                        tr {
+                            th scope="col" { "Chain" }
+                            th scope="col" { "State" }
+                            th.n.wide scope="col" { "Head" }
+                            th.n scope="col" { "Age" }
+                            th.n scope="col" title="Blocks between the head and the last one read" { "Lag" }
+                            th.n scope="col" title="Operations that wait for a transaction, or for one to be final" { "To settle" }
+                        }
+                    }
+                    tbody {
+                        @for line in chains { (row(line)) }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn row(line: &ChainLine) -> Markup {
+    let chain = line.health.chain.as_str();
+    html! {
+        tr id={ "chain-" (chain) } .bad[line.health.state != ChainState::Ok] {
+            th scope="row" { a href={ (path("chains")) "/" (chain) } { (chain) } }
+            td { (state(line)) }
+            td.n.wide { @if let Some(number) = line.head_number { (grouped(number.into())) } @else { "–" } }
+            td.n { (age(line.health.head_age_ms)) }
+            td.n { @if let Some(lag) = line.lag_blocks { (count(lag)) } @else { "–" } }
+            td.n { (in_work(line)) }
+        }
+        @for (index, trouble) in troubles(line).enumerate() {
+            tr.more.bad id={ "trouble-" (chain) "-" (index) } { td colspan="6" { small { (trouble) } } }
+        }
+    }
+}
+
+/// Everything that keeps a chain from its work, in words.
+fn troubles(line: &ChainLine) -> impl Iterator<Item = String> {
+    let reading = line.health.trouble.clone();
+    let settling = line.settler.trouble.as_ref().map(|trouble| format!("settling: {trouble}"));
+    reading.into_iter().chain(settling)
+}
+
+fn state(line: &ChainLine) -> Markup {
+    html! {
+        @match line.health.state {
+            ChainState::Ok => (badge("read", Tone::Good)),
+            ChainState::Troubled => (badge("troubled", Tone::Warn)),
+            ChainState::Stale => (badge("stale", Tone::Bad)),
+            ChainState::NeverRead => (badge("never read", Tone::Bad)),
+        }
+        @if line.paused { " " (badge("paused", Tone::Warn)) }
+        @if line.settler.settling_paused { " " (badge("settling paused", Tone::Warn)) }
+        @if line.settler.sending_paused { " " (badge("sending paused", Tone::Warn)) }
+    }
+}
+
+fn age(ms: Option<i64>) -> String {
+    ms.map_or_else(|| "–".to_owned(), |ms| span(Duration::from_millis(ms.unsigned_abs())))
+}
+
+fn in_work(line: &ChainLine) -> Markup {
+    let settler = &line.settler;
+    let under_way = settler.submitted.counted + settler.mined.counted;
+    html! { (bounded(settler.queued)) @if under_way > 0 { small.wide { " + " (grouped(under_way.into())) " under way" } } }
+}
+
+/// A count that ended at its bound says so.
+pub(super) fn bounded(number: Count) -> Markup {
+    html! { @if number.more { "> " } (count(number.counted)) }
+}
+
+/// The page of one chain.
+fn body(line: &ChainLine, now: Timestamp) -> Markup {
+    let chain = line.health.chain.as_str();
+    let number = |number: Option<u64>| number.map_or_else(|| "–".to_owned(), |number| grouped(number.into()));
+    html! {
+        p.crumbs { a href="/ops" { "Overview" } span { "chain" } }
+        div.title { h1 { "Chain " (chain) } (state(line)) }
+        @for trouble in troubles(line) { p.notice.bad role="alert" { (trouble) } }
+        div.grid.half {
+            section.panel aria-labelledby="watcher" {
+                header { h2 #watcher { "Watcher" } p { "reads the chain" } }
+                dl.facts {
+                    dt { "Chain id" } dd { (line.chain_id) }
+                    dt { "Head" } dd { (number(line.head_number)) @if let Some(at) = line.head_at { small { ", " (ago(at.0, now)) } } }
+                    dt { "Read up to" } dd { (number(line.read_number)) }
+                    dt { "Lag" } dd { @if let Some(lag) = line.lag_blocks { (grouped(lag.into())) " blocks" } @else { "–" } }
+                    dt { "Safe" } dd { (number(line.safe_number)) }
+                    dt { "Finalized" } dd { (number(line.finalized_number)) }
+                    dt { "Base fee" } dd { @if let Some(fee) = &line.base_fee_wei { (gwei(fee)) } @else { "–" } }
+                }
+            }
+            section.panel aria-labelledby="settler" {
+                header { h2 #settler { "Settler" } p { "moves the money" } }
+                dl.facts {
+                    dt { "Waiting" } dd { (bounded(line.settler.queued)) " operations" }
+                    dt { "Sent" } dd { (bounded(line.settler.submitted)) " in a transaction that is not mined" }
+                    dt { "Mined" } dd { (bounded(line.settler.mined)) " in a transaction that is not final" }
+                    dt { "Signed" } dd { (count(line.settler.transactions_signed)) " transactions since the start" }
+                }
+            }
+        }
+    }
+}
+
+/// Wei per gas as Gwei.
+fn gwei(wei: &str) -> String {
+    const WEI: f64 = 1e9;
+    wei.parse::<f64>().map_or_else(|_| format!("{wei} wei"), |wei| format!("{} Gwei", three_digits(wei / WEI)))
+}
+
+fn three_digits(number: f64) -> String {
+    match number {
+        0.0 => "0".to_owned(),
+        number if number < 0.001 => format!("{number:.1e}"),
+        number if number < 1.0 => format!("{number:.4}"),
+        number if number < 100.0 => format!("{number:.2}"),
+        number => format!("{number:.0}"),
+    }
+}

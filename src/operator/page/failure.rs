@@ -1,0 +1,74 @@
+//! What a page says when it cannot be shown.
+
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use maud::html;
+use payferry_actors::payment::store::StoreError;
+use sea_orm::DbErr;
+
+use super::shell::{Page, Place};
+use crate::http::error::ApiError;
+
+/// Why there is no page.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// There is nothing of this sort by this name.
+    NotFound { what: &'static str, name: String },
+    /// The database is away, or holds what cannot be read.
+    Unreadable(String),
+}
+
+/// Characters of a name that was not found, as the page repeats it.
+const NAME_CHARS_MAX: usize = 80;
+
+impl Failure {
+    pub(super) fn not_found(what: &'static str, name: impl Into<String>) -> Self {
+        Self::NotFound { what, name: name.into() }
+    }
+}
+
+impl From<DbErr> for Failure {
+    fn from(error: DbErr) -> Self {
+        Self::Unreadable(error.to_string())
+    }
+}
+
+impl From<ApiError> for Failure {
+    fn from(error: ApiError) -> Self {
+        match error {
+            ApiError::NotFound(what) => Self::not_found(what, "that id"),
+            other => {
+                Self::Unreadable(other.for_log().map_or_else(|| format!("{other:?}"), |(_, reason)| reason.to_owned()))
+            }
+        }
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        Self::Unreadable(error.to_string())
+    }
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        let is_live = matches!(self, Self::Unreadable(_));
+        let (status, headline, words) = match self {
+            Self::NotFound { what, name } => {
+                let name: String = name.chars().take(NAME_CHARS_MAX).collect();
+                (StatusCode::NOT_FOUND, format!("No such {what}"), format!("There is no {what} “{name}” here."))
+            }
+            Self::Unreadable(error) => {
+                tracing::error!(error, "an operator's page failed: {error}");
+                let words = "The database does not answer as it should; the log has the reason.".to_owned();
+                (StatusCode::SERVICE_UNAVAILABLE, "Not available".to_owned(), words)
+            }
+        };
+        let body = html! {
+            div.title { h1 { (headline) } }
+            p.notice.bad role="alert" { (words) }
+        };
+        // If live, it shows what was asked for as soon as that can be shown.
+        Page { status, is_live, ..Page::still(headline, Place::Overview, body) }.into_response()
+    }
+}

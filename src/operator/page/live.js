@@ -1,0 +1,101 @@
+// Keeps the operator's page at the present: what the service says on /ops/events makes it fetch this page's content
+// again and change in place only what differs, so that scroll, focus, selection and open details stay.
+'use strict';
+(() => {
+  const QUIET_MS = 250, POLL_MS = 1000, STALE_MS = 6000, TIMEOUT_MS = 8000, AGAIN_POLLS = 3;
+  const link = document.getElementById('link');
+  let stream, busy = false, wanted = false, fetchedAt = Date.now(), closed = 0;
+
+  const say = () => {
+    const old = Date.now() - fetchedAt, open = stream && stream.readyState === EventSource.OPEN;
+    const state = old > STALE_MS ? 'away' : open ? 'live' : 'polling';
+    const words = { live: 'live', polling: 'polling', away: 'disconnected' };
+    if (link.textContent !== words[state]) link.textContent = words[state];
+    link.dataset.state = state;
+    link.dataset.age = `${Math.round(old / 1000)} s`;
+    document.body.classList.toggle('stale', state === 'away');
+  };
+
+  // Makes `now` as `then` is, node by node. Nodes with an id are found again wherever they stand.
+  const morph = (now, then) => {
+    if (now.nodeType !== Node.ELEMENT_NODE) {
+      if (now.nodeValue !== then.nodeValue) now.nodeValue = then.nodeValue;
+      return;
+    }
+    for (const { name } of [...now.attributes]) {
+      if (!then.hasAttribute(name) && !(name === 'open' && now.tagName === 'DETAILS')) now.removeAttribute(name);
+    }
+    for (const { name, value } of then.attributes) {
+      if (now.getAttribute(name) !== value && !(name === 'open' && now.tagName === 'DETAILS')) now.setAttribute(name, value);
+    }
+    const known = new Map([...now.children].filter(one => one.id).map(one => [one.id, one]));
+    let at = now.firstChild;
+    for (const child of [...then.childNodes]) {
+      let match = at;
+      if (child.id) {
+        match = known.get(child.id);
+        if (match && match !== at) now.insertBefore(match, at);
+        else if (match) at = at.nextSibling;
+      } else {
+        while (match && match.id) match = match.nextSibling;
+        if (match && match !== at) now.insertBefore(match, at);
+        else if (match) at = at.nextSibling;
+      }
+      if (match && match.nodeName === child.nodeName) morph(match, child);
+      else if (match) match.replaceWith(child);
+      else now.insertBefore(child, at);
+    }
+    while (at) { const next = at.nextSibling; at.remove(); at = next; }
+  };
+
+  const refresh = async () => {
+    wanted = true;
+    if (busy || document.hidden) return;
+    busy = true;
+    while (wanted && !document.hidden) {
+      wanted = false;
+      try {
+        const answer = await fetch(location.href, {
+          headers: { accept: 'text/html', 'x-fragment': 'main' }, cache: 'no-store', signal: AbortSignal.timeout(TIMEOUT_MS),
+        });
+        if (answer.status === 401) { location.reload(); return; }
+        const main = new DOMParser().parseFromString(await answer.text(), 'text/html').querySelector('main');
+        if (main) {
+          morph(document.querySelector('main'), document.adoptNode(main));
+          fetchedAt = Date.now();
+        }
+      } catch { /* Said by the age of what is shown. */ }
+      say();
+      await new Promise(done => setTimeout(done, QUIET_MS));
+    }
+    busy = false;
+  };
+
+  const listen = () => {
+    stream?.close();
+    stream = new EventSource('/ops/events');
+    for (const name of ['incident', 'tick']) stream.addEventListener(name, refresh);
+    stream.onopen = say;
+    stream.onerror = say;
+  };
+
+  // Only a page that is seen listens: a browser has few connections to one site, and each stream keeps one.
+  const attend = () => {
+    if (document.hidden) { stream?.close(); return; }
+    listen();
+    refresh();
+  };
+
+  if (document.querySelector('main[data-live]')) {
+    attend();
+    document.addEventListener('visibilitychange', attend);
+    addEventListener('pagehide', () => stream.close());
+    addEventListener('pageshow', event => { if (event.persisted) attend(); });
+    setInterval(() => {
+      say();
+      if (document.hidden || stream.readyState === EventSource.OPEN) return;
+      refresh();
+      if (stream.readyState === EventSource.CLOSED && ++closed % AGAIN_POLLS === 0) listen();
+    }, POLL_MS);
+  }
+})();

@@ -1,0 +1,55 @@
+//! The operator's live page: server-rendered, whole without scripts, kept at the present by one small script.
+//!
+//! Pages are at `/ops` and under `/ops/view/`; everything else under `/ops` is for programs. What a page shows comes from
+//! `operator::read` and the tree, as for programs; what a form changes goes through `operator::admin`. Deliberately absent:
+//! a build step, anything from elsewhere, and any list that grows with the payments.
+
+mod actor;
+mod chains;
+mod deliveries;
+mod failure;
+mod form;
+mod incidents;
+mod operations;
+mod overview;
+mod payment;
+mod payments;
+mod psps;
+mod shard;
+mod shell;
+mod stuck;
+mod timeline;
+mod tree;
+mod webhooks;
+mod words;
+
+use super::routes::{Route, read, write};
+
+pub(super) use shell::outside;
+
+/// Every page, and what their forms do.
+pub(super) fn routes() -> Vec<Route> {
+    vec![
+        read("/ops", overview::show),
+        read("/ops/view/incidents", incidents::show),
+        read("/ops/view/stuck", stuck::show),
+        read("/ops/view/shards/{shard}", shard::show),
+        read("/ops/view/payments", payment::find),
+        read("/ops/view/payments/{payment_id}", payment::show),
+        write("/ops/view/payments/{payment_id}/release", payment::release),
+        read("/ops/view/chains/{chain}", chains::show),
+        read("/ops/view/webhooks", webhooks::list),
+        read("/ops/view/webhooks/{psp_id}", webhooks::show),
+        read("/ops/view/psps", psps::list),
+        write("/ops/view/psps", psps::create),
+        read("/ops/view/psps/{psp_id}", psps::show),
+        write("/ops/view/psps/{psp_id}", psps::change),
+        write("/ops/view/psps/{psp_id}/keys", psps::create_key),
+        write("/ops/view/psps/{psp_id}/keys/{key_id}/revoke", psps::revoke_key),
+    ]
+}
+
+/// The path of the pages of something.
+fn path(what: &str) -> String {
+    format!("/ops/view/{what}")
+}

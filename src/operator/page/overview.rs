@@ -1,0 +1,130 @@
+//! `/ops`: everything at a glance, what wants somebody first.
+
+use axum::extract::State;
+use axum::response::Response;
+use maud::{Markup, html};
+use payferry_actors::observe::{ActorKind, KindView};
+use payferry_domain::Timestamp;
+
+use super::failure::Failure;
+use super::shell::{Asked, Page, Place};
+use super::words::{Tone, ago, badge, count, counted, grouped, millis};
+use super::{chains, incidents, path, payments, stuck, tree, webhooks};
+use crate::operator::Operator;
+use crate::operator::health::Readiness;
+use crate::operator::read::overview::{self, Overview};
+
+/// Lines of the log on this page.
+const INCIDENTS_MAX: usize = 25;
+
+pub(super) async fn show(State(operator): State<Operator>, asked: Asked) -> Result<Response, Failure> {
+    let mut overview = overview::overview(&operator.system).await?;
+    overview.webhooks.endpoints.truncate(webhooks::OVERVIEW_MAX);
+    webhooks::name(&operator.system, &mut overview.webhooks.endpoints).await?;
+    let now = operator.system.clock().real_now();
+    Ok(asked.answer(&Page::live("Overview", Place::Overview, body(&overview, now))))
+}
+
+fn body(view: &Overview, now: Timestamp) -> Markup {
+    html! {
+        div.title { h1 { "Overview" } (ready(&view.readiness)) }
+        div.col {
+            (alarm(&view.readiness))
+            (stuck::quarantined(&view.quarantined, now))
+            (figures(view, now))
+            div.grid.two {
+                div.col {
+                    (tree::panel(&view.tree, &view.kinds, now))
+                    (log(view, now))
+                }
+                div.col {
+                    (chains::panel(&view.chains))
+                    (payments::panel(&view.payments))
+                    (webhooks::panel(&view.webhooks, now))
+                    (payments::journal(&view.journal.stats))
+                }
+            }
+        }
+    }
+}
+
+fn ready(readiness: &Readiness) -> Markup {
+    if readiness.ready { badge("ready", Tone::Good) } else { badge("not ready", Tone::Bad) }
+}
+
+/// What is in the way of taking payments.
+fn alarm(readiness: &Readiness) -> Markup {
+    let told = [
+        (!readiness.database.reads, "The database does not answer."),
+        (!readiness.database.writes, "The database does not take what is written."),
+        (!readiness.payments.ok, "Live payments are still being taken up."),
+        (!readiness.chains.ok, "There is no chain to be paid on."),
+    ];
+    html! {
+        @if !readiness.ready {
+            div.notice.bad role="alert" {
+                strong { "No payments can be taken. " }
+                @for (_, words) in told.iter().filter(|(is_so, _)| *is_so) { (words) " " }
+            }
+        }
+    }
+}
+
+fn figures(view: &Overview, now: Timestamp) -> Markup {
+    let of = |kind| view.kinds.iter().find(|one| one.kind == kind);
+    let waiting: usize = view.kinds.iter().map(|kind| kind.figures.mailbox).sum();
+    let restarts: u64 = view.kinds.iter().flat_map(|kind| kind.restarts.values()).sum();
+    let to_settle: u64 = view.chains.iter().map(|chain| chain.settler.queued.counted).sum();
+    let under_way: u64 =
+        view.chains.iter().map(|chain| chain.settler.submitted.counted + chain.settler.mined.counted).sum();
+    let all: u64 = view.payments.iter().map(|one| one.count).sum();
+    let stats = &view.journal.stats;
+    let backlog = &view.webhooks.backlog;
+    html! {
+        dl.figures {
+            div {
+                dt { "Live payments" }
+                dd { (count(of(ActorKind::Payment).map_or(0, |kind: &KindView| kind.live))) small { "of " (grouped(all.into())) } }
+            }
+            div { dt { "Mailboxes" } dd { (count(waiting)) small { "messages wait" } } }
+            div {
+                dt { "Journal" }
+                dd { (millis(payments::commit_ms(stats))) small { "a commit, " (payments::units_mean(stats)) " units" } }
+            }
+            div {
+                dt { "Webhooks" }
+                dd {
+                    (webhooks::waiting(backlog))
+                    small { @match backlog.waiting_since { Some(since) => { "oldest " (ago(since.0, now)) }, None => "none waits" } }
+                }
+            }
+            div { dt { "To settle" } dd { (count(to_settle)) small { (grouped(under_way.into())) " under way" } } }
+            div {
+                dt { "Restarts" }
+                dd {
+                    (count(restarts))
+                    small { @match view.incidents.first() { Some(last) => (ago(last.at, now)), None => "none so far" } }
+                }
+            }
+        }
+    }
+}
+
+fn log(view: &Overview, now: Timestamp) -> Markup {
+    let shown = &view.incidents[..view.incidents.len().min(INCIDENTS_MAX)];
+    html! {
+        section.panel aria-labelledby="log" {
+            header {
+                h2 #log { "Supervision log" }
+                @if view.incidents.len() > shown.len() {
+                    a.more href=(path("incidents")) { "all " (counted(view.incidents.len(), "entry", "entries")) }
+                }
+            }
+            @if shown.is_empty() {
+                p.none { "Nothing has failed since the service started." }
+            } @else {
+                (incidents::list(shown, now))
+            }
+        }
+    }
+}

@@ -1,0 +1,384 @@
+//! PSPs, their policies and their keys, as forms over what programs use (`operator::admin`).
+
+use axum::Form;
+use axum::extract::{Path, Query, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Redirect, Response};
+use maud::{Markup, html};
+use payferry_domain::payment::OverpaymentPolicy;
+use payferry_domain::{KeyId, PspId, Timestamp};
+use serde::Deserialize;
+
+use super::failure::Failure;
+use super::form::{Filled, Sort, at, ticked};
+use super::path;
+use super::shell::{Page, Place};
+use super::words::{Tone, ago, badge, grouped};
+use crate::http::error::ApiError;
+use crate::http::extract::Fields;
+use crate::keys::ApiKey;
+use crate::operator::Operator;
+use crate::operator::admin::{keys, psps};
+use crate::tenants::{self, EXPIRES_DAYS_MAX, KeyRecord, KeyState, PspRecord, Slice};
+
+/// PSPs of one page.
+const PSPS_MAX: u64 = 50;
+/// Keys that are listed, the oldest.
+const KEYS_MAX: u64 = 200;
+/// A whole in basis points.
+const BPS_MAX: i64 = 10_000;
+const SCOPES: [&str; 6] = ["full", "read", "payments", "customers", "money", "webhooks"];
+const OVERPAYMENT: [(&str, &str); 3] =
+    [("hold", "the PSP decides"), ("accept", "settle all of it"), ("refund_excess", "refund the excess")];
+
+/// The fields of a PSP, as programs name them.
+const PSP_FIELDS: [(&str, Sort); 8] = [
+    ("name", Sort::Text),
+    ("fee_bps", Sort::Whole),
+    ("tolerance", Sort::Text),
+    ("tolerance_bps", Sort::Whole),
+    ("overpayment", Sort::Text),
+    ("refund_to_sender", Sort::Box),
+    ("require_customer", Sort::Box),
+    ("dust_floor", Sort::Text),
+];
+/// Of a new one: the policies are set on its own page.
+const NEW_PSP_FIELDS: [(&str, Sort); 1] = [("name", Sort::Text)];
+/// The fields of a key.
+const KEY_FIELDS: [(&str, Sort); 3] = [("name", Sort::Text), ("scopes", Sort::Boxes), ("expires_days", Sort::Whole)];
+
+type Pairs = Form<Vec<(String, String)>>;
+
+/// Which part of the list.
+#[derive(Deserialize)]
+pub(super) struct Part {
+    offset: Option<u64>,
+}
+
+/// What has just been done.
+#[derive(Deserialize)]
+pub(super) struct Done {
+    done: Option<String>,
+}
+
+/// `/ops/view/psps`: all of them.
+pub(super) async fn list(State(operator): State<Operator>, Query(part): Query<Part>) -> Result<Response, Failure> {
+    Ok(list_page(&operator, part.offset.unwrap_or_default(), &Filled::default()).await?.into_response())
+}
+
+/// Makes a PSP, and leads to it.
+pub(super) async fn create(State(operator): State<Operator>, Form(pairs): Pairs) -> Result<Response, Failure> {
+    let filled = Filled::sent(pairs);
+    let body = filled.json(&NEW_PSP_FIELDS);
+    match Fields::of_body(&body).and_then(|fields| fields.finish(psps::read_new(&fields))) {
+        Ok((name, change)) => {
+            let psp = psps::make(&operator, &name, change).await?;
+            Ok(Redirect::to(&format!("{}/{}", path("psps"), psp.id)).into_response())
+        }
+        Err(error) => {
+            let page = list_page(&operator, 0, &filled.refused(error)?).await?;
+            Ok(Page { status: StatusCode::UNPROCESSABLE_ENTITY, ..page }.into_response())
+        }
+    }
+}
+
+/// `/ops/view/psps/{psp_id}`: one of them.
+pub(super) async fn show(
+    State(operator): State<Operator>,
+    Path(psp_id): Path<String>,
+    Query(done): Query<Done>,
+) -> Result<Response, Failure> {
+    let site = Site::of(&operator, &psp_id).await?;
+    let said = match done.done.as_deref() {
+        Some("saved") => {
+            html! { p.notice.good role="status" { "The policies are saved. They hold for payments made from now on." } }
+        }
+        Some("revoked") => {
+            html! { p.notice.good role="status" { "The key is revoked. It is refused within a few seconds, everywhere." } }
+        }
+        _ => html! {},
+    };
+    Ok(site.page(&said, &policies_of(&site.psp), &Filled::with([("scopes", "full".to_owned())])).into_response())
+}
+
+/// Changes its name and policies.
+pub(super) async fn change(
+    State(operator): State<Operator>,
+    Path(psp_id): Path<String>,
+    Form(pairs): Pairs,
+) -> Result<Response, Failure> {
+    let site = Site::of(&operator, &psp_id).await?;
+    let filled = Filled::sent(pairs);
+    let body = filled.json(&PSP_FIELDS);
+    match Fields::of_body(&body).and_then(|fields| fields.finish(Some(psps::read_change(&fields)))) {
+        Ok((name, change)) => {
+            psps::set(&operator, site.psp.id, name.as_ref(), change).await?;
+            Ok(Redirect::to(&format!("{}/{}?done=saved", path("psps"), site.psp.id)).into_response())
+        }
+        Err(error) => {
+            let filled = filled.refused(error)?;
+            let page = site.page(&filled.summary(), &filled, &Filled::default());
+            Ok(Page { status: StatusCode::UNPROCESSABLE_ENTITY, ..page }.into_response())
+        }
+    }
+}
+
+/// Makes a key and shows it, this once.
+pub(super) async fn create_key(
+    State(operator): State<Operator>,
+    Path(psp_id): Path<String>,
+    Form(pairs): Pairs,
+) -> Result<Response, Failure> {
+    let psp = find(&operator, &psp_id).await?;
+    let filled = Filled::sent(pairs);
+    let body = filled.json(&KEY_FIELDS);
+    match Fields::of_body(&body).and_then(|fields| fields.finish(Some(keys::read_new(&fields)))) {
+        Ok(new) => {
+            let (_, key) = keys::make(&operator, psp.id, new).await?;
+            let site = Site::of(&operator, &psp_id).await?;
+            let page = site.page(&secret(&key), &policies_of(&site.psp), &Filled::default());
+            Ok(Page { status: StatusCode::CREATED, ..page }.into_response())
+        }
+        Err(error) => {
+            let filled = filled.refused(error)?;
+            let site = Site::of(&operator, &psp_id).await?;
+            let page = site.page(&filled.summary(), &policies_of(&site.psp), &filled);
+            Ok(Page { status: StatusCode::UNPROCESSABLE_ENTITY, ..page }.into_response())
+        }
+    }
+}
+
+/// Refuses a key from now on.
+pub(super) async fn revoke_key(
+    State(operator): State<Operator>,
+    Path((psp_id, key_id)): Path<(String, String)>,
+) -> Result<Response, Failure> {
+    let psp = find(&operator, &psp_id).await?;
+    let id: KeyId = key_id.parse().map_err(|_| Failure::not_found("key", key_id.clone()))?;
+    keys::refuse(&operator, psp.id, id).await?;
+    Ok(Redirect::to(&format!("{}/{}?done=revoked", path("psps"), psp.id)).into_response())
+}
+
+async fn find(operator: &Operator, psp_id: &str) -> Result<PspRecord, Failure> {
+    let missing = || Failure::not_found("PSP", psp_id);
+    let id: PspId = psp_id.parse().map_err(|_| missing())?;
+    match tenants::find_psp(operator.system.database(), id).await {
+        Err(tenants::TenantError::NoPsp(_)) => Err(missing()),
+        other => Ok(other.map_err(ApiError::from)?),
+    }
+}
+
+async fn list_page(operator: &Operator, offset: u64, new: &Filled) -> Result<Page, Failure> {
+    let slice = Slice { limit: PSPS_MAX, offset };
+    let (total, psps) = tenants::list_psps(operator.system.database(), slice).await.map_err(ApiError::from)?;
+    let now = operator.system.clock().real_now();
+    let next = offset + PSPS_MAX;
+    let body = html! {
+        div.title { h1 { "PSPs" } p { "Who uses the service, and on what terms." } }
+        div.grid.two {
+            section.panel aria-labelledby="psps" {
+                header { h2 #psps { "All" } p { (grouped(total.into())) } }
+                @if psps.is_empty() { p.none { "None yet." } } @else { (table(&psps, now)) }
+                @if offset > 0 || next < total {
+                    nav.pages aria-label="Pages of PSPs" {
+                        @if offset > 0 { a rel="prev" href={ (path("psps")) "?offset=" (offset.saturating_sub(PSPS_MAX)) } { "Before" } }
+                        @if next < total { a rel="next" href={ (path("psps")) "?offset=" (next) } { "Next " (PSPS_MAX) } }
+                    }
+                }
+            }
+            section.panel aria-labelledby="make" {
+                header { h2 #make { "Make a PSP" } }
+                div.body {
+                    form.stack #new-psp method="post" action=(path("psps")) {
+                        (new.line("name", "Name", "Northern Pay", true))
+                        div { button { "Make it" } }
+                    }
+                }
+            }
+        }
+    };
+    Ok(Page::still("PSPs", Place::Psps, body))
+}
+
+fn table(psps: &[PspRecord], now: Timestamp) -> Markup {
+    html! {
+        table {
+            thead {
+                tr {
+                    th scope="col" { "PSP" }
+                    th.n scope="col" { "Fee" }
+                    th.wide scope="col" { "Too much" }
+                    th.n.wide scope="col" { "Tolerance" }
+                    th.n.wide scope="col" { "Made" }
+                }
+            }
+            tbody {
+                @for psp in psps {
+                    @let policies = &psp.policies;
+                    tr id=(psp.id) {
+                        th scope="row" { a href={ (path("psps")) "/" (psp.id) } { (psp.name) } br; small.mono { (psp.id) } }
+                        td.n { (percent(policies.fee_bps.get())) }
+                        td.wide { (overpayment(policies.overpayment).1) }
+                        td.n.wide { (policies.tolerance.absolute) br; small { "or " (percent(policies.tolerance.bps)) } }
+                        td.n.wide { (ago(psp.created_at, now)) }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Everything that the page of a PSP shows.
+struct Site {
+    psp: PspRecord,
+    keys: Vec<KeyRecord>,
+    keys_total: u64,
+    now: Timestamp,
+}
+
+impl Site {
+    async fn of(operator: &Operator, psp_id: &str) -> Result<Self, Failure> {
+        let psp = find(operator, psp_id).await?;
+        let slice = Slice { limit: KEYS_MAX, offset: 0 };
+        let listed = tenants::list_keys(operator.system.database(), Some(psp.id), slice).await;
+        let (keys_total, keys) = listed.map_err(ApiError::from)?;
+        Ok(Self { psp, keys, keys_total, now: operator.system.clock().real_now() })
+    }
+
+    fn page(&self, said: &Markup, policies: &Filled, key: &Filled) -> Page {
+        let Self { psp, now, .. } = self;
+        let here = format!("{}/{}", path("psps"), psp.id);
+        let body = html! {
+            p.crumbs { a href=(path("psps")) { "PSPs" } span { "PSP" } }
+            div.title {
+                h1 { (psp.name) }
+                p { span.mono { (psp.id) } ", made " (ago(psp.created_at, *now)) " · " a href={ (path("webhooks")) "/" (psp.id) } { "its webhooks" } }
+            }
+            (said)
+            div.grid.two {
+                (self.keys(&here))
+                div.col {
+                    section.panel aria-labelledby="make-key" {
+                        header { h2 #make-key { "Make a key" } p { "it is shown once" } }
+                        div.body { (key_form(&here, key)) }
+                    }
+                    section.panel aria-labelledby="set-policies" {
+                        header { h2 #set-policies { "Policies" } p { "for payments made from then on" } }
+                        div.body { (policies_form(&here, policies)) }
+                    }
+                }
+            }
+        };
+        Page::still(psp.name.clone(), Place::Psps, body)
+    }
+
+    fn keys(&self, here: &str) -> Markup {
+        html! {
+            section.panel #keys aria-labelledby="its-keys" {
+                header { h2 #its-keys { "API keys" } p { (grouped(self.keys_total.into())) } }
+                @if self.keys.is_empty() { p.none { "None: it can call nothing." } } @else {
+                    table {
+                        thead {
+                            tr {
+                                th scope="col" { "Key" }
+                                th scope="col" { "State" }
+                                th.wide scope="col" { "May" }
+                                th.n.wide scope="col" { "Last used" }
+                                th.n.wide scope="col" { "Ends" }
+                                th scope="col" { span.soft { "Revoke" } }
+                            }
+                        }
+                        tbody { @for key in &self.keys { (self.key(here, key)) } }
+                    }
+                }
+            }
+        }
+    }
+
+    fn key(&self, here: &str, key: &KeyRecord) -> Markup {
+        let state = key.state(self.now);
+        let tone = if state == KeyState::Active { Tone::Good } else { Tone::Idle };
+        html! {
+            tr id=(key.id) {
+                th scope="row" { @if key.name.is_empty() { span.soft { "without a name" } } @else { (key.name) } br; small.mono { (key.id) } }
+                td { (badge(state.as_str(), tone)) }
+                td.wide { (key.scopes.iter().filter_map(|scope| serde_json::to_value(scope).ok()?.as_str().map(str::to_owned)).collect::<Vec<_>>().join(", ")) }
+                td.n.wide { (at(key.last_used_at, self.now, "never")) }
+                td.n.wide { (at(key.revoked_at.or(key.expires_at), self.now, "never")) }
+                td {
+                    @if state == KeyState::Active {
+                        form.inline method="post" action={ (here) "/keys/" (key.id) "/revoke" } {
+                            button.danger aria-label={ "Revoke " (key.id) } { "Revoke" }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn secret(key: &ApiKey) -> Markup {
+    html! {
+        div.notice.good role="status" {
+            strong { "The key is made. " } "Copy it now: it is stored only as a keyed hash and never shown again."
+            span.secret { (key.expose()) }
+        }
+    }
+}
+
+fn key_form(here: &str, filled: &Filled) -> Markup {
+    html! {
+        form.stack #new-key method="post" action={ (here) "/keys" } {
+            div.pair {
+                (filled.line("name", "Name", "what it is for", false))
+                (filled.whole("expires_days", "Days until it ends", "never", 1, EXPIRES_DAYS_MAX.into()))
+            }
+            (filled.ticks("scopes", "What it may do", &SCOPES))
+            div { button { "Make it" } }
+        }
+    }
+}
+
+fn policies_form(here: &str, filled: &Filled) -> Markup {
+    html! {
+        form.stack #policies method="post" action=(here) {
+            (filled.line("name", "Name", "", true))
+            div.pair {
+                (filled.whole("fee_bps", "Treasury's share, basis points", "100 is 1 %", 0, BPS_MAX))
+                (filled.choice("overpayment", "More than was due", &OVERPAYMENT))
+                (filled.line("tolerance", "Less than due still pays: amount", "0.05", true))
+                (filled.whole("tolerance_bps", "or basis points, if more", "0", 0, BPS_MAX))
+                (filled.line("dust_floor", "Transfers below are ignored", "0.001", true))
+            }
+            (filled.tick("refund_to_sender", "Refunds may go to the sender when no address is given"))
+            (filled.tick("require_customer", "Every payment must name its customer"))
+            div { button { "Save" } }
+        }
+    }
+}
+
+fn policies_of(psp: &PspRecord) -> Filled {
+    let policies = &psp.policies;
+    Filled::with([
+        ("name", psp.name.clone()),
+        ("fee_bps", policies.fee_bps.get().to_string()),
+        ("tolerance", policies.tolerance.absolute.to_string()),
+        ("tolerance_bps", policies.tolerance.bps.to_string()),
+        ("overpayment", overpayment(policies.overpayment).0.to_owned()),
+        ("refund_to_sender", ticked(policies.refund_to_sender)),
+        ("require_customer", ticked(policies.require_customer)),
+        ("dust_floor", policies.dust_floor.to_string()),
+    ])
+}
+
+const fn overpayment(policy: OverpaymentPolicy) -> (&'static str, &'static str) {
+    match policy {
+        OverpaymentPolicy::Hold => OVERPAYMENT[0],
+        OverpaymentPolicy::Accept => OVERPAYMENT[1],
+        OverpaymentPolicy::RefundExcess => OVERPAYMENT[2],
+    }
+}
+
+fn percent(bps: u16) -> String {
+    format!("{}.{:02} %", bps / 100, bps % 100)
+}

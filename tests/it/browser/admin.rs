@@ -1,0 +1,55 @@
+//! PSPs and keys, by the operator's forms.
+
+use payferry_harness::psp::Psp;
+use reqwest::Method;
+use serde_json::Value;
+
+use super::world::{Desk, NARROW, WIDE};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_psp_and_its_key_are_made_used_and_revoked() {
+    let desk = Desk::logged_in().await;
+    let browser = &desk.browser;
+    browser.click("header nav a[href='/ops/view/psps']").await;
+    browser.until("h1", |text| text == "PSPs").await;
+    browser.fill("#new-psp input[name=name]", "Northern <b>Pay</b>").await;
+    browser.click("#new-psp button").await;
+    browser.until("h1", |text| text == "Northern <b>Pay</b>").await;
+    let page = browser.path().await;
+    for width in [NARROW, WIDE] {
+        desk.assert_fits(width).await;
+    }
+
+    browser.fill("#policies input[name=fee_bps]", "70000").await;
+    browser.run("document.querySelector('#policies').noValidate = true").await;
+    browser.click("#policies button").await;
+    browser.until(".notice.bad", |text| text.contains("fee_bps")).await;
+    assert_eq!(browser.status().await, 422);
+    desk.open(&page).await;
+    browser.fill("#policies input[name=fee_bps]", "80").await;
+    browser.click("#policies button").await;
+    browser.until(".notice.good", |_| true).await;
+    let fee = "return document.querySelector('#policies input[name=fee_bps]').value";
+    assert_eq!(browser.run(fee).await, "80");
+
+    browser.fill("#new-key input[name=name]", "till").await;
+    browser.click("#new-key button").await;
+    let key = browser.until(".secret", |text| text.starts_with("sk_test_")).await;
+    let psp = Psp::new(desk.running.text("api_url"), &key);
+    let (status, _) = psp.call(Method::GET, "/payments", Value::Null).await;
+    assert_eq!(status, 200);
+    desk.open(&page).await;
+    assert_eq!(browser.count(".secret").await, 0, "it is shown once");
+    assert!(!browser.run("return document.documentElement.outerHTML").await.as_str().unwrap().contains(&key[40..]));
+
+    browser.click("#keys form button").await;
+    browser.until("#keys", |text| text.contains("revoked")).await;
+    let since = std::time::Instant::now();
+    while psp.call(Method::GET, "/payments", Value::Null).await.0 != 401 {
+        assert!(since.elapsed().as_secs() < 30, "the key is still taken");
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
+    let complaints = browser.complaints().await;
+    assert!(complaints.iter().all(|complaint| complaint.contains("422")), "{complaints:?}");
+    desk.browser.close().await;
+}

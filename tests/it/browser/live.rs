@@ -1,0 +1,126 @@
+//! What the page does by itself.
+
+use std::time::{Duration, Instant};
+
+use payferry_harness::free_ports;
+use serde_json::json;
+
+use super::world::Desk;
+use crate::process::Running;
+use payferry_harness::browser::Browser;
+
+/// How soon an incident must be on the page.
+const INCIDENT_MAX: Duration = Duration::from_secs(2);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_panic_is_in_the_log_and_leads_to_its_payment() {
+    let desk = Desk::logged_in().await;
+    let browser = &desk.browser;
+    let id = desk.payment().await;
+    // A first delivery, so that the endpoint has an actor.
+    let paid = desk.payment().await;
+    desk.pay(&paid, None).await;
+    desk.psp.until_status(&paid, "settled").await;
+    for kind in ["root", "journal", "watcher", "settler", "screening", "webhook_sender", "endpoint", "shard", "payment"]
+    {
+        browser.until(&format!("[data-kind={kind}]"), |text| !text.is_empty()).await;
+    }
+    browser.until("#link", |text| text == "live").await;
+    desk.mark().await;
+
+    let since = Instant::now();
+    desk.panic(&id, 1).await;
+    let line = browser.until_within(INCIDENT_MAX, ".log li", |text| text.contains(&id)).await;
+    println!("on the page {:?} after it was asked for", since.elapsed());
+    assert!(since.elapsed() < INCIDENT_MAX, "{:?}", since.elapsed());
+    assert!(line.contains("panic") && line.contains("restarted"), "{line}");
+    assert!(desk.is_marked().await, "the page was not loaded again");
+
+    // Root, shard, payment.
+    browser.click(".tiles li:not(.empty) a").await;
+    browser.until("h1", |text| text.starts_with("Shard ")).await;
+    browser.click(&format!("a[href='/ops/view/payments/{id}']")).await;
+    browser.until("h1", |text| text == id).await;
+    browser.until(".title .badge", |text| text == "pending").await;
+    browser.until(".line", |text| text.contains("Initiated") && text.contains("25.00 USDC")).await;
+    browser.until("#restarts", |text| text == "1").await;
+    browser.until("#last-failure", |text| text.contains("panic")).await;
+
+    desk.mark().await;
+    desk.pay(&id, None).await;
+    browser.until(".title .badge", |text| text == "settled").await;
+    browser
+        .until(".line", |text| text.contains("Initiated") && text.contains("confirmed") && text.contains("settled"))
+        .await;
+    browser.until("section[aria-labelledby=transfers]", |text| text.contains("25.00") && text.contains("final")).await;
+    browser.until("section[aria-labelledby=deliveries]", |text| text.contains("payment.settled")).await;
+    assert!(desk.is_marked().await, "the page was not loaded again");
+    desk.assert_calm().await;
+    desk.browser.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_one_does_with_the_page_is_kept_while_it_changes() {
+    let desk = Desk::logged_in().await;
+    let browser = &desk.browser;
+    let id = desk.payment().await;
+    desk.pay(&id, None).await;
+    desk.psp.until_status(&id, "settled").await;
+    desk.open(&format!("/ops/view/payments/{id}")).await;
+    browser.resize(1440, 500, 1).await;
+    browser.until("section[aria-labelledby=deliveries]", |text| text.contains("payment.settled")).await;
+    browser.click("section[aria-labelledby=deliveries] summary").await;
+    browser.fill("input[type=search]", "pay_half").await;
+    browser.run("scrollTo(0, 200); window.row = document.querySelector('#version-1')").await;
+    desk.refreshed().await;
+    // More of the same page.
+    desk.pay(&id, Some("1")).await;
+    browser.until(".title", |text| text.contains("EXCESS")).await;
+    desk.refreshed().await;
+    let kept = "return [scrollY, document.activeElement.value, document.querySelectorAll('details[open]').length, \
+                window.row === document.querySelector('#version-1')]";
+    assert_eq!(browser.run(kept).await, json!([200, "pay_half", 1, true]));
+    desk.assert_calm().await;
+    desk.browser.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_says_when_it_is_cut_off_and_goes_on_afterwards() {
+    let ports = free_ports();
+    let desk = Desk::start_with(Browser::start().await, ports).await;
+    desk.log_in().await;
+    let browser = &desk.browser;
+    browser.until("#link", |text| text == "live").await;
+    desk.mark().await;
+    let Desk { running, home, psp, .. } = &desk;
+    let pid = running.child.id().to_string();
+    assert!(std::process::Command::new("kill").args(["-KILL", &pid]).status().unwrap().success());
+    browser.until("#link", |text| text.starts_with("disconnected")).await;
+    let again = Running::start_with(home, ports, &[]);
+    browser.until("#link", |text| text == "live").await;
+    // And shows what is new: on the same page, with the session of before.
+    psp.payment("5", payferry_domain::Token::Usdc, payferry_domain::Chain::Base).await;
+    browser.until("#status-pending td:nth-of-type(2)", |text| text == "1").await;
+    assert!(desk.is_marked().await, "the page was not loaded again");
+    again.kill();
+    desk.browser.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_quarantined_payment_stands_first_and_is_released() {
+    let desk = Desk::logged_in().await;
+    let browser = &desk.browser;
+    let id = desk.payment().await;
+    desk.panic(&id, 10).await;
+    browser.until(".panel.alarm", |text| text.contains("quarantined") && text.contains(&id)).await;
+    desk.open("/ops/view/stuck").await;
+    browser.click(&format!("a[href='/ops/view/payments/{id}']")).await;
+    browser.until(".notice.bad", |text| text.contains("Quarantined")).await;
+    browser.click(".notice.bad button").await;
+    browser.until("section[aria-labelledby=actor]", |text| text.contains("running")).await;
+    assert_eq!(browser.count(".notice.bad").await, 0);
+    desk.pay(&id, None).await;
+    browser.until(".title .badge", |text| text == "settled").await;
+    desk.assert_calm().await;
+    desk.browser.close().await;
+}

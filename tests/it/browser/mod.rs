@@ -1,0 +1,52 @@
+//! The operator's page in a real browser: what a person sees, clicks and is refused.
+
+mod admin;
+mod live;
+mod pictures;
+mod world;
+
+use payferry_harness::browser::Browser;
+
+use world::{Desk, NARROW, WIDE};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wrong_token_shows_the_form_again() {
+    let desk = Desk::start().await;
+    let browser = &desk.browser;
+    let shard = "/ops/view/shards/0";
+    desk.open(shard).await;
+    assert_eq!(browser.status().await, 401);
+    assert_eq!(browser.count(".panel").await, 0, "nothing is shown before the token is");
+    desk.enter("not the token").await;
+    assert_eq!(browser.status().await, 401);
+    browser.until("[role=alert]", |text| text.contains("not the operator token")).await;
+    desk.assert_fits(NARROW).await;
+    desk.assert_fits(WIDE).await;
+    desk.enter(desk.running.text("operator_token")).await;
+    browser.until("h1", |text| text == "Shard 0").await;
+    assert_eq!((browser.path().await.as_str(), browser.status().await), (shard, 200), "where one wanted to go");
+    let complaints = browser.complaints().await;
+    assert!(complaints.iter().all(|complaint| complaint.contains("401")), "{complaints:?}");
+    desk.browser.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_javascript_the_page_shows_the_present_when_it_is_loaded() {
+    let desk = Desk::start_with(Browser::without_javascript().await, [0, 0]).await;
+    let id = desk.payment().await;
+    desk.log_in().await;
+    let browser = &desk.browser;
+    let live = "#status-pending td:nth-of-type(2)";
+    assert_eq!(browser.text(live).await.as_deref(), Some("1"));
+    desk.panic(&id, 1).await;
+    assert_eq!(browser.count(".log li").await, 0, "nothing moves by itself");
+    browser.reload().await;
+    browser.until(".log li", |text| text.contains(&id)).await;
+    browser.click(&format!(".log a[href$='{id}']")).await;
+    browser.until("h1", |text| text == id).await;
+    browser.fill("input[type=search]", " pay_nothing").await;
+    browser.click("form.search button").await;
+    browser.until("h1", |text| text == "No such payment").await;
+    assert_eq!(browser.status().await, 404);
+    desk.browser.close().await;
+}

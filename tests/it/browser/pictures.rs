@@ -1,0 +1,87 @@
+//! Every page at a desk's and a telephone's width, as pictures for people to look at.
+//!
+//! They are put beside the build; `PAYFERRY_SCREENSHOTS=docs/screenshots` refreshes the ones that are kept.
+
+use payferry_domain::{Chain, Token};
+use serde_json::Value;
+
+use super::world::{Desk, NARROW, WIDE, pictures};
+
+/// Payments of the picture.
+const PAYMENTS: usize = 60;
+/// Dots to each CSS pixel of the pictures.
+const DOTS: u32 = 1;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn overview_and_payment_at_both_widths() {
+    let desk = Desk::logged_in().await;
+    let browser = &desk.browser;
+    let (settled, quarantined) = busy(&desk).await;
+    let payment = format!("/ops/view/payments/{settled}");
+    let shard = shard_of(&desk, &quarantined).await;
+    let pages = [
+        ("overview", "/ops"),
+        ("payment", &payment),
+        ("shard", &shard),
+        ("stuck", "/ops/view/stuck"),
+        ("psps", "/ops/view/psps"),
+        ("chain", "/ops/view/chains/base"),
+        ("webhooks", "/ops/view/webhooks"),
+    ];
+    // Incidents stand out while they are new.
+    tokio::time::sleep(std::time::Duration::from_secs(4)).await;
+    for (name, path) in pages {
+        desk.open(path).await;
+        for width in [WIDE, NARROW] {
+            desk.assert_fits(width).await;
+            browser.resize(width, 900, DOTS).await;
+            if matches!(name, "overview" | "payment") || std::env::var_os("PAYFERRY_SCREENSHOTS").is_none() {
+                browser.picture(&pictures().join(format!("{name}-{width}.png"))).await;
+            }
+        }
+    }
+    if std::env::var_os("PAYFERRY_SCREENSHOTS").is_none() {
+        browser.prefer_dark(true).await;
+        desk.open("/ops").await;
+        browser.resize(WIDE, 900, DOTS).await;
+        browser.picture(&pictures().join("overview-dark.png")).await;
+    }
+    desk.assert_calm().await;
+    desk.browser.close().await;
+}
+
+/// Payments of every kind; answers one that was settled over a restart, and one that is quarantined.
+async fn busy(desk: &Desk) -> (String, String) {
+    let mut ids = Vec::new();
+    for (index, chain) in Chain::ALL.into_iter().cycle().take(PAYMENTS).enumerate() {
+        let amount = format!("{}.50", 10 + index);
+        ids.push(desk.psp.payment(&amount, Token::Usdc, chain).await);
+    }
+    let (settled, quarantined) = (ids[0].clone(), ids[1].clone());
+    desk.panic(&settled, 1).await;
+    for (index, id) in ids.iter().enumerate() {
+        match index {
+            0 => desk.pay(id, None).await,
+            2 => desk.pay(id, Some("3")).await,
+            3 => desk.pay(id, Some("500")).await,
+            index if index > 3 && index % 2 == 0 => desk.pay(id, None).await,
+            _ => {}
+        }
+    }
+    desk.psp.until_status(&settled, "settled").await;
+    desk.psp.until_status(&ids[2], "mismatched").await;
+    for id in ids.iter().skip(4).step_by(2) {
+        desk.psp.until_status(id, "settled").await;
+    }
+    desk.psp.ok(reqwest::Method::POST, &format!("/payments/{}/cancel", ids[5]), Value::Null).await;
+    desk.panic(&quarantined, 10).await;
+    (settled, quarantined)
+}
+
+/// The page of the shard that a payment stands in, by the way a person would find it.
+async fn shard_of(desk: &Desk, id: &str) -> String {
+    desk.open(&format!("/ops/view/payments/{id}")).await;
+    desk.browser.click(".crumbs a[href^='/ops/view/shards/']").await;
+    desk.browser.until("h1", |text| text.starts_with("Shard ")).await;
+    desk.browser.path().await
+}
