@@ -26,6 +26,9 @@ pub(crate) struct ActorBooks {
     pub(super) totals: Totals,
 }
 
+// There is one for each live payment.
+const _: () = assert!(size_of::<ActorBooks>() <= 96);
+
 impl ActorBooks {
     pub(super) fn new(kind: Arc<KindBooks>) -> Self {
         let (since_ms, note, depth) = (AtomicI64::default(), AtomicU64::default(), AtomicU32::default());

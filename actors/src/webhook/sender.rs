@@ -188,7 +188,12 @@ impl WebhookSender {
 
     /// Shows what is not counted as it happens, from memory.
     pub(crate) fn refresh_metrics(&self) {
-        self.desk.metrics.show(self.desk.under_way.len(), self.desk.broken.len());
+        self.desk.metrics.show(self.desk.under_way.len(), self.breakers_open());
+    }
+
+    /// Endpoints to which nothing but probes goes out.
+    pub(super) fn breakers_open(&self) -> usize {
+        self.desk.broken.len()
     }
 
     /// Counts what waits in the database and shows it.

@@ -2,7 +2,7 @@
 
 use super::receiver::{Answer, Receiver};
 use super::*;
-use crate::webhook::{BreakerState, OPEN_MIN, RESPONSE_KEPT_BYTES, TRIP_AFTER};
+use crate::webhook::{BreakerState, OPEN_MIN, RESPONSE_KEPT_BYTES, TRIP_AFTER, queue};
 
 #[tokio::test]
 async fn a_receiver_that_answers_500_gets_four_attempts_with_one_id_and_then_it_is_exhausted_and_can_be_redelivered() {
@@ -125,6 +125,10 @@ async fn a_broken_endpoint_is_probed_by_one_delivery_and_nothing_is_exhausted_or
         assert!(since.elapsed() < PATIENCE);
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
+    assert_eq!(world.sender.breakers_open(), 1);
+    let backlog = queue::backlog(&world.database).await.unwrap();
+    assert_eq!(backlog.queued + backlog.failed, 30, "{backlog:?}");
+    assert!(backlog.failed >= 10 && backlog.due_first_at.is_some(), "{backlog:?}");
     let (before, attempts) = (world.rows().await, received(&server).await.len());
     assert!(attempts < usize::try_from(TRIP_AFTER).unwrap() + 10, "{attempts}");
     // All retries are due by far; but for one probe nothing goes out until the second one.
@@ -142,6 +146,9 @@ async fn a_broken_endpoint_is_probed_by_one_delivery_and_nothing_is_exhausted_or
     for id in &ids {
         world.until(id, "delivered").await;
     }
+    assert_eq!(queue::backlog(&world.database).await.unwrap(), queue::Backlog::default());
+    assert_eq!(world.view().await.breaker, BreakerState::Closed);
+    assert_eq!(world.sender.breakers_open(), 0);
 }
 
 #[tokio::test]
