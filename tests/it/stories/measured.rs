@@ -1,4 +1,5 @@
 //! What `/metrics` says of a service to which something happened.
+#![allow(clippy::float_cmp, reason = "counts are whole numbers")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
