@@ -88,7 +88,7 @@ fn introduce(ready: &Ready, folder: &str, ephemeral: bool) {
     let Ready { api_url, operator_url, operator_token, psp_id, api_key, rpc, .. } = ready;
     println!("Payferry's sandbox is ready.\n");
     println!("  API        {api_url}   (reference: {api_url}/docs)");
-    println!("  Operator   {operator_url}   (token: {operator_token})");
+    println!("  Operator   {operator_url}/ops   (token: {operator_token})");
     println!("  PSP        {psp_id}");
     println!("  API key    {api_key}");
     for (chain, url) in rpc {
