@@ -30,7 +30,7 @@ use crate::http::limits::household;
 
 /// How long a session lasts.
 pub const SESSION_SECS: i64 = 12 * 3_600;
-/// Wrong tokens that an address may show before none is looked at until [`ATTEMPTS_WINDOW`] is over.
+/// Wrong tokens that an address may show within a minute; then none is looked at until that is over.
 pub const FAILED_ATTEMPTS_PER_MINUTE_MAX: u32 = 30;
 /// Counted from the first wrong token on.
 const ATTEMPTS_WINDOW: Duration = Duration::from_mins(1);

@@ -110,6 +110,13 @@ pub async fn of_psp(system: &System, psp_id: PspId) -> Result<Option<EndpointLin
 
 /// PSPs with something undelivered: id, name and what.
 async fn backlogs(system: &System) -> Result<Vec<(String, String, Backlog)>, DbErr> {
+    let database = system.database();
+    let statement = Statement::from_string(database.backend(), backlogs_sql());
+    let rows = Row::find_by_statement(statement).all(database.reader()).await?;
+    Ok(rows.into_iter().map(Row::split).collect())
+}
+
+fn backlogs_sql() -> String {
     // The states are spelled out, not bound: a partial index serves only a query that shows its condition.
     let count = |status: &str| {
         format!(
@@ -126,7 +133,7 @@ async fn backlogs(system: &System) -> Result<Vec<(String, String, Backlog)>, DbE
     };
     let some =
         |status: &str| format!("EXISTS (SELECT 1 FROM deliveries d WHERE d.psp_id = p.id AND d.status = '{status}')");
-    let sql = format!(
+    format!(
         "SELECT p.id, p.name, {} AS queued, {} AS retrying, {} AS exhausted, \
          (SELECT d.updated_at FROM deliveries d WHERE d.psp_id = p.id AND d.status = 'queued' ORDER BY d.position \
           LIMIT 1) AS queued_since, \
@@ -140,10 +147,7 @@ async fn backlogs(system: &System) -> Result<Vec<(String, String, Backlog)>, DbE
         some("queued"),
         some("failed"),
         some("exhausted"),
-    );
-    let database = system.database();
-    let rows = Row::find_by_statement(Statement::from_string(database.backend(), sql)).all(database.reader()).await?;
-    Ok(rows.into_iter().map(Row::split).collect())
+    )
 }
 
 impl Row {
@@ -170,5 +174,32 @@ impl Backlog {
             waiting_since: oldest(self.waiting_since, other.waiting_since),
             exhausted_since: oldest(self.exhausted_since, other.exhausted_since),
         }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use payferry_entities::Database;
+    use payferry_migration::{Migrator, MigratorTrait};
+    use sea_orm::ConnectionTrait;
+
+    use super::*;
+
+    /// However many deliveries there are, each PSP's are found by an index.
+    #[tokio::test]
+    async fn no_delivery_is_looked_at_that_was_made() {
+        let folder = tempfile::tempdir().unwrap();
+        let url = format!("sqlite://{}?mode=rwc", folder.path().join("payferry.db").display());
+        let database = Database::open(&url).await.unwrap();
+        Migrator::up(database.patient(), None).await.unwrap();
+        let explain = Statement::from_string(database.backend(), format!("EXPLAIN QUERY PLAN {}", backlogs_sql()));
+        let plan = database.reader().query_all_raw(explain).await.unwrap();
+        let plan: Vec<String> = plan.iter().map(|row| row.try_get("", "detail").unwrap()).collect();
+        let of_deliveries: Vec<_> = plan.iter().filter(|step| step.contains(" d ")).collect();
+        assert!(
+            of_deliveries.len() >= 9 && of_deliveries.iter().all(|step| step.starts_with("SEARCH d ")),
+            "{plan:#?}"
+        );
     }
 }

@@ -197,6 +197,7 @@ async fn texts_and_numbers_come_back_as_they_went_in() {
         unit.payment.amount = i64::MAX - 1;
         unit.payment.amount_received = i64::MIN;
         unit.payment.live = n % 2 == 0;
+        unit.payment.attention = (n % 2 == 0).then(|| "IN_REVIEW".to_owned());
         unit.payment.expires_at = 9_007_199_254_740_993;
         unit.transition.events = format!("[{text}]");
         let written = unit.payment.clone();
@@ -207,6 +208,7 @@ async fn texts_and_numbers_come_back_as_they_went_in() {
         let mut next = transition(&written, 1);
         next.payment.state = format!("{text}{text}");
         next.payment.live = n % 2 == 1;
+        next.payment.attention = (n % 2 == 1).then(|| "FUNDS_BLOCKED".to_owned());
         next.announcements[0].payload = (*text).to_owned();
         let expected = next.payment.clone();
         world.submit(boxed(next)).await.unwrap();
