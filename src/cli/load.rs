@@ -21,7 +21,7 @@ use crate::load::report::{Report, html, terminal::Terminal};
 use crate::load::run::{Plan, Target, run as carry_out};
 
 /// Most payments of one run: what is known of each is kept in memory, about a kilobyte.
-const PAYMENTS_MAX: u32 = 5_000_000;
+const PAYMENTS_MAX: u32 = 1_000_000;
 /// Most payments that are held.
 const HOLD_MAX: u32 = 1_000_000;
 /// Longest wait for the last payments, in seconds.
