@@ -58,7 +58,7 @@ pub enum Unsent {
     /// The chain or the token is not there.
     #[error("there is no such token on this chain")]
     NoToken,
-    /// [`WAITING_MAX`] transfers wait already.
+    /// `WAITING_MAX` transfers wait already.
     #[error("too many transfers wait to be sent")]
     TooMany,
     /// The node did not take it in so many tries.

@@ -1,6 +1,6 @@
 //! What the tree shows of itself: every actor's books, the supervision log, payments by status, and the metrics.
 //!
-//! Every actor runs inside [`Kept`](kept) and is reached through a [`Mailbox`] only, so none can be written past the
+//! Every actor runs inside `Kept` and is reached through a [`Mailbox`] only, so none can be written past the
 //! bookkeeping. Deliberately absent: what an actor does, and payment data beyond ids.
 
 mod books;
