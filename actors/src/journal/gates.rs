@@ -46,8 +46,8 @@ impl Writer<'_> {
     async fn take_idempotency_keys(&self, units: &[&Unit], gates: &mut Gates) -> Result<(), DbErr> {
         let keyed: Vec<(usize, &idempotency_keys::Model)> =
             units.iter().enumerate().filter_map(|(place, unit)| Some((place, unit.idempotency()?))).collect();
-        let rows: Vec<_> = keyed.iter().map(|(_, row)| row).collect();
-        let taken = self.query(&self.statements.idempotency_take, &rows).await?;
+        let rows: Vec<_> = keyed.iter().map(|(_, row)| *row).collect();
+        let taken = self.insert(&self.statements.idempotency_take, &rows).await?;
         let taken: HashSet<(String, String, String)> = taken
             .iter()
             .map(|row| Ok((row.try_get_by_index(0)?, row.try_get_by_index(1)?, row.try_get_by_index(2)?)))

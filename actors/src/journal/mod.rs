@@ -5,6 +5,7 @@
 //! builds those of payments), and every read.
 
 mod gates;
+mod insert;
 mod metrics;
 mod queue;
 mod rows;

@@ -6,6 +6,7 @@ use payferry_entities::{
 };
 use sea_orm::{DbBackend, EntityTrait, IdenStatic, Iterable};
 
+use super::insert::Insert;
 use super::table::Kind::{Int, Text};
 use super::table::Shape;
 
@@ -13,7 +14,7 @@ use super::table::Shape;
 #[derive(Debug)]
 pub(super) struct Statements {
     // Gates: each returns the keys of the rows that passed.
-    pub(super) idempotency_take: String,
+    pub(super) idempotency_take: Insert,
     pub(super) payments_advance: String,
     pub(super) cursors_begin: String,
     pub(super) cursors_advance: String,
@@ -21,10 +22,10 @@ pub(super) struct Statements {
     pub(super) operations_submit: String,
     pub(super) delivery_attempts_insert: String,
     // What depends on them.
-    pub(super) payments_insert: String,
-    pub(super) payment_transitions_insert: String,
+    pub(super) payments_insert: Insert,
+    pub(super) payment_transitions_insert: Insert,
     pub(super) events_insert: String,
-    pub(super) deliveries_insert: String,
+    pub(super) deliveries_insert: Insert,
     pub(super) deliveries_update: String,
     pub(super) counters_take: String,
     pub(super) operations_existing: String,
@@ -63,9 +64,8 @@ impl Statements {
 
         Self {
             // A key past its time is as good as none.
-            idempotency_take: insert::<idempotency_keys::Entity>(
+            idempotency_take: Insert::into::<idempotency_keys::Entity>(
                 backend,
-                &Shape::of::<idempotency_keys::Entity>(),
                 &["psp_id", "route", "key"],
                 "ON CONFLICT (\"psp_id\", \"route\", \"key\") DO UPDATE SET {set_excluded}
                  WHERE idempotency_keys.\"expires_at\" <= excluded.\"created_at\"
@@ -138,20 +138,15 @@ impl Statements {
                 &[],
                 "ON CONFLICT (\"delivery_id\", \"number\") DO NOTHING RETURNING \"delivery_id\"",
             ),
-            payments_insert: insert::<payments::Entity>(backend, &Shape::of::<payments::Entity>(), &[], ""),
-            payment_transitions_insert: insert::<payment_transitions::Entity>(
-                backend,
-                &Shape::of::<payment_transitions::Entity>(),
-                &[],
-                "",
-            ),
+            payments_insert: Insert::into::<payments::Entity>(backend, &[], ""),
+            payment_transitions_insert: Insert::into::<payment_transitions::Entity>(backend, &[], ""),
             events_insert: insert::<events::Entity>(
                 backend,
                 &Shape::of::<events::Entity>().without(&["position"]),
                 &[],
                 "RETURNING \"id\", \"position\"",
             ),
-            deliveries_insert: insert::<deliveries::Entity>(backend, &Shape::of::<deliveries::Entity>(), &[], ""),
+            deliveries_insert: Insert::into::<deliveries::Entity>(backend, &[], ""),
             deliveries_update: statement(
                 &[
                     ("id", Text),

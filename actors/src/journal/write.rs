@@ -84,7 +84,11 @@ impl Writer<'_> {
         if rows.is_empty() {
             return Ok(Vec::new());
         }
-        self.transaction.query_all_raw(self.statement(sql, rows)?).await
+        self.query_statement(self.statement(sql, rows)?).await
+    }
+
+    pub(super) async fn query_statement(&self, statement: Statement) -> Result<Vec<QueryResult>, DbErr> {
+        self.transaction.query_all_raw(statement).await
     }
 
     /// The first column of each row that passed.
@@ -124,8 +128,8 @@ impl Writer<'_> {
                 _ => {}
             }
         }
-        self.run(&self.statements.payments_insert, &payments).await?;
-        self.run(&self.statements.payment_transitions_insert, &transitions).await
+        self.insert(&self.statements.payments_insert, &payments).await?;
+        self.insert(&self.statements.payment_transitions_insert, &transitions).await.map(|_| ())
     }
 
     async fn announce(&self, units: &[&Unit]) -> Result<(), DbErr> {
@@ -169,7 +173,7 @@ impl Writer<'_> {
                 updated_at: event.created_at,
             });
         }
-        self.run(&self.statements.deliveries_insert, &queued).await
+        self.insert(&self.statements.deliveries_insert, &queued.iter().collect::<Vec<_>>()).await.map(|_| ())
     }
 
     async fn change_operations(&self, units: &[&Unit]) -> Result<(), DbErr> {
