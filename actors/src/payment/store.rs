@@ -79,12 +79,25 @@ pub fn row_of(payment: &Payment) -> Result<payments::Model, StoreError> {
 
 /// The payment that a row holds. Its id and version must be those of the columns.
 pub fn payment_of(row: &payments::Model) -> Result<Payment, StoreError> {
+    read(&row.id, row.version, &row.state)
+}
+
+fn read(id: &str, version: i64, state: &str) -> Result<Payment, StoreError> {
     let payment: Payment =
-        serde_json::from_str(&row.state).map_err(|error| StoreError::unreadable("payment", &row.id, &error))?;
-    if payment.terms.id.to_string() != row.id || i64::from(payment.version) != row.version {
-        return Err(StoreError::unreadable("payment", &row.id, &"its state is another payment's or version's"));
+        serde_json::from_str(state).map_err(|error| StoreError::unreadable("payment", &id, &error))?;
+    if payment.terms.id.to_string() != id || i64::from(payment.version) != version {
+        return Err(StoreError::unreadable("payment", &id, &"its state is another payment's or version's"));
     }
     Ok(payment)
+}
+
+/// The columns that a payment is read from; the others are derived from its state.
+#[derive(FromQueryResult)]
+struct Stored {
+    id: String,
+    shard: i64,
+    version: i64,
+    state: String,
 }
 
 /// The payment with this id.
@@ -108,10 +121,11 @@ pub async fn load_live(
         // `live` stands bare, so that the partial index serves.
         let page = Statement::from_sql_and_values(
             database.backend(),
-            "SELECT * FROM payments WHERE live AND (shard, id) > ($1, $2) AND shard <= $3 ORDER BY shard, id LIMIT $4",
+            "SELECT id, shard, version, state FROM payments WHERE live AND (shard, id) > ($1, $2) AND shard <= $3 \
+             ORDER BY shard, id LIMIT $4",
             [shard.into(), id.into(), i64::from(*shards.end()).into(), i64::try_from(limit).unwrap_or(i64::MAX).into()],
         );
-        let rows = payments::Model::find_by_statement(page).all(database.reader()).await?;
+        let rows = Stored::find_by_statement(page).all(database.reader()).await?;
         let Some(last) = rows.last() else { return Ok(Vec::new()) };
         (shard, id) = (last.shard, last.id.clone());
         let readable: Vec<_> = rows.iter().filter_map(readable).collect();
@@ -121,8 +135,8 @@ pub async fn load_live(
     }
 }
 
-fn readable(row: &payments::Model) -> Option<Payment> {
-    payment_of(row)
+fn readable(row: &Stored) -> Option<Payment> {
+    read(&row.id, row.version, &row.state)
         .inspect_err(|error| tracing::error!(payment.id = %row.id, %error, "payment {} cannot be read", row.id))
         .ok()
 }
