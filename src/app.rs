@@ -127,7 +127,7 @@ impl App {
             screening,
             webhooks: parts.webhooks,
             shards: config.payments.shards,
-            bookkeeping: true,
+            bookkeeping: config.payments.bookkeeping,
         })
         .await?;
         let api = Serving::start(listeners.api, routes(&system), CancellationToken::new());

@@ -165,6 +165,8 @@ pub struct Payments {
     /// Shard supervisors.
     #[serde(deserialize_with = "divides_256")]
     pub shards: usize,
+    /// Whether actors keep books of what they do.
+    pub bookkeeping: bool,
 }
 
 /// The KYT provider's limits.
@@ -203,7 +205,7 @@ fn expected(key: &str) -> &'static str {
         "server.listen" | "server.operator_listen" => "an address and a port, such as \"127.0.0.1:8080\"",
         "server.public_url" | "kyt.api_url" => "an http or https URL, or nothing",
         "server.environment" => "\"production\" or \"sandbox\"",
-        "server.behind_proxy" | "kyt.oracle" | "kyt.allow_everything" => "true or false",
+        "server.behind_proxy" | "kyt.oracle" | "kyt.allow_everything" | "payments.bookkeeping" => "true or false",
         "database.url" => "a path, \"sqlite://path?mode=rwc\" or \"postgres://user:password@host/name\"",
         "contracts.address" | "contracts.treasury" | "contracts.admin" => {
             "an address, 0x and 40 hexadecimal digits, or nothing"

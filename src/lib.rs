@@ -4,6 +4,7 @@
 //! `payferry-actors`.
 
 pub mod app;
+pub mod bench;
 pub mod cli;
 pub mod config;
 pub mod demo;

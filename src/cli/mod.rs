@@ -1,5 +1,6 @@
 //! The command line: one file a subcommand.
 
+mod bench;
 mod check;
 mod database;
 mod demo;
@@ -49,6 +50,8 @@ enum Command {
     Demo(demo::Args),
     /// Load a sandbox with payments and see what becomes of each, with percentiles of every stage.
     Load(load::Args),
+    /// Measure this project's figures on this machine and print them beside their goals, as a table.
+    Bench(bench::Args),
     /// Bring the database's tables up to date.
     Migrate(migrate::Args),
     /// Make, list and change payment service providers.
@@ -99,6 +102,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             Command::Deploy(args) => deploy::run(args, config).await,
             Command::Demo(args) => demo::run(args, config).await,
             Command::Load(args) => load::run(args, cli.config).await,
+            Command::Bench(args) => bench::run(args).await,
             Command::Migrate(args) => migrate::run(args, config).await,
             Command::Psp(args) => psp::run(args, config).await,
             Command::Key(args) => key::run(args, config).await,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
+use std::time::Instant;
 
 use parking_lot::RwLock;
 use payferry_domain::payment::{Effect, Payment, TransferKey};
@@ -33,6 +34,8 @@ pub(crate) struct Services {
     pub(crate) screening: RwLock<Option<Screening>>,
     /// As `screening`.
     pub(crate) webhooks: RwLock<Option<WebhookSender>>,
+    /// When the tree was started.
+    pub(crate) started: Instant,
     /// Shards that have read their live payments.
     pub(crate) rehydrated: AtomicUsize,
 }

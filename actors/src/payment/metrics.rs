@@ -1,6 +1,8 @@
 //! What payments count, in the two central loops: transitions and effects.
 
-use metrics::{Counter, counter, describe_counter};
+use std::time::Duration;
+
+use metrics::{Counter, Gauge, Unit, counter, describe_counter, describe_gauge, gauge};
 use payferry_domain::payment::{Payment, Transition};
 use payferry_domain::{Chain, Token};
 
@@ -9,12 +11,14 @@ use crate::observe::Counters;
 const INITIATED: &str = "payferry_payments_initiated_total";
 const EVENTS: &str = "payferry_payment_events_total";
 const VIOLATIONS: &str = "payferry_invariant_violations_total";
+const REHYDRATION: &str = "payferry_rehydration_seconds";
 const ALARMS: &str = "payferry_alarms_total";
 
 fn describe() {
     describe_counter!(INITIATED, "Payments made, by chain and token.");
     describe_counter!(EVENTS, "What happened to payments, by name of the event of the domain.");
     describe_counter!(VIOLATIONS, "Invariants found broken after a transition. Any is a defect.");
+    describe_gauge!(REHYDRATION, Unit::Seconds, "From the start until every live payment had its actor again.");
     describe_counter!(ALARMS, "Payments that wanted the operator's attention.");
 }
 
@@ -23,6 +27,7 @@ pub(crate) struct PaymentMetrics {
     initiated: [[Counter; Token::ALL.len()]; Chain::ALL.len()],
     events: Counters,
     violations: Counter,
+    rehydration: Gauge,
     alarms: Counter,
 }
 
@@ -35,6 +40,7 @@ impl PaymentMetrics {
             initiated: Chain::ALL.map(|chain| Token::ALL.map(|token| initiated(chain, token))),
             events: Counters::new(EVENTS, "event"),
             violations: counter!(VIOLATIONS),
+            rehydration: gauge!(REHYDRATION),
             alarms: counter!(ALARMS),
         }
     }
@@ -54,6 +60,11 @@ impl PaymentMetrics {
             let id = transition.payment.id();
             tracing::error!(payment.id = %id, ?violation, "payment {id} broke an invariant");
         }
+    }
+
+    /// Every shard has read its live payments.
+    pub(super) fn rehydrated(&self, after: Duration) {
+        self.rehydration.set(after.as_secs_f64());
     }
 
     pub(super) fn alarmed(&self) {

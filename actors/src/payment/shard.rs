@@ -161,7 +161,10 @@ impl Shard {
                 let _ = actor.cast(Message::Resume);
             }
         }
-        self.services.rehydrated.fetch_add(1, std::sync::atomic::Ordering::AcqRel);
+        let done = self.services.rehydrated.fetch_add(1, std::sync::atomic::Ordering::AcqRel) + 1;
+        if done == self.services.router.shards_len() {
+            self.services.metrics.rehydrated(self.services.started.elapsed());
+        }
         Ok(())
     }
 

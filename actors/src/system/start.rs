@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
+use std::time::Instant;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -97,6 +98,7 @@ impl System {
             chains: Arc::new(Chains::new(setups.iter().map(|setup| setup.spec.clone()).collect())),
             screening: RwLock::default(),
             webhooks: RwLock::default(),
+            started: Instant::now(),
             rehydrated: AtomicUsize::new(0),
             database,
             journal,

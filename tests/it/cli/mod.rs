@@ -1,6 +1,7 @@
 //! The real binary, run as a user runs it.
 
 mod admin;
+mod bench;
 mod config;
 mod demo;
 mod operator;

@@ -1,0 +1,258 @@
+//! Whole lives of payments: initiated, paid by a real transfer, confirmed, settled and told of by webhook.
+//!
+//! Two measurements: how many a second, and how long a payment's final block takes to become its first webhook. For the
+//! second the chain's blocks are made here, one at a time, so that the moment of each is known.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use parking_lot::Mutex;
+use payferry_domain::{Chain, MerchantId};
+use serde::Deserialize;
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::drive::{count, number, open_loop, percentile_us};
+use super::service::Service;
+use super::table::{Goal, Line};
+use super::world::World;
+use crate::load::api::Api;
+use crate::load::behaviour::{Behaviour, Intent};
+use crate::load::payers::Payers;
+use crate::load::receiver::{Heard, Receiver};
+
+/// Whole lives a second: wanted, and asked for.
+const COMPLETE_GOAL: f64 = 300.0;
+const COMPLETE_RATE: f64 = 330.0;
+/// How long they are asked for, as the goal says.
+const COMPLETE_TIME: Duration = Duration::from_mins(1);
+/// What is left out at the beginning, before settled payments come as fast as new ones go.
+const RAMP: Duration = Duration::from_secs(10);
+/// Payments a second for the latency, and how long they are asked for.
+const FINALITY_RATE: f64 = 100.0;
+const FINALITY_GOAL_MS: (f64, f64) = (20.0, 100.0);
+const BLOCK_TIME: Duration = Duration::from_millis(500);
+/// Where they are paid.
+const FINALITY_CHAIN: Chain = Chain::Base;
+/// In a quick run.
+const RATE_QUICK: f64 = 20.0;
+/// How long what was paid may take to be settled and told.
+const PATIENCE: Duration = Duration::from_mins(1);
+const POLL: Duration = Duration::from_millis(20);
+
+/// The webhooks that tell of confirmation and settlement, and their end.
+const CONFIRMED: &str = "payment.confirmed";
+const SETTLED: &str = "payment.settled";
+
+/// When which event of which payment first came; and what was wrong with webhooks.
+#[derive(Debug, Default)]
+struct Received {
+    events: HashMap<&'static str, HashMap<String, Instant>>,
+    webhooks: usize,
+    forged: usize,
+}
+
+impl Received {
+    fn hear(&mut self, heard: Heard) {
+        match heard {
+            Heard::Webhook(arrived) => {
+                self.webhooks += 1;
+                let name = [CONFIRMED, SETTLED].into_iter().find(|name| *name == arrived.event.event);
+                if let Some(name) = name {
+                    self.events.entry(name).or_default().entry(arrived.event.payment_id).or_insert(arrived.at);
+                }
+            }
+            Heard::Refused(..) => self.forged += 1,
+        }
+    }
+
+    fn of(&self, name: &str) -> usize {
+        self.events.get(name).map_or(0, HashMap::len)
+    }
+}
+
+/// A service, with payers and a receiver.
+struct Stage {
+    service: Service,
+    api: Api,
+    merchant: MerchantId,
+    payers: Payers,
+    received: Arc<Mutex<Received>>,
+    _receiver: Receiver,
+}
+
+impl Stage {
+    async fn set(world: &World, name: &str, block_time: Duration) -> anyhow::Result<Arc<Self>> {
+        let setup = super::service::SandboxSetup { block_time, ..world.setup(name)? };
+        let service = Service::sandbox(&setup).await?;
+        let api = Api::new(&service.ready.api_url, &service.ready.api_key)?;
+        let ground = api.ground().await?;
+        let merchant = api.merchant("bench").await?;
+        let received = Arc::new(Mutex::new(Received::default()));
+        let hearing = received.clone();
+        let receiver = Receiver::start(move |heard| hearing.lock().hear(heard)).await?;
+        receiver.verify_with(&api.receive_at(receiver.url()).await?);
+        let payers = Payers::set_up(api.side(), &ground, name).await?;
+        Ok(Arc::new(Self { service, api, merchant, payers, received, _receiver: receiver }))
+    }
+
+    /// Initiates a payment and pays it.
+    async fn pay(self: Arc<Self>, intent: Intent, reference: usize) -> Result<String, String> {
+        let made = self.api.initiate(self.merchant, &format!("order-{reference}"), &intent).await;
+        let made = made.map_err(|error| error.kind())?;
+        let paid = self.payers.pay(intent.chain, intent.token, made.intermediary_wallet, intent.amount).await;
+        paid.map_err(|error| error.to_string())?;
+        Ok(made.payment_id.to_string())
+    }
+
+    /// Waits until so many were settled and told.
+    async fn until_settled(&self, wanted: usize) {
+        let since = Instant::now();
+        while self.received.lock().of(SETTLED) < wanted && since.elapsed() < PATIENCE {
+            tokio::time::sleep(POLL).await;
+        }
+    }
+
+    /// What is wrong, if these payments were paid.
+    async fn audit(&self, paid: &[String]) -> anyhow::Result<Vec<String>> {
+        let mut settled = HashSet::new();
+        let each = |shown: Shown| {
+            if shown.status == "settled" {
+                settled.insert(shown.payment_id);
+            }
+        };
+        self.api.payments(self.merchant, each).await?;
+        let received = self.received.lock();
+        let untold = |id: &&String| [CONFIRMED, SETTLED].iter().any(|name| !received.events[name].contains_key(*id));
+        let wrong = [
+            (paid.iter().filter(|id| !settled.contains(*id)).count(), "paid payments are not settled"),
+            (paid.iter().filter(untold).count(), "payments were not told of by webhook"),
+            (received.forged, "webhooks had no valid signature"),
+        ];
+        let wrong = wrong.into_iter().filter(|(count, _)| *count > 0);
+        Ok(wrong.map(|(count, what)| format!("{count} {what}")).collect())
+    }
+}
+
+#[derive(Deserialize)]
+struct Shown {
+    payment_id: String,
+    status: String,
+    #[serde(default)]
+    required_confirmations: Option<u64>,
+    #[serde(default)]
+    transfers: Vec<Transfer>,
+}
+
+#[derive(Deserialize)]
+struct Transfer {
+    block_number: u64,
+}
+
+/// Whole lives a second.
+pub(super) async fn complete(world: &World, time: Duration, quick: bool) -> anyhow::Result<Vec<Line>> {
+    let stage = Stage::set(world, "complete", BLOCK_TIME).await?;
+    let (rate, time, ramp) =
+        if quick { (RATE_QUICK, time, Duration::ZERO) } else { (COMPLETE_RATE, COMPLETE_TIME.max(time), RAMP) };
+    let requests = count(rate, time);
+    let (cpu, since) = (stage.service.cpu_secs()?, Instant::now());
+    let intent = |number: usize| Intent::nth(u32::try_from(number).unwrap_or(0), Behaviour::Exact);
+    let asked = open_loop(rate, requests, |number| stage.clone().pay(intent(number), number)).await;
+    let asking = since.elapsed();
+    stage.until_settled(asked.made.len()).await;
+    let all = since.elapsed();
+    let cpu_us = (stage.service.cpu_secs()? - cpu) * 1e6 / number(asked.made.len().max(1));
+    let wrong = stage.audit(&asked.made).await?;
+
+    let received = stage.received.lock();
+    // What was settled while payments kept coming; in a quick run there is not so much time, and all of it counts.
+    let [from, to] = if quick { [Duration::ZERO, all] } else { [ramp, asking] };
+    let settled = received.events.get(SETTLED).into_iter().flatten();
+    let within = settled.filter(|(_, at)| (since + from..since + to).contains(*at)).count();
+    let per_sec = number(within) / to.saturating_sub(from).as_secs_f64();
+    let line = Line::new("complete payments", per_sec, "/s", Goal::AtLeast(COMPLETE_GOAL))
+        .note(format!(
+            "{} asked for at {rate:.0}/s on three chains; settled and told {:.1} s after the last was asked for",
+            asked.made.len(),
+            all.saturating_sub(asking).as_secs_f64(),
+        ))
+        .note(format!("CPU {cpu_us:.0} µs a payment, the chains' own work included; {} webhooks", received.webhooks))
+        .wrong(asked.troubles())
+        .wrong(wrong);
+    Ok(vec![line])
+}
+
+/// From the final block to the first webhook.
+pub(super) async fn finality(world: &World, time: Duration, quick: bool) -> anyhow::Result<Vec<Line>> {
+    let stage = Stage::set(world, "finality", BLOCK_TIME).await?;
+    let rate = if quick { RATE_QUICK } else { FINALITY_RATE };
+    let client = stage.api.side().clone();
+    let post = async |path: &str, body: serde_json::Value| {
+        let answer = client.post(&format!("/sandbox/chains/{FINALITY_CHAIN}/{path}"), body.to_string()).await?;
+        ensure!(answer.status.is_success(), "{path} answered {}", answer.status);
+        let answer: serde_json::Value = serde_json::from_slice(&answer.body)?;
+        answer["head"]["number"].as_u64().context("no head was shown")
+    };
+    post("mining", json!({"paused": true})).await?;
+    let blocks: Mutex<HashMap<u64, Instant>> = Mutex::default();
+    let requests = count(rate, time);
+    let intent = Intent { chain: FINALITY_CHAIN, ..Intent::nth(0, Behaviour::Exact) };
+    let asking = open_loop(rate, requests, |number| stage.clone().pay(intent, number));
+    let mining = async {
+        let mut ticks = tokio::time::interval(BLOCK_TIME);
+        loop {
+            ticks.tick().await;
+            let number = post("mine", json!({"blocks": 1})).await?;
+            blocks.lock().insert(number, Instant::now());
+            if stage.received.lock().of(SETTLED) >= requests {
+                return anyhow::Ok(());
+            }
+        }
+    };
+    let asked = async {
+        let asked = asking.await;
+        stage.until_settled(asked.made.len()).await;
+        asked
+    };
+    tokio::pin!(asked, mining);
+    let asked = tokio::select! {
+        asked = &mut asked => asked,
+        mined = &mut mining => {
+            mined?;
+            asked.await
+        }
+    };
+    let wrong = stage.audit(&asked.made).await?;
+
+    let blocks = std::mem::take(&mut *blocks.lock());
+    let mut final_at: HashMap<String, Instant> = HashMap::new();
+    let each = |shown: Shown| {
+        let transfer = shown.transfers.first().map(|transfer| transfer.block_number);
+        let depth = transfer.zip(shown.required_confirmations).map(|(block, wait)| block + wait - 1);
+        if let Some(at) = depth.and_then(|number| blocks.get(&number)) {
+            final_at.insert(shown.payment_id, *at);
+        }
+    };
+    stage.api.payments(stage.merchant, each).await?;
+    let received = stage.received.lock();
+    let confirmed = received.events.get(CONFIRMED).context("nothing was confirmed")?;
+    let waits = confirmed.iter().filter_map(|(id, at)| {
+        let wait = at.saturating_duration_since(*final_at.get(id)?);
+        u64::try_from(wait.as_micros()).ok()
+    });
+    let mut waits: Vec<u64> = waits.collect();
+    waits.sort_unstable();
+    ensure!(waits.len() * 10 >= asked.made.len() * 9, "the final block of {} payments only is known", waits.len());
+    let of = |share| percentile_us(&waits, share) / 1_000.0;
+    let (p50_goal, p99_goal) = FINALITY_GOAL_MS;
+    let p50 = Line::new("final block to first webhook, p50", of(0.5), "ms", Goal::AtMost(p50_goal))
+        .note(format!("{} payments at {rate:.0}/s, a block each {} ms", waits.len(), BLOCK_TIME.as_millis()))
+        .note("from when the block is there to when its payment's webhook was read".to_owned())
+        .wrong(asked.troubles())
+        .wrong(wrong);
+    let p99 = Line::new("final block to first webhook, p99", of(0.99), "ms", Goal::AtMost(p99_goal))
+        .note(format!("max {:.1} ms", of(1.0)));
+    Ok(vec![p50, p99])
+}

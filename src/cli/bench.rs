@@ -1,0 +1,86 @@
+//! `payferry bench`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use url::Url;
+
+use super::signals::Signals;
+use crate::bench::{self, Options, Row, render};
+
+/// How long a measurement takes with `--quick`.
+const QUICK: Duration = Duration::from_secs(1);
+/// How long a measurement takes unless asked otherwise.
+const SECONDS_DEFAULT: u64 = 10;
+/// The longest measurement.
+const SECONDS_MAX: u64 = 600;
+
+/// Options of `bench`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  payferry bench
+  payferry bench --only initiate --seconds 20
+  payferry bench --only initiate-postgres --postgres postgres://postgres@127.0.0.1:5432
+
+Each service is a process of its own on a free port of this machine, with its data in a temporary folder that is removed. Let
+nothing else run beside it. The exit code is 1 if a result is wrong (a payment is lost, say), never because one is slow.")]
+pub(super) struct Args {
+    /// Only these rows, with commas between.
+    #[arg(long, value_name = "ROW", value_delimiter = ',')]
+    only: Vec<Row>,
+    /// How long each measurement takes.
+    #[arg(long, value_name = "N", default_value_t = SECONDS_DEFAULT, value_parser = clap::value_parser!(u64).range(1..=SECONDS_MAX))]
+    seconds: u64,
+    /// Small and short, to see that it works: the figures mean little.
+    #[arg(long)]
+    quick: bool,
+    /// Print JSON instead of a table.
+    #[arg(long)]
+    json: bool,
+    /// A PostgreSQL server on which databases may be made; without it, rows that need one are left out.
+    #[arg(long, value_name = "URL", env = "PAYFERRY_BENCH_POSTGRES", hide_env_values = true)]
+    postgres: Option<Url>,
+    /// Where data is kept meanwhile: the disk that is measured [default: the temporary folder].
+    #[arg(long, value_name = "FOLDER")]
+    folder: Option<PathBuf>,
+    /// Serve what payments are compared with, on this database.
+    #[arg(long, value_name = "URL", hide = true)]
+    bound_server: Option<String>,
+}
+
+pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
+    if let Some(database_url) = &args.bound_server {
+        let mut signals = Signals::and_end_of_stdin()?;
+        tokio::select! {
+            served = bench::serve_bound(database_url) => served?,
+            () = signals.next() => {}
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut rows = args.only;
+    if rows.is_empty() {
+        rows = Row::ALL.into_iter().filter(|row| args.postgres.is_some() || *row != Row::InitiatePostgres).collect();
+    }
+    let options = Options {
+        rows,
+        time: if args.quick { QUICK } else { Duration::from_secs(args.seconds) },
+        quick: args.quick,
+        postgres: args.postgres,
+        folder: args.folder,
+    };
+    let mut signals = Signals::new()?;
+    let told = |row: &str| eprintln!("measuring {row}");
+    let lines = tokio::select! {
+        lines = bench::run(&options, told) => lines?,
+        // What was started and made is ended and removed as its owners are dropped.
+        () = signals.next() => return Ok(ExitCode::FAILURE),
+    };
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&lines)?);
+    } else {
+        print!("{}", render(&lines));
+    }
+    let wrong = lines.iter().any(|line| !line.wrong.is_empty());
+    Ok(if wrong { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
