@@ -1,8 +1,10 @@
 //! Inserts of whole rows of a table: on SQLite as lists of values, on PostgreSQL over one JSON array.
 //!
 //! Reading rows out of JSON costs SQLite as much as storing them, so that the rows that come in the greatest numbers are
-//! bound one value at a time. A list of varying length would defeat the statement cache: rows go in blocks of a few
-//! constant sizes. Deliberately absent: statements that join the array with a table (`statements`).
+//! bound one value at a time. A list of varying length would defeat the statement cache: lists have a few constant
+//! lengths, and what is not bound of the one that is taken is NULL and left out. So a table costs one statement a group,
+//! each of which is a way to the thread that writes and back. Deliberately absent: statements that join the array with a
+//! table (`statements`).
 
 use sea_orm::{DbBackend, DbErr, EntityTrait, Iterable, ModelTrait, QueryResult, Statement, Value};
 use serde::Serialize;
@@ -10,16 +12,16 @@ use serde::Serialize;
 use super::table::Shape;
 use super::write::Writer;
 
-/// Rows of the blocks, the largest first. The largest binds some 1,300 values, of the 32,766 that SQLite takes.
-const BLOCK_SIZES: [usize; 4] = [64, 16, 4, 1];
+/// Rows that the lists have room for. The largest binds some 5,400 values, of the 32,766 that SQLite takes.
+const LIST_ROWS: [usize; 8] = [4, 16, 32, 64, 96, 128, 192, 256];
 
 /// An insert of whole rows of one table.
 #[derive(Debug)]
 pub(super) enum Insert {
     /// One statement over a JSON array.
     Array(String),
-    /// One statement for each block size.
-    Blocks([(usize, String); BLOCK_SIZES.len()]),
+    /// One statement for each length of a list.
+    Lists([(usize, String); LIST_ROWS.len()]),
 }
 
 impl Insert {
@@ -34,13 +36,12 @@ impl Insert {
             return Self::Array(statement("SELECT {columns} FROM {rows} WHERE true {in_order}"));
         }
         let width = E::Column::iter().count();
-        Self::Blocks(BLOCK_SIZES.map(|size| {
-            let row = |row: usize| {
-                let values: Vec<String> = (1..=width).map(|column| format!("${}", row * width + column)).collect();
-                format!("({})", values.join(", "))
-            };
-            let rows: Vec<String> = (0..size).map(row).collect();
-            (size, statement(&format!("VALUES {}", rows.join(", "))))
+        Self::Lists(LIST_ROWS.map(|rows| {
+            // Without numbers: the driver asks for each number's place, which SQLite looks for from the first on.
+            let row = format!("({})", vec!["?"; width].join(", "));
+            let list = vec![row; rows].join(", ");
+            // The first column of every table here is a part of its key and never NULL.
+            (rows, statement(&format!("SELECT * FROM (VALUES {list}) WHERE column1 IS NOT NULL")))
         }))
     }
 }
@@ -51,17 +52,16 @@ impl Writer<'_> {
     where
         M: ModelTrait + Serialize,
     {
-        let blocks = match insert {
+        let lists = match insert {
             Insert::Array(sql) => return self.query(sql, rows).await,
-            Insert::Blocks(blocks) => blocks,
+            Insert::Lists(lists) => lists,
         };
-        let (mut returned, mut left) = (Vec::new(), rows);
-        for (size, sql) in blocks {
-            while let Some((block, rest)) = left.split_at_checked(*size) {
-                let statement = Statement::from_sql_and_values(DbBackend::Sqlite, sql, values(block));
-                returned.extend(self.query_statement(statement).await?);
-                left = rest;
-            }
+        let (longest, _) = &lists[lists.len() - 1];
+        let mut returned = Vec::new();
+        for part in rows.chunks(*longest) {
+            let (_, sql) = lists.iter().find(|(room, _)| part.len() <= *room).expect("a part fits the longest list");
+            let statement = Statement::from_sql_and_values(DbBackend::Sqlite, sql, values(part));
+            returned.extend(self.query_statement(statement).await?);
         }
         Ok(returned)
     }
@@ -77,16 +77,15 @@ mod tests {
     use payferry_entities::payment_transitions;
 
     #[test]
-    fn blocks_have_constant_texts_and_sizes() {
+    fn lists_have_constant_texts_and_lengths() {
         let insert = Insert::into::<payment_transitions::Entity>(DbBackend::Sqlite, &[], "RETURNING \"version\"");
-        let Insert::Blocks(blocks) = insert else { panic!("SQLite takes values") };
-        assert_eq!(blocks.each_ref().map(|(size, _)| *size), BLOCK_SIZES);
-        assert_eq!(blocks[0].1.matches('(').count(), 1 + BLOCK_SIZES[0]);
+        let Insert::Lists(lists) = insert else { panic!("SQLite takes values") };
+        assert_eq!(lists.each_ref().map(|(rows, _)| *rows), LIST_ROWS);
         assert_eq!(
-            blocks[3].1,
-            "INSERT INTO payment_transitions (\"payment_id\", \"version\", \"at\", \"events\") VALUES ($1, $2, $3, $4) \
-             RETURNING \"version\""
+            lists[0].1,
+            "INSERT INTO payment_transitions (\"payment_id\", \"version\", \"at\", \"events\") SELECT * FROM (VALUES \
+             (?, ?, ?, ?), (?, ?, ?, ?), (?, ?, ?, ?), (?, ?, ?, ?)) WHERE column1 IS NOT NULL RETURNING \"version\""
         );
-        assert!(blocks[2].1.contains("($13, $14, $15, $16) RETURNING"), "{}", blocks[2].1);
+        assert_eq!(lists[7].1.matches('?').count(), 4 * 256);
     }
 }
