@@ -21,7 +21,7 @@ pub(super) enum Insert {
     /// One statement over a JSON array.
     Array(String),
     /// One statement for each length of a list.
-    Lists([(usize, String); LIST_ROWS.len()]),
+    Lists(Box<[(usize, String)]>),
 }
 
 impl Insert {
@@ -36,13 +36,14 @@ impl Insert {
             return Self::Array(statement("SELECT {columns} FROM {rows} WHERE true {in_order}"));
         }
         let width = E::Column::iter().count();
-        Self::Lists(LIST_ROWS.map(|rows| {
+        let list = |rows| {
             // Without numbers: the driver asks for each number's place, which SQLite looks for from the first on.
             let row = format!("({})", vec!["?"; width].join(", "));
             let list = vec![row; rows].join(", ");
             // The first column of every table here is a part of its key and never NULL.
             (rows, statement(&format!("SELECT * FROM (VALUES {list}) WHERE column1 IS NOT NULL")))
-        }))
+        };
+        Self::Lists(LIST_ROWS.into_iter().map(list).collect())
     }
 }
 
@@ -80,7 +81,7 @@ mod tests {
     fn lists_have_constant_texts_and_lengths() {
         let insert = Insert::into::<payment_transitions::Entity>(DbBackend::Sqlite, &[], "RETURNING \"version\"");
         let Insert::Lists(lists) = insert else { panic!("SQLite takes values") };
-        assert_eq!(lists.each_ref().map(|(rows, _)| *rows), LIST_ROWS);
+        assert_eq!(lists.iter().map(|(rows, _)| *rows).collect::<Vec<_>>(), LIST_ROWS);
         assert_eq!(
             lists[0].1,
             "INSERT INTO payment_transitions (\"payment_id\", \"version\", \"at\", \"events\") SELECT * FROM (VALUES \
