@@ -63,6 +63,8 @@ fn every_subcommand_helps_with_an_example() {
     for command in [
         &["sandbox"] as &[&str],
         &["demo"],
+        &["load"],
+        &["bench"],
         &["serve"],
         &["check"],
         &["deploy"],
@@ -80,7 +82,5 @@ fn every_subcommand_helps_with_an_example() {
         assert!(help.contains(&format!("payferry {}", command.join(" "))), "{command:?}: {help}");
     }
     let overview = super::printed(&run(&["--help"]));
-    for absent in ["load", "reconcile"] {
-        assert!(!overview.lines().any(|line| line.trim_start().starts_with(absent)), "{absent} does not exist yet");
-    }
+    assert!(!overview.lines().any(|line| line.trim_start().starts_with("reconcile")), "reconcile does not exist yet");
 }

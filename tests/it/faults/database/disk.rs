@@ -32,7 +32,8 @@ async fn a_full_disk_below_sqlite() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let mount = "mount -t tmpfs -o size=16m tmpfs \"$0\" && exec \"$@\"";
+    // Room for a write-ahead log as long as it becomes before it is taken over into the database.
+    let mount = "mount -t tmpfs -o size=64m tmpfs \"$0\" && exec \"$@\"";
     let test = "faults::database::disk::a_full_disk_below_sqlite";
     let mut command = Command::new("unshare");
     let ran = command
