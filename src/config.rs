@@ -80,7 +80,7 @@ pub struct Database {
 /// Where secrets are kept.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Secrets {
-    /// A file with 32 bytes in hexadecimal.
+    /// A file with 32 bytes in hexadecimal, or several versions of such keys.
     #[serde(deserialize_with = "optional_path")]
     pub master_key_file: Option<PathBuf>,
     /// A file with the bearer token of the operator's listener.

@@ -1,6 +1,14 @@
-//! Encryption at rest and keyed hashes, from one master key.
+//! Encryption at rest and keyed hashes, from the master keys.
 //!
-//! A sealed value is bound to its place (table, row, column): moved to another row it does not open.
+//! A sealed value is bound to its place (table, row, column): moved to another row it does not open. It names the version
+//! of the key that sealed it, so that keys can be changed: the highest version seals, all of them open. The key of the
+//! hashes never changes: API keys are known by their hashes alone, which cannot be made anew. What re-seals values is in
+//! `crate::rotation` of the service; reading the file of keys is in `keys`.
+
+mod keys;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use aes_gcm_siv::aead::{Aead, KeyInit, Payload};
 use aes_gcm_siv::{Aes256GcmSiv, Nonce};
@@ -9,53 +17,92 @@ use base64::engine::general_purpose::STANDARD_NO_PAD as BASE64;
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
 
-/// Length of the master key in bytes.
+pub use keys::{MasterKeys, MasterKeysError};
+
+/// Length of a master key in bytes.
 pub const MASTER_KEY_BYTES: usize = 32;
 const NONCE_BYTES: usize = 12;
-/// First byte of a sealed value: which key and format sealed it.
-const KEY_VERSION: &str = "v1";
+/// What sealed bytes begin with, before the key's version in four bytes, the biggest first.
+const BYTES_MARK: [u8; 4] = *b"pfs\x01";
+const VERSION_BYTES: usize = 4;
+const BYTES_HEAD: usize = BYTES_MARK.len() + VERSION_BYTES;
 
-/// Seals and opens values, and hashes secrets that need only be compared. `Debug` shows nothing of the key.
+/// Which master key sealed a value: 1 is the first.
+pub type KeyVersion = u32;
+
+/// Seals and opens values, and hashes secrets that need only be compared. `Debug` shows nothing of the keys.
 #[derive(Clone)]
 pub struct Sealer {
-    cipher: Aes256GcmSiv,
+    current: KeyVersion,
+    ciphers: Arc<BTreeMap<KeyVersion, Aes256GcmSiv>>,
     hash_key: [u8; 32],
 }
 
-/// A sealed value that does not open: another key, another place, or damage.
-#[derive(Debug, thiserror::Error)]
-#[error("a sealed value does not open with this key in this place")]
-pub struct OpenError;
+/// A sealed value that does not open. Nothing of the value stands in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum OpenError {
+    /// The key that sealed it is not among those that are known here.
+    #[error("a value was sealed with key version {0}, which is not among the master keys")]
+    UnknownVersion(KeyVersion),
+    /// Another key of that version, another place, or damage.
+    #[error("a sealed value does not open with this key in this place")]
+    Mismatch,
+}
 
 impl Sealer {
-    /// Derives the keys for sealing and hashing from `master`.
+    /// With one key, as version 1.
     pub fn new(master: &[u8; MASTER_KEY_BYTES]) -> Self {
-        let seal_key = hmac(master, &[b"payferry seal v1"]);
-        Self { cipher: Aes256GcmSiv::new(&seal_key.into()), hash_key: hmac(master, &[b"payferry hash v1"]) }
+        Self::of(&MasterKeys::one(*master))
+    }
+
+    /// With several versions: the highest seals.
+    pub fn of(keys: &MasterKeys) -> Self {
+        let cipher = |master: &[u8; MASTER_KEY_BYTES]| Aes256GcmSiv::new(&hmac(master, &[b"payferry seal v1"]).into());
+        let ciphers = keys.versions().map(|(version, master)| (version, cipher(master))).collect();
+        Self { current: keys.current(), ciphers: Arc::new(ciphers), hash_key: keys.hash_key() }
+    }
+
+    /// The version that seals.
+    pub fn current(&self) -> KeyVersion {
+        self.current
     }
 
     /// Encrypts `plaintext` for `place` (such as `["webhook_endpoints", psp_id, "secret"]`) as printable text.
     pub fn seal(&self, place: &[&str], plaintext: &[u8]) -> String {
-        let nonce_bytes: [u8; NONCE_BYTES] = rand::random();
-        let aad = place.join("\u{1f}");
-        let sealed = self
-            .cipher
-            .encrypt(&Nonce::from(nonce_bytes), Payload { msg: plaintext, aad: aad.as_bytes() })
-            .expect("AES-GCM-SIV encrypts anything below 64 GiB");
-        format!("{KEY_VERSION}.{}.{}", BASE64.encode(nonce_bytes), BASE64.encode(sealed))
+        let (nonce, body) = self.encrypt(place, plaintext);
+        format!("v{}.{}.{}", self.current, BASE64.encode(nonce), BASE64.encode(body))
     }
 
     /// Decrypts what [`Self::seal`] made for the same `place`.
     pub fn open(&self, place: &[&str], sealed: &str) -> Result<Vec<u8>, OpenError> {
-        let mut parts = sealed.splitn(3, '.');
-        let (Some(KEY_VERSION), Some(nonce), Some(body)) = (parts.next(), parts.next(), parts.next()) else {
-            return Err(OpenError);
-        };
-        let nonce: [u8; NONCE_BYTES] =
-            BASE64.decode(nonce).map_err(|_| OpenError)?.try_into().map_err(|_| OpenError)?;
-        let body = BASE64.decode(body).map_err(|_| OpenError)?;
-        let aad = place.join("\u{1f}");
-        self.cipher.decrypt(&Nonce::from(nonce), Payload { msg: &body, aad: aad.as_bytes() }).map_err(|_| OpenError)
+        let version = version_of(sealed).ok_or(OpenError::Mismatch)?;
+        let mut parts = sealed.splitn(3, '.').skip(1);
+        let (Some(nonce), Some(body)) = (parts.next(), parts.next()) else { return Err(OpenError::Mismatch) };
+        let decoded = |text| BASE64.decode(text).map_err(|_| OpenError::Mismatch);
+        self.decrypt(version, place, &decoded(nonce)?, &decoded(body)?)
+    }
+
+    /// Whether what [`Self::seal`] made was sealed with the current key.
+    pub fn is_current(&self, sealed: &str) -> bool {
+        version_of(sealed) == Some(self.current)
+    }
+
+    /// As [`Self::seal`], for what is large and kept outside of the database: bytes, a few more than went in.
+    pub fn seal_bytes(&self, place: &[&str], plaintext: &[u8]) -> Vec<u8> {
+        let (nonce, body) = self.encrypt(place, plaintext);
+        [&BYTES_MARK[..], &self.current.to_be_bytes(), &nonce, &body].concat()
+    }
+
+    /// Decrypts what [`Self::seal_bytes`] made for the same `place`.
+    pub fn open_bytes(&self, place: &[&str], sealed: &[u8]) -> Result<Vec<u8>, OpenError> {
+        let version = version_of_bytes(sealed).ok_or(OpenError::Mismatch)?;
+        let (nonce, body) = sealed[BYTES_HEAD..].split_at_checked(NONCE_BYTES).ok_or(OpenError::Mismatch)?;
+        self.decrypt(version, place, nonce, body)
+    }
+
+    /// Whether what [`Self::seal_bytes`] made was sealed with the current key.
+    pub fn is_current_bytes(&self, sealed: &[u8]) -> bool {
+        version_of_bytes(sealed) == Some(self.current)
     }
 
     /// HMAC-SHA256 of `parts` under a key of this purpose, lower-case hex. Parts are length-prefixed, so `["a","bc"]`
@@ -63,12 +110,39 @@ impl Sealer {
     pub fn keyed_hash(&self, parts: &[&[u8]]) -> String {
         hex::encode(hmac(&self.hash_key, parts))
     }
+
+    fn encrypt(&self, place: &[&str], plaintext: &[u8]) -> ([u8; NONCE_BYTES], Vec<u8>) {
+        let nonce: [u8; NONCE_BYTES] = rand::random();
+        let aad = place.join("\u{1f}");
+        let payload = Payload { msg: plaintext, aad: aad.as_bytes() };
+        let sealed = self.ciphers[&self.current].encrypt(&Nonce::from(nonce), payload);
+        (nonce, sealed.expect("AES-GCM-SIV encrypts anything below 64 GiB"))
+    }
+
+    fn decrypt(&self, version: KeyVersion, place: &[&str], nonce: &[u8], body: &[u8]) -> Result<Vec<u8>, OpenError> {
+        let cipher = self.ciphers.get(&version).ok_or(OpenError::UnknownVersion(version))?;
+        let nonce: [u8; NONCE_BYTES] = nonce.try_into().map_err(|_| OpenError::Mismatch)?;
+        let aad = place.join("\u{1f}");
+        let payload = Payload { msg: body, aad: aad.as_bytes() };
+        cipher.decrypt(&Nonce::from(nonce), payload).map_err(|_| OpenError::Mismatch)
+    }
 }
 
 impl std::fmt::Debug for Sealer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Sealer")
     }
+}
+
+/// The version that sealed text names, written as we write it.
+fn version_of(sealed: &str) -> Option<KeyVersion> {
+    let digits = sealed.split_once('.')?.0.strip_prefix('v')?;
+    digits.parse().ok().filter(|version: &KeyVersion| version.to_string() == digits)
+}
+
+fn version_of_bytes(sealed: &[u8]) -> Option<KeyVersion> {
+    let version = sealed.strip_prefix(&BYTES_MARK)?.first_chunk::<VERSION_BYTES>()?;
+    Some(KeyVersion::from_be_bytes(*version))
 }
 
 fn hmac(key: &[u8], parts: &[&[u8]]) -> [u8; 32] {
@@ -85,15 +159,66 @@ fn hmac(key: &[u8], parts: &[&[u8]]) -> [u8; 32] {
 mod tests {
     use super::*;
 
+    const PLACE: [&str; 3] = ["t", "row", "c"];
+    const ELSEWHERE: [&str; 3] = ["t", "other", "c"];
+
     #[test]
     fn a_sealed_value_opens_only_in_its_place_and_with_its_key() {
         let sealer = Sealer::new(&[7; 32]);
-        let sealed = sealer.seal(&["t", "row", "c"], b"whsec_x");
-        assert_eq!(sealer.open(&["t", "row", "c"], &sealed).unwrap(), b"whsec_x");
-        assert!(sealer.open(&["t", "other", "c"], &sealed).is_err());
-        assert!(Sealer::new(&[8; 32]).open(&["t", "row", "c"], &sealed).is_err());
+        let sealed = sealer.seal(&PLACE, b"whsec_x");
+        assert_eq!(sealer.open(&PLACE, &sealed).unwrap(), b"whsec_x");
+        assert_eq!(sealer.open(&ELSEWHERE, &sealed), Err(OpenError::Mismatch));
+        assert_eq!(Sealer::new(&[8; 32]).open(&PLACE, &sealed), Err(OpenError::Mismatch));
         assert!(!sealed.contains("whsec"));
-        assert_ne!(sealed, sealer.seal(&["t", "row", "c"], b"whsec_x"), "a nonce is used once");
+        assert_ne!(sealed, sealer.seal(&PLACE, b"whsec_x"), "a nonce is used once");
+    }
+
+    #[test]
+    fn sealed_bytes_are_bound_as_text_is() {
+        let sealer = Sealer::new(&[7; 32]);
+        let sealed = sealer.seal_bytes(&PLACE, b"%PDF-1.7 marked");
+        assert_eq!(sealer.open_bytes(&PLACE, &sealed).unwrap(), b"%PDF-1.7 marked");
+        assert_eq!(sealer.open_bytes(&ELSEWHERE, &sealed), Err(OpenError::Mismatch));
+        assert!(!sealed.windows(6).any(|window| window == b"marked"));
+        for cut in 0..sealed.len() {
+            assert!(sealer.open_bytes(&PLACE, &sealed[..cut]).is_err(), "cut to {cut} bytes");
+        }
+        let mut damaged = sealed;
+        *damaged.last_mut().unwrap() ^= 1;
+        assert_eq!(sealer.open_bytes(&PLACE, &damaged), Err(OpenError::Mismatch));
+    }
+
+    #[test]
+    fn the_newest_key_seals_and_older_ones_still_open() {
+        let first = Sealer::new(&[7; 32]);
+        let keys: MasterKeys = format!("1: {}\n2: {}", "07".repeat(32), "08".repeat(32)).parse().unwrap();
+        let both = Sealer::of(&keys);
+        let (old, new) = (first.seal(&PLACE, b"x"), both.seal(&PLACE, b"x"));
+        assert!(old.starts_with("v1.") && new.starts_with("v2."), "{old} {new}");
+        assert!(!both.is_current(&old) && both.is_current(&new) && first.is_current(&old));
+        assert_eq!((both.open(&PLACE, &old).unwrap(), both.open(&PLACE, &new).unwrap()), (b"x".into(), b"x".into()));
+        assert_eq!(first.open(&PLACE, &new), Err(OpenError::UnknownVersion(2)));
+        assert_eq!(first.keyed_hash(&[b"sk"]), both.keyed_hash(&[b"sk"]), "what was hashed is found again");
+
+        let (old, new) = (first.seal_bytes(&PLACE, b"x"), both.seal_bytes(&PLACE, b"x"));
+        assert!(!both.is_current_bytes(&old) && both.is_current_bytes(&new));
+        assert_eq!(both.open_bytes(&PLACE, &old).unwrap(), b"x");
+        assert_eq!(first.open_bytes(&PLACE, &new), Err(OpenError::UnknownVersion(2)));
+
+        let named = OpenError::UnknownVersion(2).to_string();
+        assert!(named.contains("version 2"), "{named}");
+    }
+
+    #[test]
+    fn what_no_sealer_wrote_does_not_open() {
+        let sealer = Sealer::new(&[7; 32]);
+        let body = sealer.seal(&PLACE, b"x");
+        let body = body.strip_prefix("v1").unwrap();
+        for bad in ["", "v1", "v1.", "plain text", "v01..", "v+1.a.b", "v99999999999.a.b", "v1.AAAA.AAAA"] {
+            assert_eq!(sealer.open(&PLACE, bad), Err(OpenError::Mismatch), "{bad}");
+        }
+        assert_eq!(sealer.open(&PLACE, &format!("v01{body}")), Err(OpenError::Mismatch));
+        assert_eq!(sealer.open(&PLACE, &format!("v3{body}")), Err(OpenError::UnknownVersion(3)));
     }
 
     #[test]

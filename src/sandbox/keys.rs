@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::Path;
 
 use anyhow::{Context, bail};
-use payferry_actors::seal::{MASTER_KEY_BYTES, Sealer};
+use payferry_actors::seal::{MASTER_KEY_BYTES, MasterKeys, Sealer};
 use payferry_domain::PspId;
 use serde::{Deserialize, Serialize};
 
@@ -17,6 +17,7 @@ const OPERATOR_TOKEN_BYTES: usize = 32;
 /// The secrets and the PSP they belong to. `Debug` shows the PSP only.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct Keys {
+    /// As a file of master keys holds them.
     master_key: String,
     /// The PSP that the sandbox makes for its user.
     pub psp_id: PspId,
@@ -53,23 +54,32 @@ impl Keys {
     /// Reads a file of keys; `None` if there is none.
     pub fn read(file: &Path) -> anyhow::Result<Option<Self>> {
         let Some(keys) = read_json::<Self>(file)? else { return Ok(None) };
-        keys.master().and(keys.key()).with_context(|| format!("{} is damaged", file.display()))?;
+        let damaged = || format!("{} is damaged", file.display());
+        keys.master_key.parse::<MasterKeys>().with_context(damaged)?;
+        keys.key().with_context(damaged)?;
         Ok(Some(keys))
     }
 
-    /// What the master key seals and hashes with.
+    /// What the master keys seal and hash with.
     pub fn sealer(&self) -> Sealer {
-        Sealer::new(&self.master().expect("checked when it was read or made"))
+        Sealer::of(&self.master_keys())
+    }
+
+    /// The master keys in all their versions.
+    pub fn master_keys(&self) -> MasterKeys {
+        self.master_key.parse().expect("checked when it was read or made")
+    }
+
+    /// The same with these master keys, kept in `file`.
+    pub fn with_master_keys(self, keys: &MasterKeys, file: &Path) -> anyhow::Result<Self> {
+        let changed = Self { master_key: keys.expose(), ..self };
+        write_json(file, &changed)?;
+        Ok(changed)
     }
 
     /// The PSP's key.
     pub fn key(&self) -> Option<ApiKey> {
         self.api_key.parse().ok()
-    }
-
-    fn master(&self) -> Option<[u8; MASTER_KEY_BYTES]> {
-        let mut master = [0; MASTER_KEY_BYTES];
-        hex::decode_to_slice(&self.master_key, &mut master).ok().map(|()| master)
     }
 }
 

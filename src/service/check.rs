@@ -25,7 +25,7 @@ pub struct Line {
 /// Looks at all of it; nothing is changed.
 pub async fn check(config: &Config) -> Vec<Line> {
     let mut lines = Lines::default();
-    lines.read("master key", secrets::sealer(config).map(|_| "read".to_owned()));
+    lines.read("master key", secrets::sealer(config).map(|sealer| format!("read; version {} seals", sealer.current())));
     lines.read("operator token", secrets::operator_token(config).map(|_| "read".to_owned()));
     let signer = secrets::signer(&config.signer);
     let operator = signer.as_ref().map(OperatorSigner::address).ok();

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, bail, ensure};
-use payferry_actors::seal::{MASTER_KEY_BYTES, Sealer};
+use payferry_actors::seal::{MasterKeys, Sealer};
 use payferry_actors::wallet::OperatorSigner;
 
 use crate::config::{Config, Signer};
@@ -13,14 +13,16 @@ pub const OPERATOR_TOKEN_CHARS_MIN: usize = 16;
 
 /// What seals secrets and hashes API keys.
 pub fn sealer(config: &Config) -> anyhow::Result<Sealer> {
+    Ok(Sealer::of(&master_keys(config)?))
+}
+
+/// The master keys in all their versions.
+pub fn master_keys(config: &Config) -> anyhow::Result<MasterKeys> {
     let Some(file) = &config.secrets.master_key_file else {
         bail!("`secrets.master_key_file` is not set: a file with 64 hexadecimal digits");
     };
-    let mut master = [0; MASTER_KEY_BYTES];
-    if hex::decode_to_slice(read(file)?.trim(), &mut master).is_err() {
-        bail!("the master key {}: expected 64 hexadecimal digits", file.display());
-    }
-    Ok(Sealer::new(&master))
+    // The error of the keys quotes nothing of them.
+    read(file)?.parse().with_context(|| format!("the master key {}", file.display()))
 }
 
 /// What opens the operator's listener.
