@@ -126,6 +126,10 @@ ids! {
     OperationId = "op_";
     /// An API key.
     KeyId = "key_";
+    /// A check of a customer, which the interface calls a verification.
+    CheckId = "ver_";
+    /// A stored document of a customer.
+    DocumentId = "doc_";
 }
 
 /// The low 80 bits of a ULID.

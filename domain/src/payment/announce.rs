@@ -1,16 +1,13 @@
 //! The public names of what happens, and which of them an event announces.
 
-use std::fmt;
-use std::str::FromStr;
-
 use serde::{Deserialize, Serialize};
 
 use super::event::Event;
 use super::state::Payment;
-use super::status::{FailureReason, Reason, Status, named};
+use super::status::{FailureReason, Reason, Status};
 use crate::chain::Hash32;
 use crate::ids::RefundId;
-use crate::money::UnknownName;
+use crate::named::named;
 use crate::time::Timestamp;
 
 named! {

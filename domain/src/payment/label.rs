@@ -5,9 +5,7 @@ use std::fmt;
 use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::status::named;
-use crate::money::UnknownName;
-use std::str::FromStr;
+use crate::named::named;
 
 named! {
     /// One finer fact about a payment.

@@ -2,13 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::status::named;
 use crate::chain::{Address, Chain, Hash32};
 use crate::ids::{OperationId, RefundId};
-use crate::money::{Amount, Token, UnknownName};
+use crate::money::{Amount, Token};
+use crate::named::named;
 use crate::time::Timestamp;
-use std::fmt;
-use std::str::FromStr;
 
 named! {
     /// How far the settlement has come.

@@ -1,49 +1,9 @@
 //! A payment's status, why it failed, and its history.
 
-use std::fmt;
-use std::str::FromStr;
-
 use serde::{Deserialize, Serialize};
 
-use crate::money::UnknownName;
+use crate::named::named;
 use crate::time::Timestamp;
-
-macro_rules! named {
-    ($(#[$doc:meta])* $name:ident, $expected:literal { $($(#[$vdoc:meta])* $variant:ident = $text:literal,)* }) => {
-        $(#[$doc])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-        pub enum $name {
-            $($(#[$vdoc])* #[serde(rename = $text)] $variant,)*
-        }
-
-        impl $name {
-            /// Every one, in the order of declaration.
-            pub const ALL: &'static [Self] = &[$(Self::$variant),*];
-
-            /// The name in answers, webhooks and the database.
-            pub const fn as_str(self) -> &'static str {
-                match self { $(Self::$variant => $text,)* }
-            }
-        }
-
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(self.as_str())
-            }
-        }
-
-        impl FromStr for $name {
-            type Err = UnknownName;
-            fn from_str(text: &str) -> Result<Self, UnknownName> {
-                match text {
-                    $($text => Ok(Self::$variant),)*
-                    _ => Err(UnknownName { expected: $expected }),
-                }
-            }
-        }
-    };
-}
-pub(crate) use named;
 
 named! {
     /// Where a payment stands; exactly one at a time. Finer facts are labels.

@@ -4,12 +4,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::status::named;
 use crate::chain::{Address, Chain, Hash32};
-use crate::money::{Amount, Token, UnknownName};
+use crate::money::{Amount, Token};
+use crate::named::named;
 use crate::time::Timestamp;
-use std::fmt;
-use std::str::FromStr;
 
 /// What makes a transfer unique for ever.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

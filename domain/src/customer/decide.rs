@@ -1,0 +1,137 @@
+//! What follows from a command.
+//!
+//! Facts that are old or known decide to nothing: a result counts only for the check that is asked for at the moment.
+//! People's commands are rejected when they do not fit.
+
+use super::command::Command;
+use super::event::Event;
+use super::rejection::Rejection;
+use super::state::Customer;
+use super::words::{CheckPurpose, Documents, KycStatus, Missing, Verdict};
+use crate::ids::CheckId;
+use crate::time::Timestamp;
+
+/// What keeps identity verification from being started, the terms first; empty if nothing does.
+pub fn missing(customer: &Customer) -> Vec<Missing> {
+    let terms = customer.tos_accepted_at.is_none().then_some(Missing::TermsOfService);
+    terms.into_iter().chain(missing_documents(customer)).collect()
+}
+
+fn missing_documents(customer: &Customer) -> impl Iterator<Item = Missing> {
+    let required = customer.kind.required_documents().iter().copied();
+    required.filter(|kind| !customer.documents.contains(*kind)).map(Missing::from)
+}
+
+/// The events that follow from `command` at `now`; empty if it is old or known.
+pub fn decide(customer: &Customer, command: &Command, now: Timestamp) -> Result<Vec<Event>, Rejection> {
+    // Facts of providers about a customer that is gone are old.
+    match command {
+        Command::ConcludeCheck { check, verdict } => return Ok(conclude(customer, *check, verdict)),
+        Command::LapseCheck { check } => return Ok(lapse(customer, *check)),
+        Command::Deactivate => return Ok(deactivate(customer)),
+        _ => {}
+    }
+    if !customer.is_active {
+        return Err(Rejection::CustomerInactive);
+    }
+    match command {
+        Command::AcceptTerms if customer.tos_accepted_at.is_some() => Ok(Vec::new()),
+        Command::AcceptTerms => Ok(vec![Event::TermsAccepted { at: now }]),
+        Command::AddDocuments(documents) => Ok(added(*documents)),
+        Command::RequestCheck { check } => request(customer, *check),
+        Command::ChangePhone { check } => Ok(update(customer, Event::PhoneChanged, *check)),
+        Command::SetDetails => Ok(vec![Event::DetailsSet]),
+        Command::ReplaceWallet { check } => {
+            let mut events = vec![Event::DetailsSet];
+            events.extend(update(customer, Event::WalletReplaced, *check));
+            Ok(events)
+        }
+        Command::Decide(verdict) => by_hand(customer, verdict),
+        Command::ConcludeCheck { .. } | Command::LapseCheck { .. } | Command::Deactivate => unreachable!("see above"),
+    }
+}
+
+fn added(documents: Documents) -> Vec<Event> {
+    if documents.is_empty() { Vec::new() } else { vec![Event::DocumentsAdded { documents }] }
+}
+
+/// Asked again while a check is under way, that one goes on: a repeated request makes no second verification.
+fn request(customer: &Customer, check: CheckId) -> Result<Vec<Event>, Rejection> {
+    if customer.tos_accepted_at.is_none() {
+        return Err(Rejection::TermsNotAccepted);
+    }
+    let missing: Vec<Missing> = missing_documents(customer).collect();
+    if !missing.is_empty() {
+        return Err(Rejection::DocumentsMissing(missing));
+    }
+    match customer.kyc_status {
+        KycStatus::Approved | KycStatus::Success => Err(Rejection::AlreadyCleared),
+        KycStatus::PendingUpdate => Err(Rejection::UpdateInProgress),
+        KycStatus::Pending if customer.check.is_some() => Ok(Vec::new()),
+        KycStatus::Pending => Ok(vec![queued(customer, check, CheckPurpose::Identity)]),
+        KycStatus::Rejected => Ok(vec![Event::Reopened, queued(customer, check, CheckPurpose::Identity)]),
+    }
+}
+
+fn queued(customer: &Customer, check: CheckId, purpose: CheckPurpose) -> Event {
+    Event::CheckQueued { check, purpose, revision: customer.revision }
+}
+
+/// What is screened has changed. The check under way was asked about what was there before, so it no longer counts.
+fn update(customer: &Customer, what: Event, check: CheckId) -> Vec<Event> {
+    let mut events = vec![what];
+    events.extend(superseded(customer));
+    events.push(Event::UpdateBegun);
+    let (purpose, revision) = (CheckPurpose::Rescreen, customer.revision + 1);
+    events.push(Event::CheckQueued { check, purpose, revision });
+    events
+}
+
+fn superseded(customer: &Customer) -> Option<Event> {
+    customer.check.map(|check| Event::CheckSuperseded { check: check.id })
+}
+
+fn conclude(customer: &Customer, id: CheckId, verdict: &Verdict) -> Vec<Event> {
+    let Some(check) = customer.check.filter(|check| check.id == id && check.revision == customer.revision) else {
+        return Vec::new();
+    };
+    match (verdict, check.purpose) {
+        // No path clears a customer that has not accepted the terms.
+        (Verdict::Approved, CheckPurpose::Identity) if customer.tos_accepted_at.is_none() => Vec::new(),
+        (Verdict::Approved, CheckPurpose::Identity) => vec![Event::CheckPassed { check: id }, Event::Approved],
+        (Verdict::Approved, CheckPurpose::Rescreen) => {
+            let kyc_status = customer.before_update.unwrap_or(KycStatus::Pending);
+            vec![Event::CheckPassed { check: id }, Event::Restored { kyc_status }]
+        }
+        (Verdict::Rejected { reasons }, _) => {
+            vec![Event::CheckFailed { check: id }, Event::Rejected { reasons: reasons.clone() }]
+        }
+    }
+}
+
+/// A verification that the customer gave up may be started anew. A screening has nobody to give it up: it is asked again.
+fn lapse(customer: &Customer, id: CheckId) -> Vec<Event> {
+    match customer.check {
+        Some(check) if check.id == id && check.purpose == CheckPurpose::Identity => {
+            vec![Event::CheckLapsed { check: id }]
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn by_hand(customer: &Customer, verdict: &Verdict) -> Result<Vec<Event>, Rejection> {
+    let decision = match verdict {
+        Verdict::Approved if customer.tos_accepted_at.is_none() => return Err(Rejection::TermsNotAccepted),
+        Verdict::Approved if customer.kyc_status.is_cleared() => return Ok(Vec::new()),
+        Verdict::Approved => Event::Approved,
+        Verdict::Rejected { reasons } => Event::Rejected { reasons: reasons.clone() },
+    };
+    Ok(superseded(customer).into_iter().chain([decision]).collect())
+}
+
+fn deactivate(customer: &Customer) -> Vec<Event> {
+    if !customer.is_active {
+        return Vec::new();
+    }
+    superseded(customer).into_iter().chain([Event::Deactivated]).collect()
+}

@@ -1,0 +1,89 @@
+#![allow(clippy::unwrap_used)]
+
+mod properties;
+mod stories;
+
+use super::{
+    CheckPurpose, Command, Customer, CustomerKind, DocumentKind, Documents, Event, KycStatus, Rejection, Verdict,
+    transition,
+};
+use crate::ids::{CheckId, CustomerId, PspId};
+use crate::time::Timestamp;
+
+const NOW: Timestamp = Timestamp(1_700_000_000_000);
+
+/// A check's id by its number, so that tests read.
+fn check(number: u128) -> CheckId {
+    CheckId::from_ulid(ulid::Ulid(number))
+}
+
+fn customer(kind: CustomerKind) -> Customer {
+    Customer::new(CustomerId::from_ulid(ulid::Ulid(1)), PspId::from_ulid(ulid::Ulid(2)), kind)
+}
+
+fn rejected(reason: &str) -> Verdict {
+    Verdict::Rejected { reasons: vec![reason.to_owned()] }
+}
+
+/// A customer to whom things happen, given-when-then.
+struct Story(Customer);
+
+impl Story {
+    fn of(kind: CustomerKind) -> Self {
+        Self(customer(kind))
+    }
+
+    /// A person with everything handed in.
+    fn ready() -> Self {
+        let documents = Documents::NONE.with(DocumentKind::ProofOfResidentialAddress);
+        Self::of(CustomerKind::Individual).given(&Command::AcceptTerms).given(&Command::AddDocuments(documents))
+    }
+
+    fn approved() -> Self {
+        let conclude = Command::ConcludeCheck { check: check(1), verdict: Verdict::Approved };
+        Self::ready().given(&Command::RequestCheck { check: check(1) }).given(&conclude)
+    }
+
+    /// What changes the customer.
+    fn given(self, command: &Command) -> Self {
+        let after = transition(&self.0, command, NOW).unwrap().unwrap_or_else(|| panic!("{command:?} changes nothing"));
+        assert_eq!(after.customer.version, self.0.version + 1);
+        Self(after.customer)
+    }
+
+    /// What changes nothing.
+    fn unmoved_by(self, command: &Command) -> Self {
+        assert_eq!(transition(&self.0, command, NOW), Ok(None), "{command:?}");
+        self
+    }
+
+    fn refuses(self, command: &Command, rejection: Rejection) -> Self {
+        assert_eq!(transition(&self.0, command, NOW), Err(rejection), "{command:?}");
+        self
+    }
+
+    fn is(self, status: KycStatus) -> Self {
+        assert_eq!(self.0.kyc_status, status);
+        self
+    }
+
+    fn events(&self, command: &Command) -> Vec<Event> {
+        transition(&self.0, command, NOW).unwrap().map(|transition| transition.events).unwrap_or_default()
+    }
+}
+
+#[test]
+fn names_are_those_of_the_interface() {
+    let documents: Documents = DocumentKind::ALL.iter().copied().collect();
+    let json = serde_json::to_string(&documents).unwrap();
+    assert_eq!(
+        json,
+        r#"["proof_of_residential_address","incorporation_certificate","proof_of_business_address","verification_document"]"#
+    );
+    assert_eq!(serde_json::from_str::<Documents>(&json).unwrap(), documents);
+    let cleared: Vec<_> = KycStatus::ALL.iter().filter(|status| status.is_cleared()).map(|one| one.as_str()).collect();
+    assert_eq!(cleared, ["approved", "success"]);
+    for event in [Event::Approved, Event::TermsAccepted { at: NOW }, Event::DetailsSet, Event::PhoneChanged] {
+        assert_eq!(serde_json::to_value(&event).unwrap()["event"], event.name());
+    }
+}

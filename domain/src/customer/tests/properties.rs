@@ -1,0 +1,80 @@
+//! What holds whatever happens, in any order.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::customer::{missing, violations};
+
+fn verdicts() -> impl Strategy<Value = Verdict> {
+    prop_oneof![Just(Verdict::Approved), "[a-z]{1,8}".prop_map(|reason| rejected(&reason))]
+}
+
+/// A command; checks are new ones, or of those that were made before.
+fn commands() -> impl Strategy<Value = Command> {
+    let kinds = prop::sample::subsequence(DocumentKind::ALL, 0..=DocumentKind::ALL.len());
+    let old = (0_u128..12).prop_map(check);
+    prop_oneof![
+        2 => Just(Command::AcceptTerms),
+        3 => kinds.prop_map(|kinds| Command::AddDocuments(kinds.into_iter().collect())),
+        3 => Just(Command::RequestCheck { check: check(0) }),
+        6 => (old.clone(), verdicts()).prop_map(|(check, verdict)| Command::ConcludeCheck { check, verdict }),
+        1 => old.prop_map(|check| Command::LapseCheck { check }),
+        2 => Just(Command::ChangePhone { check: check(0) }),
+        1 => Just(Command::SetDetails),
+        2 => Just(Command::ReplaceWallet { check: check(0) }),
+        1 => verdicts().prop_map(Command::Decide),
+        1 => prop::bool::weighted(0.2).prop_map(|ends| if ends { Command::Deactivate } else { Command::SetDetails }),
+    ]
+}
+
+/// Gives each new check an id of its own.
+fn numbered(command: Command, number: u128) -> Command {
+    let check = check(number);
+    match command {
+        Command::RequestCheck { .. } => Command::RequestCheck { check },
+        Command::ChangePhone { .. } => Command::ChangePhone { check },
+        Command::ReplaceWallet { .. } => Command::ReplaceWallet { check },
+        other => other,
+    }
+}
+
+proptest! {
+    #[test]
+    fn every_state_is_sound(business: bool, commands in prop::collection::vec(commands(), 0..40)) {
+        let kind = if business { CustomerKind::Business } else { CustomerKind::Individual };
+        let mut customer = customer(kind);
+        for (number, command) in commands.into_iter().enumerate() {
+            let command = numbered(command, number as u128);
+            let Ok(after) = transition(&customer, &command, NOW) else { continue };
+            let Some(after) = after.map(|after| after.customer) else { continue };
+            prop_assert_eq!(violations(&after), []);
+            prop_assert_eq!(after.version, customer.version + 1);
+            // Final things stay final.
+            prop_assert!(customer.is_active, "a deactivated customer changed by {:?}", command);
+            prop_assert!(customer.tos_accepted_at.is_none() || after.tos_accepted_at == customer.tos_accepted_at);
+            prop_assert!(customer.documents.iter().all(|document| after.documents.contains(document)));
+            // Cleared only by a verdict, and never without the terms.
+            if after.is_cleared() && !customer.is_cleared() {
+                prop_assert!(after.tos_accepted_at.is_some());
+                let by_verdict = matches!(&command, Command::ConcludeCheck { verdict: Verdict::Approved, .. }
+                    | Command::Decide(Verdict::Approved));
+                prop_assert!(by_verdict, "cleared by {:?}", command);
+                if matches!(command, Command::ConcludeCheck { .. }) && customer.before_update.is_none() {
+                    prop_assert_eq!(missing(&customer), []);
+                }
+            }
+            // A result counts only for the check, and the data, that are current.
+            if let Command::ConcludeCheck { check, .. } = &command {
+                let current = customer.check.unwrap();
+                prop_assert_eq!((current.id, current.revision), (*check, customer.revision));
+            }
+            // The same again changes nothing, or is refused, unless it is a new wish.
+            if let Command::AcceptTerms | Command::ConcludeCheck { .. } | Command::LapseCheck { .. }
+                | Command::Deactivate = &command
+            {
+                prop_assert_eq!(transition(&after, &command, NOW), Ok(None));
+            }
+            customer = after;
+        }
+    }
+}
