@@ -8,6 +8,7 @@ pub mod chain;
 pub mod chains;
 pub mod clock;
 pub mod compliance;
+pub mod customers;
 pub mod inbox;
 pub mod journal;
 pub mod observe;

@@ -4,12 +4,16 @@
 //! PostgreSQL hold and compare the same values. No rule of behaviour lives here.
 
 pub mod api_keys;
+pub mod audit_log;
 pub mod chain_counters;
 pub mod chain_cursors;
 pub mod chain_headers;
 pub mod chain_tx_attempts;
 pub mod chain_txs;
+pub mod checks;
 pub mod connection;
+pub mod customer_documents;
+pub mod customers;
 pub mod database;
 pub mod deliveries;
 pub mod delivery_attempts;
@@ -18,6 +22,7 @@ pub mod failure;
 pub mod idempotency_keys;
 pub mod merchants;
 pub mod operations;
+pub mod payment_details;
 pub mod payment_transitions;
 pub mod payments;
 pub mod postgres;

@@ -11,6 +11,7 @@ mod m0001_tenants;
 mod m0002_payments;
 mod m0003_chains;
 mod m0004_webhooks;
+mod m0005_customers;
 mod statements;
 
 /// All changes, oldest first.
@@ -24,6 +25,7 @@ impl MigratorTrait for Migrator {
             Box::new(m0002_payments::Migration),
             Box::new(m0003_chains::Migration),
             Box::new(m0004_webhooks::Migration),
+            Box::new(m0005_customers::Migration),
         ]
     }
 }
