@@ -161,6 +161,8 @@ requires! {
     Read;
     /// The route makes or changes merchants or payments.
     Payments;
+    /// The route makes or changes customers.
+    Customers;
     /// The route changes where webhooks go, or sends them again.
     Webhooks;
 }
@@ -180,6 +182,8 @@ const fn name_of(scope: Scope) -> &'static str {
 pub struct Caller<S: Requires> {
     /// The tenant; every query is narrowed to it.
     pub psp_id: PspId,
+    /// Its key.
+    pub key_id: KeyId,
     scope: PhantomData<S>,
 }
 
@@ -200,6 +204,6 @@ impl<S: Requires> FromRequestParts<AppState> for Caller<S> {
         if !key.scopes.iter().any(|held| *held == S::SCOPE || *held == Scope::Full) {
             return Err(ApiError::MissingScope(name_of(S::SCOPE)));
         }
-        Ok(Self { psp_id: key.psp_id, scope: PhantomData })
+        Ok(Self { psp_id: key.psp_id, key_id: key.id, scope: PhantomData })
     }
 }

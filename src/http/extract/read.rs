@@ -2,6 +2,7 @@
 
 use std::str::FromStr;
 
+use email_address::EmailAddress;
 use payferry_domain::Amount;
 use payferry_domain::money::{AMOUNT_MAX, AMOUNT_MIN, AmountError};
 use serde_json::{Map, Value};
@@ -10,8 +11,8 @@ use super::Fault;
 
 /// Characters of a name, a reference or another short text.
 pub const TEXT_CHARS_MAX: usize = 255;
-/// Characters of an email address (RFC 5321).
-const EMAIL_CHARS_MAX: usize = 254;
+/// Bytes of an email address (RFC 5321).
+const EMAIL_BYTES_MAX: usize = 254;
 
 /// A text of 1 to [`TEXT_CHARS_MAX`] characters, not blank, without control characters (one of which PostgreSQL cannot
 /// even store).
@@ -29,18 +30,11 @@ pub fn text(value: &Value) -> Result<String, Fault> {
     Ok(text.to_owned())
 }
 
-/// An email address, as far as its shape tells.
+/// An email address (RFC 5321 and 6531) at a domain: no display name, no host without a dot, no bare IP address.
 pub fn email(value: &Value) -> Result<String, Fault> {
     let email = text(value)?;
-    let valid = email.len() <= EMAIL_CHARS_MAX
-        && !email.contains(char::is_whitespace)
-        && email.rsplit_once('@').is_some_and(|(local, domain)| {
-            let labels = domain.split('.').all(|label| {
-                let inner = label.chars().all(|c| c.is_alphanumeric() || c == '-');
-                !label.is_empty() && inner && !label.starts_with('-') && !label.ends_with('-')
-            });
-            !local.is_empty() && !local.contains('@') && domain.contains('.') && labels
-        });
+    let options = email_address::Options::default().without_display_text().without_domain_literal().with_required_tld();
+    let valid = email.len() <= EMAIL_BYTES_MAX && EmailAddress::parse_with_options(&email, options).is_ok();
     if valid { Ok(email) } else { Err(Fault::new("invalid_email", "must be an email address")) }
 }
 

@@ -6,7 +6,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use futures::StreamExt;
-use payferry_domain::PspId;
+use payferry_domain::{KeyId, PspId};
 use serde_json::Value;
 
 use super::{Fields, json};
@@ -24,6 +24,8 @@ const DISCARDED_BYTES_MAX: usize = 8 * 1024 * 1024;
 pub struct Submission<S: Requires, const BYTES_MAX: usize = JSON_BODY_BYTES_MAX> {
     /// The tenant.
     pub psp_id: PspId,
+    /// The key that it came with.
+    pub key_id: KeyId,
     /// What its answer is kept under.
     pub idempotency: Idempotency,
     body: Vec<u8>,
@@ -55,6 +57,15 @@ impl<S: Requires, const BYTES_MAX: usize> Submission<S, BYTES_MAX> {
         let read = read(&fields);
         fields.finish(read)
     }
+
+    /// As [`Self::read`], of a body that is one object or a list of 1 to `items_max`.
+    pub fn read_each<T>(
+        &self,
+        items_max: usize,
+        read: impl FnMut(&Fields<'_>) -> Option<T>,
+    ) -> Result<Vec<T>, ApiError> {
+        Fields::read_each(&self.json()?, items_max, read)
+    }
 }
 
 impl<S: Requires, const BYTES_MAX: usize> FromRequest<AppState> for Submission<S, BYTES_MAX> {
@@ -68,6 +79,7 @@ impl<S: Requires, const BYTES_MAX: usize> FromRequest<AppState> for Submission<S
             Err(first_answer) => Err(Refusal::Replay(first_answer)),
             Ok(idempotency) => Ok(Self {
                 psp_id: caller.psp_id,
+                key_id: caller.key_id,
                 idempotency,
                 body,
                 is_json: is_json(&parts),
