@@ -55,9 +55,9 @@ impl<'a> Fields<'a> {
         mut read: impl FnMut(&Fields<'a>) -> Option<T>,
     ) -> Result<Vec<T>, ApiError> {
         let Some(list) = body.as_array() else {
-            let body = body.as_object().ok_or_else(|| {
-                ApiError::MalformedJson("expected an object or a list of objects".to_owned())
-            })?;
+            let body = body
+                .as_object()
+                .ok_or_else(|| ApiError::MalformedJson("expected an object or a list of objects".to_owned()))?;
             let fields = Self { object: body, path: String::new(), faults: Rc::default() };
             let read = read(&fields);
             return fields.finish(read).map(|one| vec![one]);
