@@ -1,12 +1,14 @@
 //! What failures of the layers below mean to a caller. They know no HTTP; here it is decided once.
 
+use payferry_actors::customers::ChangeError;
 use payferry_actors::payment::store::StoreError;
 use payferry_actors::{CommandError, InitiateError};
+use payferry_domain::customer;
 use payferry_domain::payment::Rejection;
 use payferry_entities::Failure;
 use sea_orm::{DbErr, SqlErr};
 
-use super::{ApiError, Away};
+use super::{ApiError, Away, FieldError};
 
 impl From<DbErr> for ApiError {
     fn from(error: DbErr) -> Self {
@@ -40,6 +42,41 @@ impl From<serde_json::Error> for ApiError {
 impl From<Rejection> for ApiError {
     fn from(rejection: Rejection) -> Self {
         Self::Conflict(rejection.code(), sentence(&rejection.to_string()), Vec::new())
+    }
+}
+
+impl From<customer::Rejection> for ApiError {
+    fn from(rejection: customer::Rejection) -> Self {
+        let errors = match &rejection {
+            customer::Rejection::DocumentsMissing(missing) => missing.iter().copied().map(missing_document).collect(),
+            _ => Vec::new(),
+        };
+        Self::Conflict(rejection.code(), sentence(&rejection.to_string()), errors)
+    }
+}
+
+fn missing_document(document: customer::Missing) -> FieldError {
+    FieldError {
+        field: document.as_str().to_owned(),
+        code: "missing".into(),
+        message: "has not been uploaded".to_owned(),
+    }
+}
+
+impl From<ChangeError> for ApiError {
+    fn from(error: ChangeError) -> Self {
+        match error {
+            ChangeError::NotFound => Self::NotFound("customer"),
+            ChangeError::Rejected(rejection) => rejection.into(),
+            ChangeError::Unreadable(_) => Self::internal(error),
+            ChangeError::Database(error) => error.into(),
+        }
+    }
+}
+
+impl From<payferry_actors::customers::StoreError> for ApiError {
+    fn from(error: payferry_actors::customers::StoreError) -> Self {
+        Self::internal(error)
     }
 }
 

