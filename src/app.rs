@@ -22,6 +22,7 @@ use tokio_util::task::AbortOnDropHandle;
 use url::Url;
 
 use crate::config::Config;
+use crate::documents::{self, DocumentStore};
 use crate::keys::KeyMode;
 use crate::operator::{Operator, OperatorConfig};
 use crate::{http, operator, telemetry};
@@ -43,6 +44,8 @@ pub struct AppParts {
     pub screener: Arc<dyn KytScreener>,
     /// Limits and schedule of webhooks.
     pub webhooks: WebhookConfig,
+    /// Where customers' documents are kept.
+    pub documents: DocumentStore,
     /// Opens the operator's listener.
     pub operator_token: String,
     /// What sort of API keys the operator makes.
@@ -93,6 +96,7 @@ pub struct App {
     api: Serving,
     operator: Serving,
     _metrics: AbortOnDropHandle<()>,
+    _sweep: AbortOnDropHandle<()>,
 }
 
 #[derive(Debug)]
@@ -131,11 +135,18 @@ impl App {
         })
         .await?;
         let api = Serving::start(listeners.api, routes(&system), CancellationToken::new());
+        let sweep = documents::sweep_on(parts.documents.clone(), system.database().clone());
+        let sweep = AbortOnDropHandle::new(tokio::spawn(sweep));
         let closing = CancellationToken::new();
-        let desk = OperatorConfig { token: parts.operator_token, key_mode: parts.key_mode, closing: closing.clone() };
+        let desk = OperatorConfig {
+            token: parts.operator_token,
+            key_mode: parts.key_mode,
+            documents: parts.documents,
+            closing: closing.clone(),
+        };
         let desk = operator::router(Operator::new(system.clone(), desk));
         let operator = Serving::start(listeners.operator, desk, closing);
-        Ok(Self { system, api, operator, _metrics: metrics })
+        Ok(Self { system, api, operator, _metrics: metrics, _sweep: sweep })
     }
 
     /// The tree.
@@ -146,7 +157,7 @@ impl App {
     /// Stops in order: no new requests, those under way are answered, the tree ends with its journal flushed, the
     /// database is closed. Takes at most [`STOP_TIMEOUT`].
     pub async fn stop(self) {
-        let Self { system, api, operator, _metrics } = self;
+        let Self { system, api, operator, _metrics, _sweep } = self;
         let orderly = async {
             api.end().await;
             // The operator may look on until the requests are answered.

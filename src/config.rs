@@ -45,6 +45,8 @@ pub struct Config {
     pub screening: Screening,
     /// Delivery of webhooks.
     pub webhooks: Webhooks,
+    /// Where customers' documents are kept.
+    pub documents: Documents,
 }
 
 impl Default for Config {
@@ -199,13 +201,42 @@ impl Webhooks {
     }
 }
 
+/// Where customers' documents are kept: in a bucket if one is named, else in a folder.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Documents {
+    /// Made if it is not there.
+    pub folder: PathBuf,
+    /// An S3-compatible bucket that this service alone uses.
+    #[serde(deserialize_with = "optional_text")]
+    pub bucket: Option<String>,
+    /// Where its API is; `None`: AWS'.
+    #[serde(deserialize_with = "optional_url")]
+    pub endpoint: Option<url::Url>,
+    /// Its region.
+    pub region: String,
+    /// Whether the endpoint may be plain HTTP. For tests.
+    pub allow_http: bool,
+    /// A file with the access key's id; `None`: as AWS' own tools find it.
+    #[serde(deserialize_with = "optional_path")]
+    pub access_key_id_file: Option<PathBuf>,
+    /// A file with its secret.
+    #[serde(deserialize_with = "optional_path")]
+    pub secret_access_key_file: Option<PathBuf>,
+}
+
 /// What may stand at a key, for the error that says so.
 fn expected(key: &str) -> &'static str {
     match key {
         "server.listen" | "server.operator_listen" => "an address and a port, such as \"127.0.0.1:8080\"",
-        "server.public_url" | "kyt.api_url" => "an http or https URL, or nothing",
+        "server.public_url" | "kyt.api_url" | "documents.endpoint" => "an http or https URL, or nothing",
         "server.environment" => "\"production\" or \"sandbox\"",
-        "server.behind_proxy" | "kyt.oracle" | "kyt.allow_everything" | "payments.bookkeeping" => "true or false",
+        "server.behind_proxy"
+        | "kyt.oracle"
+        | "kyt.allow_everything"
+        | "payments.bookkeeping"
+        | "documents.allow_http" => "true or false",
+        "documents.folder" => "the path of a folder",
+        "documents.bucket" | "documents.region" => "a name",
         "database.url" => "a path, \"sqlite://path?mode=rwc\" or \"postgres://user:password@host/name\"",
         "contracts.address" | "contracts.treasury" | "contracts.admin" => {
             "an address, 0x and 40 hexadecimal digits, or nothing"
@@ -258,6 +289,11 @@ fn any_database_url<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String
 fn optional_path<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<PathBuf>, D::Error> {
     let path = PathBuf::deserialize(deserializer)?;
     Ok((!path.as_os_str().is_empty()).then_some(path))
+}
+
+fn optional_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    Ok((!text.is_empty()).then_some(text))
 }
 
 fn log_filter<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {

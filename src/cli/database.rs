@@ -3,13 +3,14 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, bail};
-use payferry_actors::seal::Sealer;
+use payferry_actors::seal::{KeyVersion, MASTER_KEY_BYTES, Sealer};
 use payferry_entities::Database;
 use payferry_migration::{MigrationStatus, Migrator, MigratorTrait};
 
 use crate::config::{Config, database_url, sqlite_file};
+use crate::documents::DocumentStore;
 use crate::keys::KeyMode;
-use crate::sandbox::{Keys, database_file, keys_file};
+use crate::sandbox::{Keys, database_file, keys_file, write_secret};
 use crate::service::secrets;
 
 /// What is said of a database URL that is none.
@@ -63,6 +64,32 @@ impl DatabaseArgs {
             0 => Ok(database),
             n => bail!("the database lacks {n} migrations; run `payferry migrate` on it first"),
         }
+    }
+
+    /// Where the documents are that belong to it.
+    pub(super) fn documents(&self, config: &Config, sealer: Sealer) -> anyhow::Result<DocumentStore> {
+        match &self.data_dir {
+            Some(folder) => crate::sandbox::documents(config, folder, sealer),
+            None => DocumentStore::open(&config.documents, sealer),
+        }
+    }
+
+    /// Adds a master key that seals from the next start on: its version, and the file that it is in.
+    pub(super) fn add_master_key(&self, config: &Config) -> anyhow::Result<(KeyVersion, PathBuf)> {
+        let new = rand::random::<[u8; MASTER_KEY_BYTES]>();
+        if let Some(folder) = &self.data_dir {
+            let file = keys_file(folder);
+            let keys = Keys::read(&file)?.context("--data-dir: the sandbox has no keys")?;
+            let mut masters = keys.master_keys();
+            let version = masters.add(new);
+            keys.with_master_keys(&masters, &file)?;
+            return Ok((version, file));
+        }
+        let mut masters = secrets::master_keys(config)?;
+        let version = masters.add(new);
+        let file = config.secrets.master_key_file.clone().context("`secrets.master_key_file` is not set")?;
+        write_secret(&file, masters.expose().as_bytes())?;
+        Ok((version, file))
     }
 
     /// What hashes API keys here, and which sort they are.

@@ -1,5 +1,6 @@
 //! The command line: one file a subcommand.
 
+mod audit;
 mod bench;
 mod check;
 mod database;
@@ -9,6 +10,7 @@ mod key;
 mod load;
 mod migrate;
 mod psp;
+mod rotate_keys;
 mod sandbox;
 mod serve;
 mod signals;
@@ -58,6 +60,10 @@ enum Command {
     Psp(psp::Args),
     /// Make, list and revoke API keys.
     Key(key::Args),
+    /// Show who did what to which customer.
+    Audit(audit::Args),
+    /// Change the key that encrypts what is kept: add one, and seal everything anew with it.
+    RotateKeys(rotate_keys::Args),
 }
 
 impl Command {
@@ -106,6 +112,8 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             Command::Migrate(args) => migrate::run(args, config).await,
             Command::Psp(args) => psp::run(args, config).await,
             Command::Key(args) => key::run(args, config).await,
+            Command::Audit(args) => audit::run(args, config).await,
+            Command::RotateKeys(args) => rotate_keys::run(args, config).await,
         }
     });
     // What still runs (idle connections, say) must not keep the process.

@@ -92,6 +92,12 @@ pub enum ApiError {
     TooLarge(usize),
     /// The body is not declared as JSON.
     UnsupportedMediaType,
+    /// The body is not declared as multipart/form-data.
+    NotMultipart,
+    /// The body cannot be read as multipart/form-data.
+    MalformedMultipart(&'static str),
+    /// Documents that are larger than they may be, and whatever else is wrong.
+    DocumentTooLarge(Vec<FieldError>),
     /// Fields that are not as they have to be: all of them.
     Validation(Vec<FieldError>),
     /// The token is off on the chain.
@@ -121,6 +127,8 @@ pub enum Away {
     Payment,
     /// There is too much to do.
     Capacity,
+    /// The document store.
+    Documents,
 }
 
 /// What is the same for every problem of a kind.
@@ -166,6 +174,15 @@ impl ApiError {
             Self::UnsupportedMediaType => {
                 (StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", "The body is not declared as JSON")
             }
+            Self::NotMultipart => {
+                (StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", "The body is not declared as a form")
+            }
+            Self::MalformedMultipart(_) => {
+                (StatusCode::BAD_REQUEST, "malformed_multipart", "The body is not a form with files")
+            }
+            Self::DocumentTooLarge(_) => {
+                (StatusCode::PAYLOAD_TOO_LARGE, "document_too_large", "A document is too large")
+            }
             Self::Validation(_) => (StatusCode::UNPROCESSABLE_ENTITY, "validation_failed", "Fields are not valid"),
             Self::TokenUnavailable(_) => {
                 (StatusCode::UNPROCESSABLE_ENTITY, "token_unavailable", "The token is not available")
@@ -189,7 +206,9 @@ impl ApiError {
         match self {
             Self::MalformedJson(what) => format!("The body cannot be read as JSON: {what}."),
             Self::BadHeader(name, expected) => format!("The header {name} must be {expected}."),
-            Self::BadParameters(errors) | Self::Validation(errors) => listed(errors),
+            Self::BadParameters(errors) | Self::Validation(errors) | Self::DocumentTooLarge(errors) => listed(errors),
+            Self::NotMultipart => "Send the body with `Content-Type: multipart/form-data; boundary=...`.".to_owned(),
+            Self::MalformedMultipart(what) => format!("The body cannot be read as multipart/form-data: {what}."),
             Self::Unauthorized(problem) => problem.detail().to_owned(),
             Self::NotOperator(problem) => problem.detail(),
             Self::ForeignOrigin => {
@@ -238,7 +257,10 @@ impl ApiError {
     /// Field errors, for the document.
     fn errors(&self) -> Vec<FieldError> {
         match self {
-            Self::BadParameters(errors) | Self::Validation(errors) | Self::Conflict(_, _, errors) => errors.clone(),
+            Self::BadParameters(errors)
+            | Self::Validation(errors)
+            | Self::DocumentTooLarge(errors)
+            | Self::Conflict(_, _, errors) => errors.clone(),
             Self::FieldNotFound(_, error) => vec![error.clone()],
             _ => Vec::new(),
         }
@@ -250,7 +272,7 @@ impl ApiError {
     pub(crate) fn for_log(&self) -> Option<(Level, &str)> {
         match self {
             Self::Unavailable(Away::Chain, reason) => Some((Level::WARN, reason)),
-            Self::Unavailable(Away::Database | Away::Payment, reason) | Self::Internal(reason) => {
+            Self::Unavailable(Away::Database | Away::Payment | Away::Documents, reason) | Self::Internal(reason) => {
                 Some((Level::ERROR, reason))
             }
             Self::TimedOut => Some((Level::ERROR, "the request took too long")),
@@ -328,6 +350,7 @@ impl Away {
             Self::Chain => "chain_unavailable",
             Self::Payment => "payment_quarantined",
             Self::Capacity => "overloaded",
+            Self::Documents => "documents_unavailable",
         }
     }
 
@@ -337,6 +360,7 @@ impl Away {
             Self::Chain => "The chain does not answer at the moment; try again, or use another chain.",
             Self::Payment => "The payment cannot be worked on at the moment; an operator has been told.",
             Self::Capacity => "Too much is going on at the moment; try again.",
+            Self::Documents => "Documents cannot be kept or read at the moment; try again.",
         }
     }
 }

@@ -16,6 +16,7 @@ use url::Url;
 use super::auth::KeyRing;
 use super::idempotency::Running;
 use super::limits::{Limiters, Limits};
+use crate::documents::DocumentStore;
 use crate::keys::KeyMode;
 
 /// Merchants whose owner is remembered.
@@ -30,6 +31,8 @@ pub struct HttpConfig {
     pub environment: Environment,
     /// How much a key and an address may ask for.
     pub limits: Limits,
+    /// Where customers' documents are kept.
+    pub documents: DocumentStore,
 }
 
 /// Which world this is.

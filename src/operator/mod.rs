@@ -7,6 +7,7 @@
 mod actors;
 mod admin;
 mod admit;
+mod audit;
 mod events;
 pub mod health;
 mod login;
@@ -33,6 +34,7 @@ use events::Pulse;
 pub use events::{EVENT_LISTENERS_MAX, Tick};
 pub use routes::{Access, Route, table};
 
+use crate::documents::DocumentStore;
 use crate::http::error::ApiError;
 use crate::keys::KeyMode;
 
@@ -47,6 +49,8 @@ pub struct OperatorConfig {
     pub token: String,
     /// What sort of API keys are made here.
     pub key_mode: KeyMode,
+    /// Where customers' documents are kept.
+    pub documents: DocumentStore,
     /// Cancelled when the listener is to end: what would otherwise run on ends then.
     pub closing: CancellationToken,
 }
@@ -61,6 +65,8 @@ pub struct Shared {
     pub system: System,
     /// What sort of API keys are made here.
     pub key_mode: KeyMode,
+    /// Where customers' documents are kept.
+    pub documents: DocumentStore,
     /// Cancelled when the listener is to end.
     pub closing: CancellationToken,
     admission: Admission,
@@ -72,10 +78,10 @@ pub struct Shared {
 impl Operator {
     /// Over a running tree.
     pub fn new(system: System, config: OperatorConfig) -> Self {
-        let OperatorConfig { token, key_mode, closing } = config;
+        let OperatorConfig { token, key_mode, documents, closing } = config;
         let admission = Admission::new(&token, system.clock().clone());
         let door = Semaphore::new(REQUESTS_AT_ONCE);
-        Self(Arc::new(Shared { system, key_mode, closing, admission, door, pulse: Pulse::default() }))
+        Self(Arc::new(Shared { system, key_mode, documents, closing, admission, door, pulse: Pulse::default() }))
     }
 }
 

@@ -84,6 +84,11 @@ pub fn database_file(folder: &Path) -> PathBuf {
     folder.join("payferry.db")
 }
 
+/// Customers' documents in a data folder.
+pub fn documents_folder(folder: &Path) -> PathBuf {
+    folder.join("documents")
+}
+
 /// The file of secrets in a data folder.
 pub fn keys_file(folder: &Path) -> PathBuf {
     folder.join("keys.json")
@@ -114,6 +119,13 @@ pub fn read_json<T: DeserializeOwned>(file: &Path) -> anyhow::Result<Option<T>> 
 
 /// Replaces a file by JSON, whole or not at all, readable by its owner only.
 pub fn write_json<T: Serialize>(file: &Path, value: &T) -> anyhow::Result<()> {
+    let mut text = serde_json::to_vec_pretty(value)?;
+    text.push(b'\n');
+    write_secret(file, &text)
+}
+
+/// Replaces a file, whole or not at all, readable by its owner only.
+pub fn write_secret(file: &Path, text: &[u8]) -> anyhow::Result<()> {
     let write = || -> io::Result<()> {
         let beside = file.with_extension("new");
         let mut options = OpenOptions::new();
@@ -121,12 +133,12 @@ pub fn write_json<T: Serialize>(file: &Path, value: &T) -> anyhow::Result<()> {
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         let mut new = options.open(&beside)?;
-        serde_json::to_writer_pretty(&mut new, value)?;
-        new.write_all(b"\n")?;
+        new.write_all(text)?;
         new.sync_all()?;
         fs::rename(&beside, file)?;
         // The rename itself must survive a power cut.
         if let Some(folder) = file.parent() {
+            let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
             File::open(folder)?.sync_all()?;
         }
         Ok(())

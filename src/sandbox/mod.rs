@@ -19,6 +19,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use payferry_actors::System;
 use payferry_actors::psps::PspPolicies;
+use payferry_actors::seal::Sealer;
 use payferry_actors::webhook::UrlPolicy;
 use payferry_domain::{Chain, PspId};
 use payferry_entities::{Database, api_keys, chain_cursors, psps};
@@ -27,14 +28,15 @@ use sea_orm::{EntityTrait, IntoActiveModel};
 use serde::{Deserialize, Serialize};
 
 use crate::app::{App, AppParts, Listeners};
-use crate::config::{Config, database_url};
+use crate::config::{self, Config, database_url};
+use crate::documents::DocumentStore;
 use crate::keys::KeyMode;
 use crate::keys::Scope;
 use crate::tenants::psp_row;
 
 pub use accounts::Accounts;
 pub use chain::{FOUNDATION_BLOCKS, Payer, SandboxChain, TRANSFER_MAX};
-pub use folder::{DEFAULT_FOLDER, Folder, database_file, keys_file};
+pub use folder::{DEFAULT_FOLDER, Folder, database_file, documents_folder, keys_file, write_secret};
 pub use inbox::{Inboxes, Signed, verify as verify_signature};
 pub use keys::Keys;
 pub use time::ADVANCE_SECS_MAX;
@@ -125,6 +127,7 @@ impl Sandbox {
         }
         seed(&database, &keys, &world).await?;
 
+        let documents = documents(config, folder.path(), keys.sealer())?;
         let (api_url, operator_url) = (listeners.api_url()?, listeners.operator_url()?);
         let rpc = Chain::ALL.map(|chain| (chain, format!("{api_url}/sandbox/rpc/{chain}"))).into();
         let ready = Ready {
@@ -143,11 +146,12 @@ impl Sandbox {
             chains: world.setups()?,
             screener: Arc::new(world.screener()),
             webhooks: config.webhooks.sender(UrlPolicy::Sandbox),
+            documents: documents.clone(),
             operator_token: keys.operator_token.clone(),
             key_mode: KeyMode::Test,
         };
         let public_url = listeners.public_url().clone();
-        let routes = |system: &System| routes::router(system.clone(), public_url, world.clone());
+        let routes = |system: &System| routes::router(system.clone(), public_url, documents, world.clone());
         let app = App::start(config, listeners, parts, routes).await?;
         Ok(Self { app, world, ready, folder })
     }
@@ -179,6 +183,12 @@ impl Sandbox {
         world.close().await;
         drop(folder);
     }
+}
+
+/// Where the documents of a sandbox with this data folder are: there, unless a bucket is configured.
+pub fn documents(config: &Config, data_folder: &Path, sealer: Sealer) -> anyhow::Result<DocumentStore> {
+    let folder = documents_folder(data_folder);
+    DocumentStore::open(&config::Documents { folder, ..config.documents.clone() }, sealer)
 }
 
 /// Makes the PSP and its key, unless they are there: a key that was revoked stays revoked.

@@ -15,6 +15,7 @@ use serde::Serialize;
 
 use crate::app::{App, AppParts, Listeners};
 use crate::config::Config;
+use crate::documents::DocumentStore;
 use crate::http::{AppState, Environment, HttpConfig, Limits, router};
 
 /// Where a running service is: the line that `--json` prints.
@@ -51,7 +52,13 @@ impl Service {
         let environment = config.server.environment;
         let ready =
             Ready { api_url: listeners.api_url()?, operator_url: listeners.operator_url()?, pid: std::process::id() };
-        let http = HttpConfig { public_url: listeners.public_url().clone(), environment, limits: limits(config) };
+        let documents = DocumentStore::open(&config.documents, sealer.clone())?;
+        let http = HttpConfig {
+            public_url: listeners.public_url().clone(),
+            environment,
+            limits: limits(config),
+            documents: documents.clone(),
+        };
         let parts = AppParts {
             database,
             sealer,
@@ -59,6 +66,7 @@ impl Service {
             chains: chains.into_iter().map(|chain| chain.setup(signer.clone(), checkpoint.clone())).collect(),
             screener,
             webhooks: config.webhooks.sender(environment.url_policy()),
+            documents,
             operator_token,
             key_mode: environment.key_mode(),
         };

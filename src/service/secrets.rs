@@ -65,6 +65,6 @@ pub fn signer(config: &Signer) -> anyhow::Result<OperatorSigner> {
     }
 }
 
-pub(super) fn read(file: &Path) -> anyhow::Result<String> {
+pub(crate) fn read(file: &Path) -> anyhow::Result<String> {
     std::fs::read_to_string(file).with_context(|| file.display().to_string())
 }

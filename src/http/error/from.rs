@@ -9,6 +9,7 @@ use payferry_entities::Failure;
 use sea_orm::{DbErr, SqlErr};
 
 use super::{ApiError, Away, FieldError};
+use crate::documents::DocumentError;
 
 impl From<DbErr> for ApiError {
     fn from(error: DbErr) -> Self {
@@ -28,6 +29,17 @@ impl From<StoreError> for ApiError {
         match error {
             StoreError::Database(error) => error.into(),
             StoreError::Unreadable { .. } => Self::internal(error),
+        }
+    }
+}
+
+impl From<DocumentError> for ApiError {
+    fn from(error: DocumentError) -> Self {
+        let reason = error.to_string();
+        match error {
+            DocumentError::Busy => Self::Unavailable(Away::Capacity, reason.into()),
+            DocumentError::Store(_) => Self::Unavailable(Away::Documents, reason.into()),
+            DocumentError::Missing(_) | DocumentError::Sealed(..) => Self::internal(reason),
         }
     }
 }

@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn what_is_ambiguous_or_cut_is_refused() {
-        let deep = "[".repeat(200) + &"]".repeat(200);
+        let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
         for bad in [
             "",
             "{",

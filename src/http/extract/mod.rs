@@ -4,12 +4,14 @@
 
 mod fields;
 mod json;
+mod multipart;
 mod path;
 mod query;
 pub mod read;
 mod submission;
 
 pub use fields::{Fault, Fields};
+pub use multipart::{FORM_BYTES_MAX, Form, FormPart, PARTS_MAX};
 pub use path::Path;
 pub use query::{PageQuery, QueryFields};
 pub use submission::{JSON_BODY_BYTES_MAX, JsonBody, Submission};

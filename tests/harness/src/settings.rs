@@ -26,6 +26,8 @@ pub struct Settings {
     pub kyt: Kyt,
     /// The chains that are run.
     pub chains: BTreeMap<Chain, ChainSettings>,
+    /// Where documents are kept.
+    pub documents: Documents,
     /// Other sections.
     #[serde(flatten)]
     pub more: toml::Table,
@@ -75,6 +77,13 @@ pub struct Contracts {
 #[allow(missing_docs, reason = "the keys of the configuration")]
 pub struct Kyt {
     pub sanctions_file: PathBuf,
+}
+
+/// `[documents]`.
+#[derive(Clone, Debug, Serialize)]
+#[allow(missing_docs, reason = "the keys of the configuration")]
+pub struct Documents {
+    pub folder: PathBuf,
 }
 
 /// `[chains.<name>]`.
@@ -162,6 +171,7 @@ impl Folder {
             contracts: Contracts { address: deployments[0].contract, treasury: Accounts::treasury() },
             kyt: Kyt { sanctions_file: file("sanctions.txt", &format!("{}\n", accounts.sanctioned.address())) },
             chains: deployments.iter().map(|chain| (chain.chain, ChainSettings::of(chain))).collect(),
+            documents: Documents { folder: path.join("documents") },
             more: toml::Table::new(),
         };
         let folder = Self { path: path.to_owned(), settings, operator_token };

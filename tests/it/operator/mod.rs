@@ -47,7 +47,8 @@ impl Desk {
     async fn over(app: TestApp) -> Self {
         let closing = CancellationToken::new();
         let key_mode = app.state.config.environment.key_mode();
-        let config = OperatorConfig { token: TOKEN.to_owned(), key_mode, closing: closing.clone() };
+        let documents = app.state.config.documents.clone();
+        let config = OperatorConfig { token: TOKEN.to_owned(), key_mode, documents, closing: closing.clone() };
         let router = router(Operator::new(app.state.system.clone(), config));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();

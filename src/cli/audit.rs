@@ -1,0 +1,79 @@
+//! `payferry audit`.
+
+use std::process::ExitCode;
+
+use payferry_domain::{PspId, Timestamp};
+
+use super::database::DatabaseArgs;
+use crate::audit::{self, ActorKind, ENTRIES_MAX, Filter};
+use crate::config::Config;
+
+/// Options of `audit`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  payferry audit --data-dir payferry-data
+  payferry audit --subject cr_01J9Z3K4M5N6P7Q8R9S0T1V2W3 --config payferry.toml
+  payferry audit --actor-kind operator --from 2026-11-01T00:00:00Z --json | jq -r '.action'
+
+Entries stand in the order of writing; nothing is ever taken out. `--after` with the last number that was seen gives what
+came since.")]
+pub(super) struct Args {
+    /// Only what was done to this object: a customer's id, mostly.
+    #[arg(long, visible_alias = "customer", value_name = "ID")]
+    subject: Option<String>,
+    /// Only what was done to this PSP's objects.
+    #[arg(long)]
+    psp: Option<PspId>,
+    /// Only what actors of this kind did: api_key, operator, provider, customer, service.
+    #[arg(long, value_name = "KIND")]
+    actor_kind: Option<ActorKind>,
+    /// Only this, such as customer.deactivated.
+    #[arg(long)]
+    action: Option<String>,
+    /// Only from this moment on, such as 2026-11-22T00:00:00Z.
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    from: Option<Timestamp>,
+    /// Only before this moment.
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    to: Option<Timestamp>,
+    /// Only after the entry with this number.
+    #[arg(long, value_name = "NUMBER")]
+    after: Option<i64>,
+    /// So many entries at most [default: all].
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    limit: Option<u64>,
+    /// Print one line of JSON an entry.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    database: DatabaseArgs,
+}
+
+pub(super) async fn run(args: Args, config: Config) -> anyhow::Result<ExitCode> {
+    let Args { subject, psp, actor_kind, action, from, to, after, limit, json, database } = args;
+    let mut filter = Filter { subject, psp_id: psp, actor_kind, action, from, to, after };
+    let database = database.open(&config).await?;
+    let mut left = limit.unwrap_or(u64::MAX);
+    while left > 0 {
+        let page = audit::read(database.reader(), &filter, left.min(ENTRIES_MAX)).await?;
+        for entry in &page.entries {
+            if json {
+                println!("{}", serde_json::to_string(entry)?);
+            } else {
+                println!("{entry}");
+            }
+        }
+        left -= page.entries.len() as u64;
+        filter.after = page.next_after;
+        if page.next_after.is_none() {
+            break;
+        }
+    }
+    database.close().await?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn moment(text: &str) -> Result<Timestamp, String> {
+    let expected = |_| "expected an ISO 8601 time, such as 2026-11-22T00:00:00Z".to_owned();
+    chrono::DateTime::parse_from_rfc3339(text).map(|at| at.to_utc().into()).map_err(expected)
+}
