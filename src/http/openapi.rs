@@ -40,6 +40,7 @@ pub struct PageParams {
     components(schemas(Problem)),
     security(("api_key" = [])),
     tags(
+        (name = "Customers", description = "People and businesses: who they are, whether they may transact, how they are paid."),
         (name = "Merchants", description = "The PSP's merchants, synced in batches."),
         (name = "Payments", description = "One payment: an amount, a wallet made for it, and what arrived there."),
         (name = "Webhooks", description = "Where events go, what went there, and the feed of everything."),
@@ -72,7 +73,7 @@ pub(super) fn complete(mut document: Document, public_url: &str) -> Document {
 }
 
 fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
-    [&mut item.get, &mut item.post, &mut item.patch].into_iter().flatten()
+    [&mut item.get, &mut item.post, &mut item.patch, &mut item.delete].into_iter().flatten()
 }
 
 fn common_responses(operation: &mut Operation) {
@@ -98,7 +99,8 @@ fn body_responses(operation: &mut Operation) {
         .schema(Some(ObjectBuilder::new().schema_type(Type::String).max_length(Some(KEY_CHARS_MAX))))
         .build();
     operation.parameters.get_or_insert_with(Vec::new).push(RefOr::T(key));
-    let too_large = format!("The body is larger than {} KiB (merchant sync: 5 MiB).", JSON_BODY_BYTES_MAX / 1024);
+    let too_large =
+        format!("The body is larger than {} KiB (customers: 4 MiB, merchant sync: 5 MiB).", JSON_BODY_BYTES_MAX / 1024);
     for (status, description) in [
         ("400", "The body is not JSON, or a header or parameter cannot be read."),
         ("409", "It does not fit what is there, or the first request with this Idempotency-Key still runs."),

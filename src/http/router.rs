@@ -10,7 +10,7 @@ use utoipa_axum::routes;
 
 use super::error::ApiError;
 use super::state::AppState;
-use super::{edge, merchants, metrics, openapi, pages, payments, webhooks};
+use super::{customers, edge, merchants, metrics, openapi, pages, payments, webhooks};
 
 /// Under this, the paths without a prefix stand again.
 pub const PREFIX: &str = "/api/v1";
@@ -36,6 +36,9 @@ pub fn router_with(app: AppState, more: Router<AppState>) -> Router {
         .routes(routes!(payments::redeliver::redeliver))
         .split_for_parts();
     let (prefixed, prefixed_document) = OpenApiRouter::default()
+        .routes(routes!(customers::create::create, customers::list::list))
+        .routes(routes!(customers::details::set))
+        .routes(routes!(customers::get::get, customers::update::update, customers::deactivate::deactivate))
         .routes(routes!(webhooks::set::set))
         .routes(routes!(webhooks::show::show))
         .routes(routes!(webhooks::rotate::rotate))

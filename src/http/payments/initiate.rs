@@ -4,10 +4,11 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use payferry_actors::wallet::checksummed;
 use payferry_actors::{ChainAsked, InitiateError, InitiatePayment};
+use payferry_domain::customer::{KycStatus, Rejection};
 use payferry_domain::payment::Payment;
 use payferry_domain::{Amount, Chain, CustomerId, MerchantId, PspId, Token};
-use payferry_entities::merchants;
-use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
+use payferry_entities::{customers, merchants};
+use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QuerySelect};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use tracing::Instrument;
@@ -41,7 +42,7 @@ pub struct InitiateRequest {
     /// Which merchant is paid.
     #[schema(example = "merch_01J9Z3K4M5N6P7Q8R9S0T1V2W3")]
     pub merchant_id: String,
-    /// Who pays.
+    /// Who pays: a customer that is active and cleared. Required if the account's settings say so.
     #[schema(example = "cr_01J9Z3K4M5N6P7Q8R9S0T1V2W3")]
     pub customer_id: Option<String>,
     /// A decimal string, 0.01 to 1,000,000, at most 6 decimals.
@@ -109,13 +110,16 @@ struct Asked {
     responses(
         (status = 201, description = "The payment; it is watched from now on.", body = InitiateAnswer),
         (status = 404, description = "`merchant_not_found` or `customer_not_found`.", body = Problem),
+        (status = 409, description = "`customer_inactive` or `customer_not_cleared`.", body = Problem),
         (status = 422, description = "Every bad field is named; or `token_unavailable`.", body = Problem),
     ),
 )]
 pub async fn initiate(State(app): State<AppState>, request: Submission<Payments>) -> Result<Response, ApiError> {
     let asked = request.read(asked)?;
     check_merchant(&app, request.psp_id, asked.merchant_id).await?;
-    check_customer(asked.customer_id)?;
+    if let Some(customer_id) = asked.customer_id {
+        check_customer(&app, request.psp_id, customer_id).await?;
+    }
     let initiate = InitiatePayment {
         psp_id: request.psp_id,
         merchant_id: asked.merchant_id,
@@ -190,11 +194,29 @@ async fn check_merchant(app: &Shared, psp_id: PspId, merchant_id: MerchantId) ->
     Ok(())
 }
 
-/// No customers are kept yet, so that none can be named.
-fn check_customer(customer_id: Option<CustomerId>) -> Result<(), ApiError> {
-    match customer_id {
-        Some(_) => Err(not_found("customer_not_found", "customer_id", "names no customer of this account")),
-        None => Ok(()),
+/// The customer is the PSP's own and may transact. It is asked each time: a deactivation holds at once.
+async fn check_customer(app: &Shared, psp_id: PspId, customer_id: CustomerId) -> Result<(), ApiError> {
+    use customers::Column;
+    let row: Option<(bool, String)> = customers::Entity::find_by_id(customer_id.to_string())
+        .filter(Column::PspId.eq(psp_id.to_string()))
+        .select_only()
+        .columns([Column::IsActive, Column::KycStatus])
+        .into_tuple()
+        .one(app.database().reader())
+        .await?;
+    let Some((is_active, kyc_status)) = row else {
+        return Err(not_found("customer_not_found", "customer_id", "names no customer of this account"));
+    };
+    if !is_active {
+        return Err(Rejection::CustomerInactive.into());
+    }
+    match kyc_status.parse::<KycStatus>() {
+        Ok(status) if status.is_cleared() => Ok(()),
+        Ok(status) => {
+            let detail = format!("The customer may not transact: its kyc_status is {status}.");
+            Err(ApiError::Conflict("customer_not_cleared", detail, Vec::new()))
+        }
+        Err(_) => Err(ApiError::internal("a customer has a status that nobody knows")),
     }
 }
 

@@ -3,6 +3,7 @@
 mod auth;
 mod bad_input;
 mod crowd;
+mod customers;
 mod everywhere;
 mod idempotency;
 mod logs;

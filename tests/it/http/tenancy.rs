@@ -21,18 +21,24 @@ async fn routes(app: &TestApp) -> Vec<(Method, String)> {
 async fn nobody_gets_in_without_a_key_or_with_too_little_scope() {
     let app = TestApp::start().await;
     let routes = routes(&app).await;
-    assert!(routes.len() >= 16, "{routes:?}");
+    assert!(routes.len() >= 22, "{routes:?}");
     let nothing_to_read = app.add_key(app.psp_id, &[Scope::Money, Scope::Customers]).await;
     let only_read = app.add_key(app.psp_id, &[Scope::Read, Scope::Money, Scope::Customers]).await;
+    let no_customers = app.add_key(app.psp_id, &[Scope::Read, Scope::Money, Scope::Payments, Scope::Webhooks]).await;
     for (method, template) in routes {
         let path =
             template.replace("{payment_id}", "pay_x").replace("{merchant_id}", "merch_x").replace("{delivery_id}", "x");
+        let path = path.replace("{customer_id}", "cr_x");
         let prefixed = format!("/api/v1{path}");
         let spellings = if path.starts_with("/api/v1") { vec![path] } else { vec![path, prefixed] };
         for path in spellings {
             let call = || app.request(method.clone(), &path).json(&json!({}));
             call().without_key().send().await.assert_problem(401, "api_key_missing");
-            let key = if method == Method::GET { &nothing_to_read } else { &only_read };
+            let key = match method {
+                Method::GET => &nothing_to_read,
+                _ if path.contains("/customers") => &no_customers,
+                _ => &only_read,
+            };
             call().key(key).send().await.assert_problem(403, "missing_scope");
         }
     }
@@ -46,6 +52,11 @@ async fn somebody_elses_objects_are_not_there() {
     let payment = made.json["payment_id"].as_str().unwrap();
     app.pay(&made, "10").await;
     app.payment_when(&made, "settled").await;
+    let customer = json!({ "type": "individual", "country": "NGA", "currency": "NGN", "email": "mine@example.com",
+        "first_name": "Ada", "last_name": "L", "dob": "1990-12-10", "government_id_number": "P1",
+        "residential_address": { "street_line_1": "1", "city": "Lagos", "country": "NGA" } });
+    let customer =
+        app.post("/api/v1/customers", &customer).await.json["customers"][0]["id"].as_str().unwrap().to_owned();
     let log = app.get(&format!("/payments/{payment}/webhooks")).await;
     let delivery = log.json["deliveries"][0]["id"].as_str().unwrap();
 
@@ -54,34 +65,60 @@ async fn somebody_elses_objects_are_not_there() {
     let mut walked = 0;
     for (method, template) in routes(&app).await.into_iter().filter(|(_, path)| path.contains('{')) {
         let path = template.replace("{payment_id}", payment).replace("{merchant_id}", &merchant);
-        let path = path.replace("{delivery_id}", delivery);
+        let path = path.replace("{delivery_id}", delivery).replace("{customer_id}", &customer);
         let theirs = app.request(method.clone(), &path).key(&key).send().await;
         assert_eq!(theirs.status, 404, "{method} {path}");
         assert!(theirs.code().ends_with("_not_found") && theirs.code() != "route_not_found", "{}", theirs.code());
         // It is as if there were no such object at all.
         let nowhere = path.replace(payment, "pay_01J9Z3K4M5N6P7Q8R9S0T1V2W3");
         let nowhere = nowhere.replace(&merchant, "merch_01J9Z3K4M5N6P7Q8R9S0T1V2W3");
+        let nowhere = nowhere.replace(&customer, "cr_01J9Z3K4M5N6P7Q8R9S0T1V2W3");
         assert_eq!(app.request(method, &nowhere).send().await.code(), theirs.code());
         walked += 1;
     }
-    assert!(walked >= 5);
+    assert!(walked >= 8);
     let body = json!({ "merchant_id": merchant, "amount": "10", "currency": "USDC", "chain": "base" });
     let initiate = app.request(Method::POST, "/payments/initiate").key(&key).json(&body);
     initiate.send().await.assert_problem(404, "merchant_not_found");
-    for list in ["/merchants", "/payments", "/api/v1/webhook/undelivered", "/api/v1/events"] {
+    for list in [
+        "/api/v1/customers",
+        "/api/v1/customers?search=mine",
+        "/merchants",
+        "/payments",
+        "/api/v1/webhook/undelivered",
+        "/api/v1/events",
+    ] {
         assert_eq!(app.request(Method::GET, list).key(&key).send().await.json["total"], 0, "{list}");
     }
+    let theirs = json!({ "merchants": [{ "external_id": "theirs", "name": "Theirs", "email": "t@shop.example",
+        "business_id": "2" }] });
+    let synced = app.request(Method::POST, "/merchants/sync").key(&key).json(&theirs).send().await;
+    let own_merchant = &synced.json["merchants"][0]["merchant_id"];
+    let body = json!({ "merchant_id": own_merchant, "customer_id": customer, "amount": "10", "currency": "USDC",
+        "chain": "base" });
+    let initiate = app.request(Method::POST, "/payments/initiate").key(&key).json(&body);
+    initiate.send().await.assert_problem(404, "customer_not_found");
+    let details = json!({ "customer_id": customer, "wallet_address": "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913" });
+    let details = app.request(Method::PATCH, "/api/v1/customers/payment-details").key(&key).json(&details);
+    details.send().await.assert_problem(404, "customer_not_found");
+    let by_customer = app.request(Method::GET, &format!("/payments?customer_id={customer}")).key(&key).send().await;
+    assert_eq!(by_customer.json["total"], 0);
+    let kept = &app.get(&format!("/api/v1/customers/{customer}")).await.json["customer"];
+    assert_eq!((&kept["is_active"], &kept["payment_details"]), (&json!(true), &json!(null)), "nobody else changed it");
     // What has no id in its path: each is looked at here, and a route that is new has to be added.
     let rest = routes(&app).await.into_iter().filter(|(_, path)| !path.contains('{'));
     let mut rest: Vec<_> = rest.map(|(method, path)| format!("{method} {path}")).collect();
     rest.sort();
     let looked_at = [
+        "GET /api/v1/customers",
         "GET /api/v1/events",
         "GET /api/v1/webhook",
         "GET /api/v1/webhook/undelivered",
         "GET /merchants",
         "GET /payments",
+        "PATCH /api/v1/customers/payment-details",
         "PATCH /api/v1/set_webhook",
+        "POST /api/v1/customers",
         "POST /api/v1/webhook/redeliver",
         "POST /api/v1/webhook/rotate",
         "POST /api/v1/webhook/test",

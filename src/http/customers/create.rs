@@ -1,0 +1,93 @@
+//! `POST /api/v1/customers`: one or many, all or nothing.
+
+use axum::extract::State;
+use axum::response::Response;
+use chrono::DateTime;
+use payferry_actors::customers::audit::Actor;
+use payferry_actors::customers::{self, NewCustomer};
+use payferry_domain::{CustomerId, PspId, Timestamp};
+use payferry_entities::customers::Model;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::CustomerRecord;
+use super::creation::{self, Creation, CustomerRequest};
+use crate::http::answer::Answer;
+use crate::http::auth::Customers;
+use crate::http::error::{ApiError, Problem};
+use crate::http::extract::Submission;
+use crate::http::state::{AppState, Shared};
+
+/// Customers of one call.
+pub const CUSTOMERS_MAX: usize = 100;
+/// Bytes of the body: so many businesses with all their owners.
+pub const BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// One customer, or a list of 1 to 100: all are made, or none.
+#[derive(ToSchema)]
+#[allow(dead_code, reason = "it describes the body; `creation::read` reads it")]
+#[schema(as = CustomersRequest)]
+pub enum CustomersRequest {
+    /// One.
+    #[schema(title = "One customer")]
+    One(Box<CustomerRequest>),
+    /// Many.
+    #[schema(title = "Many customers")]
+    Many(Vec<CustomerRequest>),
+}
+
+/// Customers as they were made.
+#[derive(Serialize, ToSchema)]
+pub struct CustomersAnswer {
+    /// How many were made.
+    #[schema(example = "1 customer created")]
+    message: String,
+    /// In the order of the request.
+    customers: Vec<CustomerRecord>,
+}
+
+/// Make customers
+///
+/// An individual or a business (`type`), or a list of up to 100 of them: all are made, or none. Each begins as `pending`:
+/// it accepts the terms of service, its documents are uploaded, and its identity is verified.
+#[utoipa::path(
+    post, path = "/api/v1/customers", tag = "Customers", operation_id = "createCustomers",
+    request_body = CustomersRequest,
+    responses(
+        (status = 201, description = "The customers.", body = CustomersAnswer),
+        (status = 413, description = "The body is larger than 4 MiB.", body = Problem),
+        (status = 422, description = "Every bad field is named (`[3].email` in a list), and none was made.", body = Problem),
+    ),
+)]
+pub async fn create(
+    State(app): State<AppState>,
+    request: Submission<Customers, BODY_BYTES_MAX>,
+) -> Result<Response, ApiError> {
+    let now = app.clock().now();
+    let today = DateTime::from(now).date_naive();
+    let creations = request.read_each(CUSTOMERS_MAX, |fields| creation::read(fields, today))?;
+    let mut rows = Vec::with_capacity(creations.len());
+    let mut records = Vec::with_capacity(creations.len());
+    for creation in creations {
+        let (row, record) = made(&app, request.psp_id, creation, now)?;
+        rows.push(row);
+        records.push(record);
+    }
+    let answer = Answer::created(&CustomersAnswer { message: message(records.len()), customers: records })?;
+    let transaction = app.database().begin().await?;
+    customers::create(&transaction, &rows, &Actor::ApiKey(request.key_id), now).await?;
+    request.idempotency.commit(&app, transaction, answer).await
+}
+
+fn made(app: &Shared, psp_id: PspId, creation: Creation, now: Timestamp) -> Result<(Model, CustomerRecord), ApiError> {
+    let id = CustomerId::generate();
+    let Creation { kind, country, currency, email, particulars } = creation;
+    let sealed = particulars.seal(app.sealer(), id)?;
+    let row = NewCustomer { id, psp_id, kind, email, country, currency, particulars: sealed }.row(now);
+    let record = CustomerRecord::of_new(&row, particulars)?;
+    Ok((row, record))
+}
+
+fn message(count: usize) -> String {
+    if count == 1 { "1 customer created".to_owned() } else { format!("{count} customers created") }
+}

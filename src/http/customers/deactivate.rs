@@ -1,0 +1,39 @@
+//! `DELETE /api/v1/customers/{customer_id}`.
+
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use payferry_actors::customers::audit::Actor;
+use payferry_domain::customer::Command;
+
+use super::get::CustomerAnswer;
+use super::{CustomerRecord, open};
+use crate::http::answer::Answer;
+use crate::http::auth::{Caller, Customers};
+use crate::http::error::{ApiError, Problem};
+use crate::http::extract::Path;
+use crate::http::state::AppState;
+
+/// Deactivate a customer
+///
+/// For ever: nothing of the customer can be changed any more and no new payment can name it. The record stays readable,
+/// and payments that run go on. Repeating it changes nothing and gives the same answer.
+#[utoipa::path(
+    delete, path = "/api/v1/customers/{customer_id}", tag = "Customers", operation_id = "deactivateCustomer",
+    params(("customer_id" = String, Path, description = "As its creation answered it.")),
+    responses(
+        (status = 200, description = "The record, with `is_active` false and its `wallet_address`.", body = CustomerAnswer),
+        (status = 404, description = "There is none with this id.", body = Problem),
+    ),
+)]
+pub async fn deactivate(
+    State(app): State<AppState>,
+    caller: Caller<Customers>,
+    Path(customer_id): Path<String>,
+) -> Result<Response, ApiError> {
+    let mut opened = open(&app, caller.psp_id, &customer_id).await?;
+    opened.apply(&Command::Deactivate, &Actor::ApiKey(caller.key_id), app.clock().now()).await?;
+    let customer = CustomerRecord::read(&app, opened.transaction(), &opened.row).await?;
+    let answer = Answer::ok(&CustomerAnswer { message: "Customer deactivated", customer })?;
+    opened.commit().await?;
+    Ok(answer.into_response())
+}

@@ -1,0 +1,122 @@
+//! `PATCH /api/v1/customers/payment-details`: makes or replaces the one set of a customer.
+
+use axum::extract::State;
+use axum::response::Response;
+use payferry_actors::customers::Opened;
+use payferry_actors::customers::audit::Actor;
+use payferry_actors::wallet::checksummed;
+use payferry_domain::customer::Command;
+use payferry_domain::{Address as WalletAddress, CheckId, CustomerId, PspId};
+use payferry_entities::customers;
+use payferry_entities::payment_details::{Column, Entity, Model};
+use sea_orm::sea_query::OnConflict;
+use sea_orm::{ColumnTrait, EntityTrait, IntoActiveModel, QueryFilter, QuerySelect};
+use serde::Serialize;
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use super::MISSING;
+use super::payment_details::PaymentDetails;
+use crate::http::answer::Answer;
+use crate::http::auth::Customers;
+use crate::http::error::{ApiError, Problem};
+use crate::http::extract::{Fields, Submission, read};
+use crate::http::state::{AppState, Shared};
+
+const CUSTOMER_ID: &str = "customer_id";
+
+/// Payment details of a customer: `wallet_address`, or `bank_name` and `account_number`, or all three.
+#[derive(Serialize, ToSchema)]
+#[allow(dead_code, reason = "it describes the body; `PaymentDetails::read` reads it")]
+pub struct PaymentDetailsRequest {
+    #[schema(example = "cr_01J9Z3K4M5N6P7Q8R9S0T1V2W3")]
+    customer_id: String,
+    #[serde(flatten)]
+    details: PaymentDetails,
+}
+
+/// What became of them.
+#[derive(Serialize, ToSchema)]
+pub struct PaymentDetailsAnswer {
+    /// Whether they were added or updated.
+    #[schema(example = "Payment details added")]
+    message: &'static str,
+    customer_id: String,
+    /// pending_update if a wallet was replaced: the customer is screened again, which happens by itself.
+    #[schema(example = "pending")]
+    kyc_status: String,
+}
+
+/// Set a customer's payment details
+///
+/// Makes the set, or replaces it whole: a customer has one. A wallet that replaces another makes the customer
+/// `pending_update` until it has been screened again; the first wallet, and the same in other letters' case, does not.
+#[utoipa::path(
+    patch, path = "/api/v1/customers/payment-details", tag = "Customers", operation_id = "setPaymentDetails",
+    request_body = PaymentDetailsRequest,
+    responses(
+        (status = 200, description = "Added or updated.", body = PaymentDetailsAnswer),
+        (status = 404, description = "`customer_not_found`.", body = Problem),
+        (status = 409, description = "`customer_inactive`: it is deactivated.", body = Problem),
+        (status = 422, description = "Every bad or missing field is named.", body = Problem),
+    ),
+)]
+pub async fn set(State(app): State<AppState>, request: Submission<Customers>) -> Result<Response, ApiError> {
+    let body = request.json()?;
+    let country = match body.get(CUSTOMER_ID).and_then(|value| read::id(value).ok()) {
+        Some(customer_id) => country_of(&app, request.psp_id, customer_id).await?,
+        None => None,
+    };
+    let (customer_id, (details, wallet)) = read(&body, country.as_deref())?;
+
+    let mut opened = Opened::find(app.database(), customer_id, Some(request.psp_id)).await?;
+    let now = app.clock().now();
+    let before = Entity::find_by_id(&opened.row.id).one(opened.transaction()).await?;
+    let last_wallet = match &before {
+        Some(row) => PaymentDetails::last_wallet(app.sealer(), &row.customer_id, &row.details)?,
+        None => None,
+    };
+    let replaces = wallet.is_some() && last_wallet.is_some() && wallet != last_wallet;
+    let command = if replaces { Command::ReplaceWallet { check: CheckId::generate() } } else { Command::SetDetails };
+    opened.apply(&command, &Actor::ApiKey(request.key_id), now).await?;
+    let row = Model {
+        details: details.seal(app.sealer(), &opened.row.id, wallet.or(last_wallet))?,
+        customer_id: opened.row.id.clone(),
+        wallet_address: wallet.map(checksummed),
+        created_at: before.as_ref().map_or(now.as_millis(), |before| before.created_at),
+        updated_at: now.as_millis(),
+    };
+    let replaced = [Column::WalletAddress, Column::Details, Column::UpdatedAt];
+    Entity::insert(row.into_active_model())
+        .on_conflict(OnConflict::column(Column::CustomerId).update_columns(replaced).to_owned())
+        .exec_without_returning(opened.transaction())
+        .await?;
+    let answer = Answer::ok(&PaymentDetailsAnswer {
+        message: if before.is_some() { "Payment details updated" } else { "Payment details added" },
+        customer_id: opened.row.id.clone(),
+        kyc_status: opened.row.kyc_status.clone(),
+    })?;
+    request.idempotency.commit(&app, opened.into_transaction(), answer).await
+}
+
+fn read(
+    body: &Value,
+    country: Option<&str>,
+) -> Result<(CustomerId, (PaymentDetails, Option<WalletAddress>)), ApiError> {
+    let fields = Fields::of_body(body)?;
+    let customer_id = fields.required(CUSTOMER_ID, read::id);
+    let details = PaymentDetails::read(&fields, country);
+    fields.finish(customer_id.zip(details))
+}
+
+/// Where the customer is; another PSP's is not there. A country never changes, so that it needs no lock.
+async fn country_of(app: &Shared, psp_id: PspId, id: CustomerId) -> Result<Option<String>, ApiError> {
+    let country = customers::Entity::find_by_id(id.to_string())
+        .filter(customers::Column::PspId.eq(psp_id.to_string()))
+        .select_only()
+        .column(customers::Column::Country)
+        .into_tuple()
+        .one(app.database().reader())
+        .await?;
+    country.map(Some).ok_or(MISSING)
+}

@@ -1,0 +1,43 @@
+//! `GET /api/v1/customers/{customer_id}`.
+
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::{CustomerRecord, own};
+use crate::http::answer::Answer;
+use crate::http::auth::{Caller, Read};
+use crate::http::error::{ApiError, Problem};
+use crate::http::extract::Path;
+use crate::http::state::AppState;
+
+/// One customer.
+#[derive(Serialize, ToSchema)]
+pub struct CustomerAnswer {
+    /// What became of the request.
+    pub message: &'static str,
+    /// The whole record.
+    pub customer: CustomerRecord,
+}
+
+/// Read a customer
+///
+/// The whole record, with payment details and the paths of documents.
+#[utoipa::path(
+    get, path = "/api/v1/customers/{customer_id}", tag = "Customers", operation_id = "getCustomer",
+    params(("customer_id" = String, Path, description = "As its creation answered it.")),
+    responses(
+        (status = 200, description = "The customer.", body = CustomerAnswer),
+        (status = 404, description = "There is none with this id.", body = Problem),
+    ),
+)]
+pub async fn get(
+    State(app): State<AppState>,
+    caller: Caller<Read>,
+    Path(customer_id): Path<String>,
+) -> Result<Response, ApiError> {
+    let row = own(&app, caller.psp_id, &customer_id).await?;
+    let customer = CustomerRecord::read(&app, app.database().reader(), &row).await?;
+    Ok(Answer::ok(&CustomerAnswer { message: "Customer", customer })?.into_response())
+}

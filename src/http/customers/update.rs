@@ -1,0 +1,77 @@
+//! `PATCH /api/v1/customers/{customer_id}`: the phone number, and nothing else.
+
+use axum::extract::State;
+use axum::response::Response;
+use payferry_actors::customers::audit::Actor;
+use payferry_domain::CheckId;
+use payferry_domain::customer::{Command, Rejection};
+use utoipa::ToSchema;
+
+use super::get::CustomerAnswer;
+use super::particulars::Particulars;
+use super::{CustomerRecord, open, own, values};
+use crate::http::answer::Answer;
+use crate::http::auth::Customers;
+use crate::http::error::{ApiError, Problem};
+use crate::http::extract::{Fault, Fields, Path, Submission};
+use crate::http::state::AppState;
+
+/// The one field that can change.
+const PHONE_NUMBER: &str = "phone_number";
+
+/// What is to change of a customer.
+#[derive(ToSchema)]
+#[allow(dead_code, reason = "it describes the body; `phone_number` reads it")]
+pub struct UpdateRequest {
+    /// E.164. No other field is accepted.
+    #[schema(example = "+14155550123")]
+    phone_number: String,
+}
+
+/// Change a customer's phone number
+///
+/// Another number makes the customer `pending_update` until it has been screened again, which happens by itself; the
+/// same number changes nothing.
+#[utoipa::path(
+    patch, path = "/api/v1/customers/{customer_id}", tag = "Customers", operation_id = "updateCustomer",
+    params(("customer_id" = String, Path, description = "As its creation answered it.")),
+    request_body = UpdateRequest,
+    responses(
+        (status = 200, description = "The record.", body = CustomerAnswer),
+        (status = 404, description = "There is none with this id.", body = Problem),
+        (status = 409, description = "`customer_inactive`: it is deactivated.", body = Problem),
+        (status = 422, description = "The number is not valid, or other fields were given: all are named.", body = Problem),
+    ),
+)]
+pub async fn update(
+    State(app): State<AppState>,
+    Path(customer_id): Path<String>,
+    request: Submission<Customers>,
+) -> Result<Response, ApiError> {
+    // Whose customer it is comes first: what else is wrong is nobody else's business.
+    own(&app, request.psp_id, &customer_id).await?;
+    let phone_number = request.read(phone_number)?;
+    let mut opened = open(&app, request.psp_id, &customer_id).await?;
+    let mut particulars = Particulars::open(app.sealer(), &opened.row.id, &opened.row.particulars)?;
+    if !opened.customer().is_active {
+        return Err(Rejection::CustomerInactive.into());
+    }
+    let is_new = particulars.phone_number.as_deref() != Some(&phone_number);
+    if is_new {
+        particulars.phone_number = Some(phone_number);
+        opened.row.particulars = particulars.seal(app.sealer(), opened.customer().id)?;
+        let command = Command::ChangePhone { check: CheckId::generate() };
+        opened.apply(&command, &Actor::ApiKey(request.key_id), app.clock().now()).await?;
+    }
+    let customer = CustomerRecord::read(&app, opened.transaction(), &opened.row).await?;
+    let message = if is_new { "Customer updated" } else { "Customer unchanged" };
+    let answer = Answer::ok(&CustomerAnswer { message, customer })?;
+    request.idempotency.commit(&app, opened.into_transaction(), answer).await
+}
+
+fn phone_number(body: &Fields<'_>) -> Option<String> {
+    for other in body.names().filter(|name| *name != PHONE_NUMBER) {
+        body.fault(other, Fault::new("not_accepted", "cannot be changed: only phone_number can"));
+    }
+    body.required(PHONE_NUMBER, values::phone_number)
+}

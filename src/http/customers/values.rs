@@ -1,0 +1,348 @@
+//! Readers of single values that only customers have: what a country, a phone number or a wallet may look like.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use celes::Country;
+use chrono::{Months, NaiveDate};
+use iso_currency::Currency;
+use payferry_actors::wallet::checksummed;
+use payferry_domain::Address as WalletAddress;
+use phonenumber::metadata::DATABASE;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use url::Url;
+use utoipa::ToSchema;
+
+use crate::http::extract::{Fault, Fields, read};
+
+/// Nobody is older, in years.
+pub const AGE_YEARS_MAX: u32 = 130;
+/// Characters of a web address.
+pub const URL_CHARS_MAX: usize = 2_048;
+/// Characters of a postal code.
+pub const ZIP_CHARS_MAX: usize = 20;
+/// Characters of a government's or a tax office's number.
+pub const ID_NUMBER_CHARS_MAX: usize = 64;
+/// Digits behind the point of a percentage.
+pub const PERCENTAGE_DECIMALS_MAX: usize = 4;
+/// Digits of a phone number, its country's code counted (E.164).
+const PHONE_DIGITS_MAX: usize = 15;
+/// Digits of a country's calling code.
+const CALLING_CODE_DIGITS_MAX: usize = 3;
+
+/// A postal address.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Address)]
+pub struct PostalAddress {
+    /// Street and number.
+    #[schema(max_length = 255, example = "1 Harbour Road")]
+    pub street_line_1: String,
+    /// City.
+    #[schema(max_length = 255, example = "Oakland")]
+    pub city: String,
+    /// State, province or the like; not every country has one.
+    #[schema(max_length = 255, example = "CA")]
+    pub region: Option<String>,
+    /// Postal code; not every country has one.
+    #[schema(max_length = 20, example = "94607")]
+    pub zip: Option<String>,
+    /// ISO 3166-1 alpha-3.
+    #[schema(example = "USA")]
+    pub country: String,
+}
+
+/// Reads a postal address.
+pub fn address(fields: &Fields<'_>) -> Option<PostalAddress> {
+    let street_line_1 = fields.required("street_line_1", read::text);
+    let city = fields.required("city", read::text);
+    let region = fields.optional("region", read::text);
+    let zip = fields.optional("zip", |value| short(value, ZIP_CHARS_MAX));
+    let country = fields.required("country", country);
+    Some(PostalAddress { street_line_1: street_line_1?, city: city?, region, zip, country: country? })
+}
+
+/// A text of at most so many characters.
+pub fn short(value: &Value, chars_max: usize) -> Result<String, Fault> {
+    let text = read::text(value)?;
+    if text.chars().count() > chars_max {
+        return Err(Fault::new("too_long", format!("may have at most {chars_max} characters")));
+    }
+    Ok(text)
+}
+
+/// A government's or a tax office's number of somebody. Each country writes its own otherwise.
+pub fn id_number(value: &Value) -> Result<String, Fault> {
+    short(value, ID_NUMBER_CHARS_MAX)
+}
+
+/// ISO 3166-1 alpha-3, in capital letters.
+pub fn country(value: &Value) -> Result<String, Fault> {
+    let code = read::string(value)?;
+    match Country::from_alpha3(code) {
+        Ok(country) if country.alpha3 == code => Ok(code.to_owned()),
+        _ => Err(Fault::new("unknown_country", "must be an ISO 3166-1 alpha-3 code, such as USA")),
+    }
+}
+
+/// ISO 4217, in capital letters. Codes that are nobody's money (metals, units of account, tests) are none here.
+pub fn currency(value: &Value) -> Result<String, Fault> {
+    let code = read::string(value)?;
+    match Currency::from_code(code) {
+        Some(currency) if !currency.is_special() => Ok(code.to_owned()),
+        _ => Err(Fault::new("unknown_currency", "must be an ISO 4217 code, such as USD")),
+    }
+}
+
+/// E.164: `+`, a country's calling code that is in use, and as many digits as its numbers may have.
+///
+/// Whether a number is assigned is not judged: numbering plans change faster than any copy of them.
+pub fn phone_number(value: &Value) -> Result<String, Fault> {
+    let text = read::string(value)?;
+    let digits = text.strip_prefix('+').unwrap_or_default();
+    let are_digits = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    if !are_digits || digits.len() > PHONE_DIGITS_MAX {
+        return Err(Fault::new("invalid_phone_number", "must be an E.164 number, such as +14155550123"));
+    }
+    let plan = (1..=CALLING_CODE_DIGITS_MAX.min(digits.len())).find_map(|length| {
+        let code = digits[..length].parse().ok()?;
+        NATIONAL_DIGITS.get(&code).map(|range| (length, range))
+    });
+    let Some((code_digits, (shortest, longest))) = plan else {
+        return Err(Fault::new("invalid_phone_number", "must begin with + and the calling code of a country"));
+    };
+    if !(*shortest..=*longest).contains(&(digits.len() - code_digits)) {
+        return Err(Fault::new("invalid_phone_number", "has too few or too many digits for its country"));
+    }
+    Ok(text.to_owned())
+}
+
+/// By calling code: how many digits national numbers have, at least and at most, as libphonenumber's metadata says.
+static NATIONAL_DIGITS: LazyLock<BTreeMap<u16, (usize, usize)>> = LazyLock::new(|| {
+    let lengths = |code: u16| {
+        let mut lengths = Vec::new();
+        for metadata in DATABASE.by_code(&code)? {
+            let kinds = metadata.descriptors();
+            let kinds = [
+                kinds.fixed_line(),
+                kinds.mobile(),
+                kinds.toll_free(),
+                kinds.premium_rate(),
+                kinds.shared_cost(),
+                kinds.personal_number(),
+                kinds.voip(),
+                kinds.pager(),
+                kinds.uan(),
+            ];
+            for kind in kinds.into_iter().flatten() {
+                lengths.extend(kind.possible_length().iter().chain(kind.possible_local_length()).copied());
+            }
+        }
+        Some((code, (usize::from(*lengths.iter().min()?), usize::from(*lengths.iter().max()?))))
+    };
+    (1..1_000).filter_map(lengths).collect()
+});
+
+/// A date of birth, `YYYY-MM-DD`: before `today`, and nobody is older than [`AGE_YEARS_MAX`].
+pub fn date_of_birth(value: &Value, today: NaiveDate) -> Result<NaiveDate, Fault> {
+    /// Characters of a date; chrono would take fewer.
+    const DATE_CHARS: usize = 10;
+    let text = read::string(value)?;
+    let date = Some(text).filter(|text| text.len() == DATE_CHARS);
+    let date = date.and_then(|text| NaiveDate::parse_from_str(text, "%Y-%m-%d").ok());
+    let date = date.ok_or_else(|| Fault::new("invalid_date", "must be a date that exists, as YYYY-MM-DD"))?;
+    if date >= today {
+        return Err(Fault::new("not_past", "must be in the past"));
+    }
+    let oldest = today.checked_sub_months(Months::new(AGE_YEARS_MAX * 12)).unwrap_or(NaiveDate::MIN);
+    if date < oldest {
+        return Err(Fault::new("out_of_range", format!("must be within the last {AGE_YEARS_MAX} years")));
+    }
+    Ok(date)
+}
+
+/// A percentage as it was written, and as it is added up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Percentage {
+    /// As submitted.
+    pub text: String,
+    /// In ten-thousandths of a percent.
+    pub units: u32,
+}
+
+impl Percentage {
+    /// All of it: 100 with [`PERCENTAGE_DECIMALS_MAX`] decimals.
+    pub const WHOLE_UNITS: u32 = 1_000_000;
+}
+
+/// A percentage: a string of digits with an optional fraction, 0 to 100.
+pub fn percentage(value: &Value) -> Result<Percentage, Fault> {
+    let malformed =
+        || Fault::new("invalid_percentage", "must be a string of digits with an optional fraction, such as \"25.5\"");
+    let text = value.as_str().ok_or_else(|| Fault::new("wrong_type", "must be a string, such as \"25.5\""))?;
+    let (whole, fraction) = text.split_once('.').map_or((text, None), |(whole, fraction)| (whole, Some(fraction)));
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if !digits(whole) || fraction.is_some_and(|fraction| !digits(fraction)) {
+        return Err(malformed());
+    }
+    let fraction = fraction.unwrap_or_default();
+    if fraction.len() > PERCENTAGE_DECIMALS_MAX {
+        let message = format!("may have at most {PERCENTAGE_DECIMALS_MAX} decimals");
+        return Err(Fault::new("too_many_decimals", message));
+    }
+    let padded = format!("{whole}{fraction:0<PERCENTAGE_DECIMALS_MAX$}");
+    let out_of_range = || Fault::new("out_of_range", "must be between 0 and 100");
+    // So many digits that they fit no number are out of range, too.
+    let units: u32 = padded.parse().map_err(|_| out_of_range())?;
+    if units > Percentage::WHOLE_UNITS { Err(out_of_range()) } else { Ok(Percentage { text: text.to_owned(), units }) }
+}
+
+/// A wallet of an Ethereum-compatible chain: `0x` and 40 hexadecimal digits; letters of both cases have to be its
+/// EIP-55 checksum.
+pub fn wallet(value: &Value) -> Result<WalletAddress, Fault> {
+    let text = read::string(value)?;
+    let malformed = |_| Fault::new("invalid_address", "must be 0x and 40 hexadecimal digits");
+    let address: WalletAddress = text.parse().map_err(malformed)?;
+    let digits = text.get(2..).unwrap_or_default();
+    let has = |case: fn(&u8) -> bool| digits.as_bytes().iter().any(case);
+    if has(u8::is_ascii_lowercase) && has(u8::is_ascii_uppercase) && checksummed(address) != text {
+        return Err(Fault::new("wrong_checksum", "is mistyped: its letters' case is not that of its EIP-55 checksum"));
+    }
+    Ok(address)
+}
+
+/// The address of a web page.
+pub fn web_address(value: &Value) -> Result<String, Fault> {
+    let text = read::string(value)?;
+    if text.len() > URL_CHARS_MAX {
+        return Err(Fault::new("too_long", format!("may have at most {URL_CHARS_MAX} characters")));
+    }
+    let is_web = |url: &Url| matches!(url.scheme(), "http" | "https") && url.has_host();
+    match Url::parse(text) {
+        Ok(url) if is_web(&url) && !text.chars().any(|c| c.is_control() || c.is_whitespace()) => Ok(text.to_owned()),
+        _ => Err(Fault::new("invalid_url", "must be a web address, such as https://example.com")),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn countries_and_currencies_are_those_of_the_standards() {
+        for good in ["USA", "NGA", "DEU", "GBR", "SSD"] {
+            assert_eq!(country(&json!(good)).unwrap(), good);
+        }
+        for bad in ["US", "usa", "UsA", "ZZZ", "", "USAA", "United States"] {
+            assert_eq!(country(&json!(bad)).unwrap_err().code, "unknown_country", "{bad}");
+        }
+        for good in ["USD", "NGN", "EUR", "XOF", "CLF"] {
+            assert_eq!(currency(&json!(good)).unwrap(), good);
+        }
+        for bad in ["usd", "US", "BTC", "XXX", "XTS", "XAU", "", "USDC"] {
+            assert_eq!(currency(&json!(bad)).unwrap_err().code, "unknown_currency", "{bad}");
+        }
+    }
+
+    #[test]
+    fn phone_numbers_are_e164() {
+        for good in
+            ["+14155550123", "+2348012345678", "+4915112345678", "+447700900123", "+390612345678", "+33612345678"]
+        {
+            assert_eq!(phone_number(&json!(good)).unwrap(), good);
+        }
+        for bad in [
+            "",
+            "+",
+            "14155550123",
+            "+1 415 555 0123",
+            "+1-415-555-0123",
+            "0014155550123",
+            "+0123456789",
+            "+999123456",
+            "+1415",
+            "+141555501234",
+            "+4915112345678901",
+            "+１4155550123",
+            "+14155550123 ",
+            "+1415555O123",
+        ] {
+            assert_eq!(phone_number(&json!(bad)).unwrap_err().code, "invalid_phone_number", "{bad}");
+        }
+        assert_eq!(phone_number(&json!(14_155_550_123_u64)).unwrap_err().code, "wrong_type");
+    }
+
+    #[test]
+    fn dates_of_birth_are_real_and_past() {
+        let today = NaiveDate::from_ymd_opt(2026, 3, 1).unwrap();
+        for good in ["1990-02-28", "2000-02-29", "2026-02-28", "1896-03-01"] {
+            assert_eq!(date_of_birth(&json!(good), today).unwrap().to_string(), good);
+        }
+        for (bad, code) in [
+            ("1990-02-30", "invalid_date"),
+            ("1990-2-3", "invalid_date"),
+            ("01/02/1990", "invalid_date"),
+            ("1990-02-03T00:00:00Z", "invalid_date"),
+            ("+199-02-03", "invalid_date"),
+            ("2026-03-01", "not_past"),
+            ("2999-01-01", "not_past"),
+            ("1896-02-28", "out_of_range"),
+        ] {
+            assert_eq!(date_of_birth(&json!(bad), today).unwrap_err().code, code, "{bad}");
+        }
+    }
+
+    #[test]
+    fn percentages_are_between_nothing_and_everything() {
+        for (good, units) in [("0", 0), ("25", 250_000), ("33.3333", 333_333), ("100", 1_000_000), ("100.0", 1_000_000)]
+        {
+            assert_eq!(percentage(&json!(good)).unwrap(), Percentage { text: good.to_owned(), units });
+        }
+        for (bad, code) in [
+            (json!("100.0001"), "out_of_range"),
+            (json!("99999999999999999999"), "out_of_range"),
+            (json!("1.00000"), "too_many_decimals"),
+            (json!("-1"), "invalid_percentage"),
+            (json!("+1"), "invalid_percentage"),
+            (json!("1e1"), "invalid_percentage"),
+            (json!("1."), "invalid_percentage"),
+            (json!(".5"), "invalid_percentage"),
+            (json!("25%"), "invalid_percentage"),
+            (json!(""), "invalid_percentage"),
+            (json!(25), "wrong_type"),
+        ] {
+            assert_eq!(percentage(&bad).unwrap_err().code, code, "{bad}");
+        }
+    }
+
+    #[test]
+    fn wallets_hold_their_checksum() {
+        let checksum = "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913";
+        let address = wallet(&json!(checksum)).unwrap();
+        assert_eq!(wallet(&json!(checksum.to_lowercase())).unwrap(), address);
+        let upper = format!("0x{}", checksum[2..].to_uppercase());
+        assert_eq!(wallet(&json!(upper)).unwrap(), address);
+        let mistyped = checksum.replace("fCD6", "FCD6");
+        assert_eq!(wallet(&json!(mistyped)).unwrap_err().code, "wrong_checksum");
+        for bad in
+            ["", "0x", &checksum[2..], &checksum[..41], "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA0291g", "vitalik.eth"]
+        {
+            assert_eq!(wallet(&json!(bad)).unwrap_err().code, "invalid_address", "{bad}");
+        }
+    }
+
+    #[test]
+    fn web_addresses_are_pages() {
+        for good in ["https://example.com", "http://shop.example:8080/a?b=c"] {
+            assert_eq!(web_address(&json!(good)).unwrap(), good);
+        }
+        let long = format!("https://example.com/{}", "a".repeat(URL_CHARS_MAX));
+        for bad in
+            ["", "example", "javascript:alert(1)", "https://", "ftp://example.com", " https://example.com", &long]
+        {
+            assert!(web_address(&json!(bad)).is_err(), "{bad}");
+        }
+    }
+}

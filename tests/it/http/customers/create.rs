@@ -1,0 +1,167 @@
+//! What is made of a creation request.
+
+use axum::http::Method;
+use payferry_entities::{audit_log, customers};
+use sea_orm::{EntityTrait, PaginatorTrait};
+use serde_json::{Value, json};
+
+use super::*;
+
+async fn count(app: &TestApp) -> u64 {
+    customers::Entity::find().count(app.state.database().reader()).await.unwrap()
+}
+
+#[tokio::test]
+async fn an_individual_with_nothing_optional() {
+    let app = TestApp::start().await;
+    let made = app.post(CUSTOMERS, &individual()).await;
+    insta::assert_json_snapshot!("individual", made.redacted());
+    assert_eq!(made.json["customers"][0]["dob"], "1990-12-10T00:00:00.000Z");
+    let id = made.json["customers"][0]["id"].as_str().unwrap();
+    assert!(id.starts_with("cr_"));
+    assert_eq!(read(&app, id).await, made.json["customers"][0], "what is read is what was answered");
+}
+
+#[tokio::test]
+async fn an_individual_with_everything() {
+    let app = TestApp::start().await;
+    let made = app.post(CUSTOMERS, &individual_in_full()).await;
+    insta::assert_json_snapshot!("individual_in_full", made.redacted());
+    let id = made.json["customers"][0]["id"].as_str().unwrap();
+    assert_eq!(read(&app, id).await, made.json["customers"][0]);
+}
+
+#[tokio::test]
+async fn a_business_with_nothing_optional() {
+    let app = TestApp::start().await;
+    let made = app.post(CUSTOMERS, &business()).await;
+    insta::assert_json_snapshot!("business", made.redacted());
+    let id = made.json["customers"][0]["id"].as_str().unwrap();
+    assert_eq!(read(&app, id).await, made.json["customers"][0]);
+}
+
+#[tokio::test]
+async fn a_business_with_everything() {
+    let app = TestApp::start().await;
+    let made = app.post(CUSTOMERS, &business_in_full()).await;
+    insta::assert_json_snapshot!("business_in_full", made.redacted());
+    let id = made.json["customers"][0]["id"].as_str().unwrap();
+    assert_eq!(read(&app, id).await, made.json["customers"][0]);
+}
+
+#[tokio::test]
+async fn null_is_as_good_as_absent() {
+    let app = TestApp::start().await;
+    let nulls = json!({ "phone_number": null, "tax_id": null, "document_type": null, "business_name": null,
+        "beneficiary_owners": null, "verification_document": null, "proof_of_residential_address": null,
+        "something": { "unknown": true } });
+    let made = app.post(CUSTOMERS, &with(&individual(), &nulls)).await;
+    assert_eq!(made.status, 201, "{}", made.text());
+    let empty = app.post(CUSTOMERS, &with(&business(), &json!({ "beneficiary_owners": [] }))).await;
+    assert_eq!(empty.json["customers"][0]["has_beneficiary_owners"], false);
+}
+
+#[tokio::test]
+async fn many_are_made_in_their_order() {
+    let app = TestApp::start().await;
+    let many: Vec<Value> = (0..100)
+        .map(|n| {
+            with(
+                &if n % 2 == 0 { individual() } else { business_in_full() },
+                &json!({ "email": format!("c{n}@example.com") }),
+            )
+        })
+        .collect();
+    let made = app.post(CUSTOMERS, &Value::Array(many)).await;
+    assert_eq!(made.status, 201, "{}", made.text());
+    assert_eq!(made.json["message"], "100 customers created");
+    let emails: Vec<_> =
+        made.json["customers"].as_array().unwrap().iter().map(|one| one["email"].as_str().unwrap()).collect();
+    assert_eq!(emails, (0..100).map(|n| format!("c{n}@example.com")).collect::<Vec<_>>());
+    assert_eq!(app.get(CUSTOMERS).await.json["total"], 100);
+    let one = app.post(CUSTOMERS, &json!([individual()])).await;
+    assert_eq!(one.json["message"], "1 customer created");
+}
+
+#[tokio::test]
+async fn one_bad_customer_keeps_all_from_being_made() {
+    let app = TestApp::start().await;
+    let batch = json!([
+        individual(),
+        with(
+            &business_in_full(),
+            &json!({ "email": "nowhere", "beneficiary_owners": [owner(), with(&owner(), &json!({
+            "email": "x", "address": { "street_line_1": "1", "city": "", "country": "UK" } }))] })
+        ),
+        7,
+        with(&individual(), &json!({ "type": "person" })),
+    ]);
+    let refused = app.post(CUSTOMERS, &batch).await;
+    refused.assert_problem(422, "validation_failed");
+    assert_eq!(
+        refused.faults(),
+        [
+            "[1].email: invalid_email",
+            "[1].beneficiary_owners[1].email: invalid_email",
+            "[1].beneficiary_owners[1].address.city: empty",
+            "[1].beneficiary_owners[1].address.country: unknown_country",
+            "[2]: wrong_type",
+            "[3].type: unknown_value",
+        ]
+    );
+    assert_eq!(count(&app).await, 0);
+    for (batch, code) in [(json!([]), "empty"), (Value::Array(vec![individual(); 101]), "too_many")] {
+        let refused = app.post(CUSTOMERS, &batch).await;
+        assert_eq!(refused.faults(), [format!("body: {code}")]);
+    }
+    app.post(CUSTOMERS, &json!("customer")).await.assert_problem(400, "malformed_json");
+    assert_eq!(count(&app).await, 0);
+}
+
+#[tokio::test]
+async fn a_creation_is_answered_again_and_not_made_again() {
+    let app = TestApp::start().await;
+    let call = || app.request(Method::POST, CUSTOMERS).idempotency_key("k1").json(&individual_in_full());
+    let first = call().send().await;
+    let again = call().send().await;
+    assert_eq!((again.status.as_u16(), again.header("idempotent-replayed")), (201, Some("true")));
+    assert_eq!(again.bytes, first.bytes);
+    assert_eq!(count(&app).await, 1);
+    let other = app.request(Method::POST, CUSTOMERS).idempotency_key("k1").json(&individual()).send().await;
+    other.assert_problem(422, "idempotency_key_reused");
+}
+
+#[tokio::test]
+async fn who_made_a_customer_is_written_down_and_nothing_of_it() {
+    let app = TestApp::start().await;
+    let id = add(&app, &individual_in_full()).await;
+    let entries = audit_log::Entity::find().all(app.state.database().reader()).await.unwrap();
+    assert_eq!(entries.len(), 1);
+    let entry = &entries[0];
+    assert_eq!(
+        (entry.action.as_str(), &entry.subject, entry.actor_kind.as_str()),
+        ("customer.created", &id, "api_key")
+    );
+    assert!(entry.actor.starts_with("key_"), "{}", entry.actor);
+    assert_eq!(entry.psp_id, Some(app.psp_id.to_string()));
+    // What is sealed is nowhere in the row.
+    let row = customers::Entity::find_by_id(&id).one(app.state.database().reader()).await.unwrap().unwrap();
+    let row = format!("{row:?} {entry:?}");
+    for secret in ["P1234567", "1990-12-10", "123-45-6789", "+14155550123", "Lovelace", "Harbour"] {
+        assert!(!row.contains(secret), "{secret}");
+    }
+}
+
+#[tokio::test]
+async fn a_body_of_a_hundred_businesses_with_all_owners_is_taken_and_a_larger_one_is_not() {
+    let app = TestApp::start().await;
+    let owners = vec![with(&owner(), &json!({ "ownership_percentage": "4" })); 25];
+    let business = with(&business_in_full(), &json!({ "beneficiary_owners": owners }));
+    let body = Value::Array(vec![business; 100]);
+    let made = app.post(CUSTOMERS, &body).await;
+    assert_eq!(made.status, 201, "{}", made.json["detail"]);
+    let mut padded = body.to_string().into_bytes();
+    padded.resize(4 * 1024 * 1024 + 1, b' ');
+    let refused = app.request(Method::POST, CUSTOMERS).bytes(padded).send().await;
+    refused.assert_problem(413, "body_too_large");
+}

@@ -1,0 +1,186 @@
+//! Payment details: what a set may be, and that there is one.
+
+use axum::http::Method;
+use payferry_entities::{checks, payment_details};
+use sea_orm::{EntityTrait, PaginatorTrait};
+
+use super::*;
+
+/// What the bank pair is.
+fn bank() -> Value {
+    json!({ "bank_name": "First Bank", "account_number": "000123456789" })
+}
+
+/// With everything.
+fn in_full() -> Value {
+    let more = json!({ "account_type": "checking", "wallet_address": WALLET, "routing_number": "021000021",
+        "bank_address": address(), "bank_code": "FRSTUS33" });
+    with(&bank(), &more)
+}
+
+/// A customer whom the rules of the USA do not concern.
+fn abroad() -> Value {
+    with(&individual(), &json!({ "country": "NGA", "currency": "NGN" }))
+}
+
+async fn checks(app: &TestApp) -> u64 {
+    checks::Entity::find().count(app.state.database().reader()).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_wallet_or_a_bank_account_or_both() {
+    let app = TestApp::start().await;
+    for details in [json!({ "wallet_address": WALLET }), bank(), with(&bank(), &json!({ "wallet_address": WALLET }))] {
+        let id = add(&app, &abroad()).await;
+        let added = set_details(&app, &id, &details).await;
+        assert_eq!(added.status, 200, "{}", added.text());
+        let shown = &read(&app, &id).await["payment_details"];
+        for (name, value) in details.as_object().unwrap() {
+            assert_eq!(&shown[name], value);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_set_is_added_then_updated_whole() {
+    let app = TestApp::start().await;
+    let id = add(&app, &individual()).await;
+    assert_eq!(read(&app, &id).await["payment_details"], Value::Null);
+    let added = set_details(&app, &id, &in_full()).await;
+    insta::assert_json_snapshot!("details_added", added.redacted());
+    let shown = read(&app, &id).await;
+    insta::assert_json_snapshot!("details_shown", crate::app::redact(&shown["payment_details"]));
+    assert_eq!(shown["payment_details"]["wallet_address"], WALLET);
+    let updated = set_details(&app, &id, &json!({ "wallet_address": WALLET.to_lowercase() })).await;
+    assert_eq!(updated.json["message"], "Payment details updated");
+    let replaced = &read(&app, &id).await["payment_details"];
+    assert_eq!(replaced["bank_name"], Value::Null, "nothing is left of the set before");
+    assert_eq!(replaced["created_at"], shown["payment_details"]["created_at"]);
+    assert_eq!(replaced["wallet_address"], WALLET.to_lowercase(), "as submitted");
+    // What is sealed is nowhere in the row.
+    set_details(&app, &id, &in_full()).await;
+    let row = payment_details::Entity::find().one(app.state.database().reader()).await.unwrap().unwrap();
+    let row = serde_json::to_string(&row).unwrap();
+    assert!(!row.contains("000123456789") && !row.contains("First Bank"), "{row}");
+}
+
+#[tokio::test]
+async fn what_is_missing_or_bad_is_named() {
+    let app = TestApp::start().await;
+    let id = add(&app, &abroad()).await;
+    let long = "1".repeat(65);
+    for (details, faults) in [
+        (json!({}), ["wallet_address: required"].as_slice()),
+        (json!({ "wallet_address": null }), &["wallet_address: required"]),
+        (json!({ "bank_name": "First Bank" }), &["account_number: required"]),
+        (json!({ "account_number": "1" }), &["bank_name: required"]),
+        (
+            json!({ "bank_code": "FRSTUS33", "wallet_address": WALLET }),
+            &["bank_name: required", "account_number: required"],
+        ),
+        (json!({ "wallet_address": "0x12" }), &["wallet_address: invalid_address"]),
+        (json!({ "wallet_address": WALLET.replace("fCD6", "FCD6") }), &["wallet_address: wrong_checksum"]),
+        (json!({ "wallet_address": format!("0x{}", "0".repeat(40)) }), &["wallet_address: zero_address"]),
+        (with(&bank(), &json!({ "account_number": long })), &["account_number: too_long"]),
+        (with(&bank(), &json!({ "account_type": "current" })), &["account_type: unknown_value"]),
+        (with(&bank(), &json!({ "routing_number": "12345678" })), &["routing_number: invalid_routing_number"]),
+        (with(&bank(), &json!({ "routing_number": "02100002x" })), &["routing_number: invalid_routing_number"]),
+        (with(&bank(), &json!({ "routing_number": 21_000_021 })), &["routing_number: wrong_type"]),
+        (with(&bank(), &json!({ "bank_code": "X".repeat(36) })), &["bank_code: too_long"]),
+        (
+            with(&bank(), &json!({ "bank_address": { "city": "Lagos" } })),
+            &["bank_address.street_line_1: required", "bank_address.country: required"],
+        ),
+        // A bank in the USA wants to know the account's type, whoever has it.
+        (with(&bank(), &json!({ "bank_address": address() })), &["account_type: required"]),
+    ] {
+        let refused = set_details(&app, &id, &details).await;
+        refused.assert_problem(422, "validation_failed");
+        assert_eq!(refused.faults(), faults, "{details}");
+    }
+    assert_eq!(read(&app, &id).await["payment_details"], Value::Null);
+    let refused = patch(&app, PAYMENT_DETAILS, &json!({ "bank_name": "" })).await;
+    assert_eq!(refused.faults(), ["customer_id: required", "bank_name: empty", "account_number: required"]);
+    let nobody = set_details(&app, "cr_01J9Z3K4M5N6P7Q8R9S0T1V2W3", &json!({ "wallet_address": WALLET })).await;
+    nobody.assert_problem(404, "customer_not_found");
+}
+
+#[tokio::test]
+async fn an_account_of_somebody_in_the_usa_needs_more() {
+    let app = TestApp::start().await;
+    let id = add(&app, &individual()).await;
+    let refused = set_details(&app, &id, &with(&bank(), &json!({ "routing_number": "1" }))).await;
+    let mut faults = refused.faults();
+    faults.sort();
+    assert_eq!(faults, ["account_type: required", "bank_address: required", "routing_number: invalid_routing_number",]);
+    let wallet = set_details(&app, &id, &json!({ "wallet_address": WALLET })).await;
+    assert_eq!(wallet.status, 200, "a wallet needs none of it");
+    let account = with(&bank(), &json!({ "account_type": "savings", "bank_address": address() }));
+    assert_eq!(set_details(&app, &id, &account).await.status, 200);
+}
+
+#[tokio::test]
+async fn only_another_wallet_asks_for_a_screening() {
+    let app = TestApp::start().await;
+    let id = add(&app, &abroad()).await;
+    clear(&app, &id).await;
+    let status = async |details: Value| {
+        let set = set_details(&app, &id, &details).await;
+        assert_eq!(set.status, 200, "{}", set.text());
+        let status = read(&app, &id).await["kyc_status"].as_str().unwrap().to_owned();
+        assert_eq!(set.json["kyc_status"], status.as_str());
+        status
+    };
+    let wallet = |wallet: &str| json!({ "wallet_address": wallet });
+    let upper = format!("0x{}", WALLET[2..].to_uppercase());
+    assert_eq!(status(bank()).await, "approved");
+    assert_eq!(status(wallet(WALLET)).await, "approved", "the first");
+    assert_eq!(status(wallet(&WALLET.to_lowercase())).await, "approved", "the same in other letters");
+    assert_eq!(status(wallet(&upper)).await, "approved", "the same in other letters");
+    assert_eq!(status(with(&bank(), &wallet(WALLET))).await, "approved");
+    assert_eq!(status(bank()).await, "approved", "none");
+    assert_eq!(status(wallet(WALLET)).await, "approved", "the same as before there was none");
+    assert_eq!(checks(&app).await, 0);
+    assert_eq!(status(wallet(OTHER_WALLET)).await, "pending_update");
+    assert_eq!(checks(&app).await, 1);
+}
+
+#[tokio::test]
+async fn taking_the_wallet_away_first_is_replacing_it_too() {
+    let app = TestApp::start().await;
+    let id = add(&app, &abroad()).await;
+    clear(&app, &id).await;
+    set_details(&app, &id, &json!({ "wallet_address": WALLET })).await;
+    set_details(&app, &id, &bank()).await;
+    let set = set_details(&app, &id, &json!({ "wallet_address": OTHER_WALLET })).await;
+    assert_eq!(set.json["kyc_status"], "pending_update");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fifty_at_once_leave_one_set_and_it_is_the_last_one() {
+    let app = TestApp::start().await;
+    let id = add(&app, &abroad()).await;
+    let set = async |n: usize| {
+        let name = format!("Bank {n}");
+        let body = json!({ "customer_id": id, "bank_name": name, "account_number": n.to_string() });
+        let reply = app.request(Method::PATCH, PAYMENT_DETAILS).json(&body).send().await;
+        (reply, name)
+    };
+    let replies = futures::future::join_all((0..50).map(set)).await;
+    let mut added = 0;
+    for (reply, _) in &replies {
+        assert_eq!(reply.status, 200, "{}", reply.text());
+        added += usize::from(reply.json["message"] == "Payment details added");
+    }
+    assert_eq!(added, 1, "one of them was the first");
+    let rows = payment_details::Entity::find().all(app.state.database().reader()).await.unwrap();
+    assert_eq!(rows.len(), 1);
+    let shown = read(&app, &id).await["payment_details"].clone();
+    let bank_name = shown["bank_name"].as_str().unwrap();
+    let number = bank_name.strip_prefix("Bank ").unwrap();
+    assert_eq!(shown["account_number"], number, "of one set, not of two");
+    // Whoever is answered last is read from then on.
+    let (last, name) = set(50).await;
+    assert_eq!(last.json["message"], "Payment details updated");
+    assert_eq!(read(&app, &id).await["payment_details"]["bank_name"], name.as_str());
+}

@@ -1,0 +1,127 @@
+//! The list: its parts, its filters, its order.
+
+use super::*;
+
+async fn total_of(app: &TestApp, query: &str) -> u64 {
+    let reply = app.get(&format!("{CUSTOMERS}?{query}")).await;
+    assert_eq!(reply.status, 200, "{}", reply.text());
+    let listed = reply.json["customers"].as_array().unwrap().len();
+    let total = reply.json["total"].as_u64().unwrap();
+    assert_eq!(u64::try_from(listed).unwrap(), total.min(50), "{query}");
+    total
+}
+
+#[tokio::test]
+async fn summaries_show_what_they_may_and_no_more() {
+    let app = TestApp::start().await;
+    add(&app, &individual_in_full()).await;
+    // Made in one millisecond, their order would be any.
+    tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    add(&app, &business_in_full()).await;
+    insta::assert_json_snapshot!("list", app.get(CUSTOMERS).await.redacted());
+}
+
+#[tokio::test]
+async fn pages_cover_the_list_once_and_newest_first() {
+    let app = TestApp::start().await;
+    let many = |from: usize| -> Value {
+        (from..from + 30).map(|n| with(&individual(), &json!({ "email": format!("c{n}@example.com") }))).collect()
+    };
+    for from in [0, 30, 60] {
+        app.post(CUSTOMERS, &many(from)).await;
+    }
+    let whole = app.get(&format!("{CUSTOMERS}?limit=200")).await.json;
+    let ids = |page: &Value| -> Vec<String> {
+        page["customers"].as_array().unwrap().iter().map(|one| one["id"].as_str().unwrap().to_owned()).collect()
+    };
+    let all = ids(&whole);
+    assert_eq!((all.len(), &whole["total"]), (90, &json!(90)));
+    let made: Vec<_> =
+        whole["customers"].as_array().unwrap().iter().map(|one| one["created_at"].as_str().unwrap()).collect();
+    assert!(made.is_sorted_by(|newer, older| newer >= older));
+    assert_eq!(ids(&app.get(CUSTOMERS).await.json), all[..50], "50 unless one says otherwise");
+    let mut paged = Vec::new();
+    for offset in (0..=90).step_by(30) {
+        let page = app.get(&format!("{CUSTOMERS}?limit=30&offset={offset}")).await.json;
+        assert_eq!((&page["total"], &page["limit"], &page["offset"]), (&json!(90), &json!(30), &json!(offset)));
+        paged.extend(ids(&page));
+    }
+    assert_eq!(paged, all);
+    let beyond = app.get(&format!("{CUSTOMERS}?offset=1000")).await.json;
+    assert_eq!((&beyond["total"], &beyond["customers"]), (&json!(90), &json!([])));
+}
+
+#[tokio::test]
+async fn search_finds_parts_of_addresses_in_either_case_and_takes_every_character_as_itself() {
+    let app = TestApp::start().await;
+    for email in ["Ada.Lovelace@Example.com", "grace_hopper@navy.example", "100%@percent.example", "ÜNAL@türk.example"]
+    {
+        add(&app, &with(&individual(), &json!({ "email": email }))).await;
+    }
+    for (search, total) in [
+        ("ada", 1),
+        ("LOVELACE@EXAMPLE", 1),
+        ("example", 4),
+        ("%40", 4),
+        ("%25", 1),
+        ("_", 1),
+        ("%25%40", 1),
+        ("a_a", 0),
+        ("%5C", 0),
+        ("%27", 0),
+        ("%C3%BCnal", 1),
+        ("T%C3%9CRK", 1),
+        ("nobody", 0),
+        ("", 4),
+    ] {
+        assert_eq!(total_of(&app, &format!("search={search}")).await, total, "{search}");
+    }
+    let whole = app.get(&format!("{CUSTOMERS}?search=ada")).await;
+    assert_eq!(whole.json["customers"][0]["email"], "Ada.Lovelace@Example.com", "as submitted");
+    let first = app.get(&format!("{CUSTOMERS}?search=example&limit=1")).await;
+    assert_eq!((&first.json["total"], first.json["customers"].as_array().unwrap().len()), (&json!(4), 1));
+}
+
+#[tokio::test]
+async fn status_tells_the_active_from_the_inactive() {
+    let app = TestApp::start().await;
+    let gone = add(&app, &individual()).await;
+    add(&app, &individual()).await;
+    add(&app, &business()).await;
+    deactivate(&app, &gone).await;
+    for (query, total) in [
+        ("status=active", 2),
+        ("status=inactive", 1),
+        ("status=", 3),
+        ("status=active&search=ada", 1),
+        ("status=inactive&search=engines", 0),
+    ] {
+        assert_eq!(total_of(&app, query).await, total, "{query}");
+    }
+}
+
+#[tokio::test]
+async fn bad_parameters_are_named() {
+    let app = TestApp::start().await;
+    let long = format!("search={}", "a".repeat(256));
+    for (query, faults) in [
+        ("limit=0", ["limit: out_of_range"].as_slice()),
+        ("limit=-1", &["limit: out_of_range"]),
+        ("limit=201", &["limit: out_of_range"]),
+        ("limit=99999999999999999999", &["limit: out_of_range"]),
+        ("limit=ten", &["limit: out_of_range"]),
+        ("limit=1.5", &["limit: out_of_range"]),
+        ("offset=-1", &["offset: out_of_range"]),
+        ("offset=1000001", &["offset: out_of_range"]),
+        ("offset=x", &["offset: out_of_range"]),
+        ("status=pending", &["status: unknown_value"]),
+        ("status=ACTIVE", &["status: unknown_value"]),
+        ("search=%00", &["search: invalid_characters"]),
+        (&long, &["search: too_long"]),
+        ("limit=0&offset=x&status=y", &["status: unknown_value", "limit: out_of_range", "offset: out_of_range"]),
+    ] {
+        let refused = app.get(&format!("{CUSTOMERS}?{query}")).await;
+        refused.assert_problem(400, "invalid_parameters");
+        assert_eq!(refused.faults(), faults, "{query}");
+    }
+}

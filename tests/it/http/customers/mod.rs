@@ -1,0 +1,118 @@
+//! Customers: made, read, listed, changed, deactivated, paid to and paid by.
+
+mod bad_input;
+mod create;
+mod deactivate;
+mod details;
+mod list;
+mod payments;
+mod phone;
+
+use axum::http::Method;
+use payferry_actors::customers::Opened;
+use payferry_actors::customers::audit::Actor;
+use payferry_domain::customer::{Command, Verdict};
+use serde_json::{Value, json};
+
+use crate::app::{Reply, TestApp};
+
+const CUSTOMERS: &str = "/api/v1/customers";
+const PAYMENT_DETAILS: &str = "/api/v1/customers/payment-details";
+/// A wallet with its checksum.
+const WALLET: &str = "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913";
+/// Another.
+const OTHER_WALLET: &str = "0xfB6916095ca1df60bB79Ce92cE3Ea74c37c5d359";
+
+fn address() -> Value {
+    json!({ "street_line_1": "1 Harbour Road", "city": "Oakland", "region": "CA", "zip": "94607", "country": "USA" })
+}
+
+/// With nothing that may be left out.
+fn individual() -> Value {
+    json!({
+        "type": "individual", "country": "USA", "currency": "USD", "email": "ada@example.com", "first_name": "Ada",
+        "last_name": "Lovelace", "dob": "1990-12-10", "government_id_number": "P1234567",
+        "residential_address": address(),
+    })
+}
+
+/// With everything.
+fn individual_in_full() -> Value {
+    with(
+        &individual(),
+        &json!({ "phone_number": "+14155550123", "tax_id": "123-45-6789", "document_type": "passport" }),
+    )
+}
+
+/// With nothing that may be left out.
+fn business() -> Value {
+    let business = json!({
+        "type": "business", "email": "office@engines.example", "business_name": "Analytical Engines Inc.",
+        "incorporation_certificate_number": "INC-1842", "business_tax_id": "12-3456789", "ownership_percentage": "60",
+        "registered_business_address": { "street_line_1": "5 Devonshire Street", "city": "London", "country": "GBR" },
+    });
+    with(&individual(), &business)
+}
+
+/// With everything.
+fn business_in_full() -> Value {
+    let more = json!({
+        "phone_number": "+14155550123", "tax_id": "123-45-6789", "document_type": "incorporation_certificate",
+        "website_url": "https://engines.example", "business_registration_number": "REG-7",
+        "beneficiary_owners": [owner(), with(&owner(), &json!({
+            "email": "charles@engines.example", "phone_number": "+447700900123", "ownership_percentage": "15.5",
+            "government_id_type": "passport", "government_id_number": "P7654321", "tax_id": "987-65-4321",
+        }))],
+    });
+    with(&business(), &more)
+}
+
+fn owner() -> Value {
+    let address = json!({ "street_line_1": "1 Dorset Street", "city": "London", "zip": "W1U", "country": "GBR" });
+    json!({
+        "first_name": "Charles", "last_name": "Babbage", "dob": "1985-12-26", "ownership_percentage": "24.5",
+        "address": address,
+    })
+}
+
+/// `body` with some fields otherwise.
+fn with(body: &Value, changes: &Value) -> Value {
+    let mut body = body.clone();
+    body.as_object_mut().unwrap().extend(changes.as_object().unwrap().clone());
+    body
+}
+
+/// Makes a customer; its id.
+async fn add(app: &TestApp, body: &Value) -> String {
+    let made = app.post(CUSTOMERS, body).await;
+    assert_eq!(made.status, 201, "{}", made.text());
+    made.json["customers"][0]["id"].as_str().unwrap().to_owned()
+}
+
+async fn read(app: &TestApp, id: &str) -> Value {
+    let reply = app.get(&format!("{CUSTOMERS}/{id}")).await;
+    assert_eq!(reply.status, 200, "{}", reply.text());
+    reply.json["customer"].clone()
+}
+
+async fn patch(app: &TestApp, path: &str, body: &Value) -> Reply {
+    app.request(Method::PATCH, path).json(body).send().await
+}
+
+async fn set_details(app: &TestApp, id: &str, details: &Value) -> Reply {
+    patch(app, PAYMENT_DETAILS, &with(details, &json!({ "customer_id": id }))).await
+}
+
+async fn deactivate(app: &TestApp, id: &str) -> Reply {
+    app.request(Method::DELETE, &format!("{CUSTOMERS}/{id}")).send().await
+}
+
+/// Has the terms accepted and the operator clear the customer.
+async fn clear(app: &TestApp, id: &str) {
+    for command in [Command::AcceptTerms, Command::Decide(Verdict::Approved)] {
+        let mut opened = Opened::find(app.state.database(), id.parse().unwrap(), None).await.unwrap();
+        opened.apply(&command, &Actor::Operator, app.state.clock().now()).await.unwrap();
+        opened.commit().await.unwrap();
+    }
+    assert_eq!(read(app, id).await["kyc_status"], "approved");
+}
