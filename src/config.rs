@@ -69,6 +69,9 @@ pub struct Server {
     pub environment: Environment,
     /// Whether a proxy in front tells the payer's address as the last entry of `X-Forwarded-For`.
     pub behind_proxy: bool,
+    /// The terms of service that customers accept; `None` takes those that come with the program.
+    #[serde(deserialize_with = "optional_path")]
+    pub terms_file: Option<PathBuf>,
 }
 
 /// Where rows are kept.
@@ -347,7 +350,7 @@ mod tests {
         assert_eq!(
             refused("[server]\n\nlisen = 1\n", &[]),
             "payferry.toml:3: there is no key `server.lisen`; expected one of behind_proxy, environment, \
-             listen, operator_listen, public_url"
+             listen, operator_listen, public_url, terms_file"
         );
         assert_eq!(
             refused("[server]\nlisten = \"localhost\"\n", &[]),

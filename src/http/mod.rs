@@ -6,6 +6,7 @@
 
 pub mod answer;
 pub mod auth;
+pub mod consent;
 pub mod customers;
 pub(crate) mod edge;
 pub mod error;

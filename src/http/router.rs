@@ -10,7 +10,7 @@ use utoipa_axum::routes;
 
 use super::error::ApiError;
 use super::state::AppState;
-use super::{customers, edge, merchants, metrics, openapi, pages, payments, webhooks};
+use super::{consent, customers, edge, merchants, metrics, openapi, pages, payments, webhooks};
 
 /// Under this, the paths without a prefix stand again.
 pub const PREFIX: &str = "/api/v1";
@@ -37,6 +37,7 @@ pub fn router_with(app: AppState, more: Router<AppState>) -> Router {
         .split_for_parts();
     let (prefixed, prefixed_document) = OpenApiRouter::default()
         .routes(routes!(customers::create::create, customers::list::list))
+        .routes(routes!(consent::request::request))
         .routes(routes!(customers::details::set))
         .routes(routes!(customers::get::get, customers::update::update, customers::deactivate::deactivate))
         .routes(routes!(webhooks::set::set))
@@ -57,6 +58,7 @@ pub fn router_with(app: AppState, more: Router<AppState>) -> Router {
         .route("/openapi.json", get(openapi::serve).with_state(json))
         .route("/docs", get(pages::reference::serve).with_state(reference))
         .route("/pay/{token}", get(pages::pay::serve))
+        .route("/consent", get(pages::consent::show).post(pages::consent::accept))
         .merge(more)
         .fallback(async || ApiError::NoRoute("/docs"))
         .layer(middleware::from_fn_with_state(app.clone(), edge::surround))

@@ -14,6 +14,7 @@ use tokio::sync::Semaphore;
 use url::Url;
 
 use super::auth::KeyRing;
+use super::consent::Terms;
 use super::idempotency::Running;
 use super::limits::{Limiters, Limits};
 use crate::documents::DocumentStore;
@@ -33,6 +34,8 @@ pub struct HttpConfig {
     pub limits: Limits,
     /// Where customers' documents are kept.
     pub documents: DocumentStore,
+    /// What customers accept.
+    pub terms: Terms,
 }
 
 /// Which world this is.

@@ -16,6 +16,7 @@ use serde::Serialize;
 use crate::app::{App, AppParts, Listeners};
 use crate::config::Config;
 use crate::documents::DocumentStore;
+use crate::http::consent::Terms;
 use crate::http::{AppState, Environment, HttpConfig, Limits, router};
 
 /// Where a running service is: the line that `--json` prints.
@@ -58,6 +59,7 @@ impl Service {
             environment,
             limits: limits(config),
             documents: documents.clone(),
+            terms: terms(config)?,
         };
         let parts = AppParts {
             database,
@@ -110,6 +112,12 @@ pub fn contract(config: &Config) -> anyhow::Result<Address> {
         }
         (_, None) => bail!("`contracts.treasury` is not set: where fees go"),
     }
+}
+
+/// What customers accept.
+pub fn terms(config: &Config) -> anyhow::Result<Terms> {
+    let Some(file) = &config.server.terms_file else { return Ok(Terms::default()) };
+    Terms::read(file).with_context(|| format!("the terms of service {}", file.display()))
 }
 
 fn limits(config: &Config) -> Limits {

@@ -9,6 +9,7 @@ use axum::body::Body;
 use axum::http::header::{AUTHORIZATION, CONTENT_TYPE};
 use axum::http::{HeaderMap, Method, Request, StatusCode};
 use payferry::documents::DocumentStore;
+use payferry::http::consent::Terms;
 use payferry::http::{AppState, Environment, HttpConfig, Limits};
 use payferry::keys::{ApiKey, KeyMode, Scope};
 use payferry::sandbox::{Folder, Payer, World};
@@ -141,7 +142,9 @@ impl TestApp {
         .unwrap();
         let public_url = "https://pay.example/".parse().unwrap();
         let documents = DocumentStore::in_folder(&temp.path().join("documents"), Sealer::new(&MASTER_KEY)).unwrap();
-        let http = HttpConfig { public_url, environment: config.environment, limits: config.limits, documents };
+        let terms = Terms::default();
+        let (environment, limits) = (config.environment, config.limits);
+        let http = HttpConfig { public_url, environment, limits, documents, terms };
         let state = AppState::new(system, http);
         let router = payferry::http::router_with(state.clone(), config.routes);
         let (key, psp_id) = (String::new(), PspId::generate());

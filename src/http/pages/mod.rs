@@ -1,5 +1,6 @@
 //! Pages for people: plain HTML, rendered here, without scripts and without anything from elsewhere.
 
+pub mod consent;
 pub mod pay;
 pub mod reference;
 
@@ -11,11 +12,13 @@ use base64::engine::general_purpose::STANDARD;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use sha2::{Digest, Sha256};
 
+pub(crate) use pay::Admitted;
+
 /// The one style sheet, inline in every page; the policy allows it by its hash.
 const STYLE: &str = include_str!("style.css");
 
 /// A whole page.
-fn page(title: &str, body: &Markup) -> Markup {
+pub(crate) fn page(title: &str, body: &Markup) -> Markup {
     html! {
         (DOCTYPE)
         html lang="en" {
@@ -36,11 +39,21 @@ fn style_source() -> String {
     format!("'sha256-{}'", STANDARD.encode(Sha256::digest(STYLE)))
 }
 
-/// A page as an answer: nothing may run, be framed, or be loaded from anywhere.
+/// A page as an answer: nothing may run, be framed, be sent, or be loaded from anywhere.
 fn respond(status: StatusCode, page: String) -> Response {
+    respond_within("'none'", status, page)
+}
+
+/// The same, with a form that is sent back to this service.
+pub(crate) fn respond_with_form(status: StatusCode, page: String) -> Response {
+    respond_within("'self'", status, page)
+}
+
+fn respond_within(form_action: &str, status: StatusCode, page: String) -> Response {
     let style = style_source();
-    let policy =
-        format!("default-src 'none'; style-src {style}; base-uri 'none'; form-action 'none'; frame-ancestors 'none'");
+    let policy = format!(
+        "default-src 'none'; style-src {style}; base-uri 'none'; form-action {form_action}; frame-ancestors 'none'"
+    );
     let mut response = (status, page).into_response();
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));

@@ -21,7 +21,7 @@ use crate::http::state::{AppState, Shared};
 const TOKEN_CHARS_MAX: usize = 128;
 
 /// A request that was within the limit of its address.
-pub(in crate::http) struct Admitted;
+pub(crate) struct Admitted;
 
 impl FromRequestParts<AppState> for Admitted {
     type Rejection = Response;

@@ -23,13 +23,20 @@ use url::Url;
 use super::inbox::BODY_BYTES_MAX;
 use super::world::World;
 use crate::documents::DocumentStore;
+use crate::http::consent::Terms;
 use crate::http::error::Away;
 use crate::http::extract::Fields;
 use crate::http::{ApiError, AppState, Environment, HttpConfig, Limits, router_with};
 
 /// The whole public router of a sandbox.
 pub(super) fn router(system: System, public_url: Url, documents: DocumentStore, world: Arc<World>) -> Router {
-    let config = HttpConfig { public_url, environment: Environment::Sandbox, limits: Limits::sandbox(), documents };
+    let config = HttpConfig {
+        public_url,
+        environment: Environment::Sandbox,
+        limits: Limits::sandbox(),
+        documents,
+        terms: Terms::default(),
+    };
     router_with(AppState::new(system, config), routes(world))
 }
 

@@ -2,6 +2,7 @@
 
 mod auth;
 mod bad_input;
+mod consent;
 mod crowd;
 mod customers;
 mod everywhere;

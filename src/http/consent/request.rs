@@ -1,0 +1,100 @@
+//! `POST /api/v1/customers/{customer_id}/service-consent`.
+
+use axum::extract::State;
+use axum::response::Response;
+use payferry_actors::customers::audit::{self, Actor, Entry};
+use payferry_actors::customers::{ChangeError, Opened};
+use payferry_domain::customer::Rejection;
+use payferry_domain::{CustomerId, Timestamp};
+use serde::Serialize;
+use serde_json::json;
+use utoipa::ToSchema;
+
+use super::link;
+use crate::http::answer::Answer;
+use crate::http::auth::Customers;
+use crate::http::error::{ApiError, Problem};
+use crate::http::extract::{Path, Submission};
+use crate::http::state::{AppState, Shared};
+
+/// Where a customer's consent stands.
+#[derive(Serialize, ToSchema)]
+#[serde(untagged)]
+pub enum ConsentAnswer {
+    /// It has not accepted yet.
+    Pending {
+        /// What to do with it.
+        message: &'static str,
+        /// Where the customer reads the terms and accepts them. Whoever has the link can.
+        #[schema(example = "https://pay.example/consent?token=cr_01J9Z3K4M5N6P7Q8R9S0T1V2W3.1700086400000.9f...")]
+        url: String,
+        /// Until when the link is good: 24 hours.
+        #[schema(format = "date-time")]
+        expires_at: String,
+    },
+    /// It has.
+    Accepted {
+        /// What to do with it.
+        message: &'static str,
+        /// When.
+        #[schema(format = "date-time")]
+        accepted_at: String,
+    },
+}
+
+/// Ask for a customer's consent
+///
+/// Answers a link to the terms of service, for the customer. Each call makes a new one; all are good for 24 hours, or
+/// until one is used. A customer that has accepted already: when it did.
+#[utoipa::path(
+    post, path = "/api/v1/customers/{customer_id}/service-consent", tag = "Customers",
+    operation_id = "requestServiceConsent",
+    params(("customer_id" = String, Path, description = "As it was created.")),
+    responses(
+        (status = 200, description = "A link, or when the terms were accepted.", body = ConsentAnswer),
+        (status = 404, description = "There is none with this id.", body = Problem),
+        (status = 409, description = "`customer_inactive`.", body = Problem),
+    ),
+)]
+pub async fn request(
+    State(app): State<AppState>,
+    Path(customer_id): Path<String>,
+    request: Submission<Customers>,
+) -> Result<Response, ApiError> {
+    let id: CustomerId = customer_id.parse().map_err(|_| ApiError::NotFound("customer"))?;
+    let opened = Opened::find(app.database(), id, Some(request.psp_id)).await?;
+    let customer = opened.customer();
+    if !customer.is_active {
+        return Err(ChangeError::Rejected(Rejection::CustomerInactive).into());
+    }
+    let now = app.clock().now();
+    let answer = if let Some(at) = customer.tos_accepted_at {
+        accepted(at)
+    } else {
+        let (answer, expires_at) = pending(&app, id, now);
+        let entry = Entry {
+            action: "customer.consent_requested".to_owned(),
+            psp_id: Some(request.psp_id),
+            subject: id.to_string(),
+            detail: json!({ "expires_at": expires_at }),
+        };
+        audit::append(opened.transaction(), &Actor::ApiKey(request.key_id), now, vec![entry]).await?;
+        answer
+    };
+    request.idempotency.commit(&app, opened.into_transaction(), Answer::ok(&answer)?).await
+}
+
+fn accepted(at: Timestamp) -> ConsentAnswer {
+    ConsentAnswer::Accepted {
+        message: "The customer has already accepted the terms of service.",
+        accepted_at: at.to_string(),
+    }
+}
+
+fn pending(app: &Shared, id: CustomerId, now: Timestamp) -> (ConsentAnswer, Timestamp) {
+    let (token, expires_at) = link::issue(app.sealer(), id, now);
+    let base = app.config.public_url.as_str().trim_end_matches('/');
+    let message = "Send the customer to this link to accept the terms of service.";
+    let url = format!("{base}/consent?token={token}");
+    (ConsentAnswer::Pending { message, url, expires_at: expires_at.to_string() }, expires_at)
+}

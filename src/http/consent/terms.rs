@@ -1,0 +1,88 @@
+//! The terms of service that customers accept.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use sha2::{Digest, Sha256};
+
+/// Bytes of the text.
+pub const TERMS_BYTES_MAX: usize = 256 * 1024;
+/// What stands there until the operator has its own.
+const USUAL: &str = include_str!("terms.txt");
+
+/// Why a file cannot be the terms.
+#[derive(Debug, thiserror::Error)]
+pub enum TermsError {
+    /// It cannot be read, or is no text.
+    #[error("{0}")]
+    Unreadable(std::io::Error),
+    /// There is nothing in it.
+    #[error("it is empty")]
+    Empty,
+    /// There is too much in it.
+    #[error("it has more than {TERMS_BYTES_MAX} bytes")]
+    TooLong,
+}
+
+/// A plain text: the first line is its title, empty lines part its paragraphs. Clones are the same text.
+#[derive(Debug, Clone)]
+pub struct Terms {
+    text: Arc<str>,
+    digest: Arc<str>,
+}
+
+impl Terms {
+    /// These terms.
+    pub fn new(text: &str) -> Result<Self, TermsError> {
+        let text = text.trim();
+        match text.len() {
+            0 => Err(TermsError::Empty),
+            1..=TERMS_BYTES_MAX => Ok(Self { digest: hex::encode(Sha256::digest(text)).into(), text: text.into() }),
+            _ => Err(TermsError::TooLong),
+        }
+    }
+
+    /// The terms in a file.
+    pub fn read(file: &Path) -> Result<Self, TermsError> {
+        Self::new(&std::fs::read_to_string(file).map_err(TermsError::Unreadable)?)
+    }
+
+    /// The title.
+    pub fn title(&self) -> &str {
+        self.text.lines().next().unwrap_or_default().trim()
+    }
+
+    /// The paragraphs under the title.
+    pub fn paragraphs(&self) -> impl Iterator<Item = &str> {
+        let (_, rest) = self.text.split_once('\n').unwrap_or_default();
+        rest.split("\n\n").map(str::trim).filter(|paragraph| !paragraph.is_empty())
+    }
+
+    /// SHA-256 of the text, hex: which terms somebody has accepted.
+    pub fn digest(&self) -> &str {
+        &self.digest
+    }
+}
+
+impl Default for Terms {
+    fn default() -> Self {
+        Self::new(USUAL).expect("the text that comes with the program is one")
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_has_a_title_and_paragraphs() {
+        let terms = Terms::new("\nTerms of A\n\nOne\nline.\n\n\nTwo.\n").unwrap();
+        assert_eq!(terms.title(), "Terms of A");
+        assert_eq!(terms.paragraphs().collect::<Vec<_>>(), ["One\nline.", "Two."]);
+        assert_ne!(terms.digest(), Terms::default().digest());
+        assert!(Terms::default().paragraphs().count() > 3);
+        assert!(matches!(Terms::new(" \n "), Err(TermsError::Empty)));
+        assert!(matches!(Terms::new(&"x".repeat(TERMS_BYTES_MAX + 1)), Err(TermsError::TooLong)));
+    }
+}

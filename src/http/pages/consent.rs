@@ -1,0 +1,183 @@
+//! `GET` and `POST /consent?token=...`: the terms of service, and the button that accepts them.
+//!
+//! Works without JavaScript. The token in the address is the proof; no cookie is set, and nothing of the customer is
+//! shown but who asks.
+
+use axum::Form;
+use axum::extract::State;
+use axum::extract::rejection::FormRejection;
+use axum::http::header::RETRY_AFTER;
+use axum::http::{StatusCode, Uri};
+use axum::response::Response;
+use maud::{Markup, html};
+use payferry_actors::customers::audit::{self, Actor, Entry};
+use payferry_actors::customers::{ChangeError, Opened, customer_of};
+use payferry_domain::customer::{Command, Customer};
+use payferry_domain::{CustomerId, Timestamp};
+use payferry_entities::{customers, psps};
+use sea_orm::EntityTrait;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::Admitted;
+use crate::http::consent::link::{self, LinkError};
+use crate::http::error::ApiError;
+use crate::http::extract::QueryFields;
+use crate::http::state::{AppState, Shared};
+
+/// What the button sends.
+#[derive(Deserialize)]
+pub(in crate::http) struct Click {
+    accept: Option<String>,
+}
+
+/// Why there is nothing to accept.
+enum Refusal {
+    Link(LinkError),
+    /// The customer is deactivated.
+    Over,
+    Error(ApiError),
+}
+
+impl<E: Into<ApiError>> From<E> for Refusal {
+    fn from(error: E) -> Self {
+        Self::Error(error.into())
+    }
+}
+
+/// The terms.
+pub(in crate::http) async fn show(_: Admitted, State(app): State<AppState>, uri: Uri) -> Response {
+    match ask(&app, &token_of(&uri)).await {
+        Ok((customer, psp)) => match customer.tos_accepted_at {
+            Some(at) => accepted("You have accepted these terms already", at),
+            None => offer(&app, StatusCode::OK, &psp),
+        },
+        Err(refusal) => refuse(&refusal),
+    }
+}
+
+/// Accepts them.
+pub(in crate::http) async fn accept(
+    _: Admitted,
+    State(app): State<AppState>,
+    uri: Uri,
+    click: Result<Form<Click>, FormRejection>,
+) -> Response {
+    let token = token_of(&uri);
+    let is_accepted = click.is_ok_and(|Form(click)| click.accept.as_deref() == Some("yes"));
+    let outcome = async {
+        if !is_accepted {
+            let (_, psp) = ask(&app, &token).await?;
+            return Ok(offer(&app, StatusCode::UNPROCESSABLE_ENTITY, &psp));
+        }
+        record(&app, &token).await
+    };
+    outcome.await.unwrap_or_else(|refusal| refuse(&refusal))
+}
+
+/// The token in the address; what is none is refused as one.
+fn token_of(uri: &Uri) -> String {
+    QueryFields::of(uri).optional("token", |token| Ok(token.to_owned())).unwrap_or_default()
+}
+
+/// The customer that the token is for, and who asks for its consent.
+async fn ask(app: &Shared, token: &str) -> Result<(Customer, String), Refusal> {
+    let id = customer_id(app, token)?;
+    let row = customers::Entity::find_by_id(id.to_string()).one(app.database().reader()).await?;
+    let customer = customer_of(&row.ok_or(Refusal::Link(LinkError::Forged))?)?;
+    if !customer.is_active {
+        return Err(Refusal::Over);
+    }
+    let psp = psps::Entity::find_by_id(customer.psp_id.to_string()).one(app.database().reader()).await?;
+    Ok((customer, psp.map(|psp| psp.name).unwrap_or_default()))
+}
+
+fn customer_id(app: &Shared, token: &str) -> Result<CustomerId, Refusal> {
+    link::read(app.sealer(), token, app.clock().now()).map_err(Refusal::Link)
+}
+
+async fn record(app: &Shared, token: &str) -> Result<Response, Refusal> {
+    let (id, now) = (customer_id(app, token)?, app.clock().now());
+    let mut opened = match Opened::find(app.database(), id, None).await {
+        Err(ChangeError::NotFound) => return Err(Refusal::Link(LinkError::Forged)),
+        opened => opened?,
+    };
+    match opened.apply(&Command::AcceptTerms, &Actor::Customer, now).await {
+        Err(ChangeError::Rejected(_)) => return Err(Refusal::Over),
+        Ok(events) if events.is_empty() => {
+            let at = opened.customer().tos_accepted_at.unwrap_or(now);
+            return Ok(accepted("You have accepted these terms already", at));
+        }
+        outcome => outcome?,
+    };
+    let entry = Entry {
+        action: "customer.terms_shown".to_owned(),
+        psp_id: Some(opened.customer().psp_id),
+        subject: id.to_string(),
+        detail: json!({ "sha256": app.config.terms.digest() }),
+    };
+    audit::append(opened.transaction(), &Actor::Customer, now, vec![entry]).await?;
+    opened.commit().await?;
+    tracing::info!(customer.id = %id, "customer {id} accepted the terms of service");
+    Ok(accepted("Thank you", now))
+}
+
+fn offer(app: &Shared, status: StatusCode, psp: &str) -> Response {
+    let terms = &app.config.terms;
+    let body = html! {
+        main {
+            h1 { (terms.title()) }
+            p { strong { (psp) } " asks you to read and accept these terms." }
+            @if status != StatusCode::OK {
+                p.box role="alert" { "Nothing was accepted. Use the button below the terms." }
+            }
+            div.box { @for paragraph in terms.paragraphs() { p { (paragraph) } } }
+            // To the same address, with its token.
+            form method="post" {
+                button.pay name="accept" value="yes" { "I have read and accept the terms" }
+            }
+            p.soft { "If you do not agree, close this page. Nothing happens until you accept." }
+        }
+    };
+    super::respond_with_form(status, super::page(terms.title(), &body).into_string())
+}
+
+fn accepted(headline: &str, at: Timestamp) -> Response {
+    let body = html! {
+        main.narrow {
+            h1 { (headline) }
+            p { "The terms of service were accepted on " (at) "." }
+            p.soft { "You may close this page." }
+        }
+    };
+    super::respond(StatusCode::OK, super::page(headline, &body).into_string())
+}
+
+fn refuse(refusal: &Refusal) -> Response {
+    let (status, headline, explanation) = match refusal {
+        Refusal::Link(LinkError::Expired) => {
+            (StatusCode::GONE, "This link is too old", "It was good for 24 hours. Ask for a new one where you got it.")
+        }
+        Refusal::Link(LinkError::Forged) => {
+            (StatusCode::NOT_FOUND, "No such link", "This link leads nowhere. Copy it whole, or ask for a new one.")
+        }
+        Refusal::Over => (StatusCode::GONE, "This link is no longer needed", "There is nothing left to accept."),
+        Refusal::Error(error) => return failure(error),
+    };
+    notice(status, headline, explanation)
+}
+
+fn failure(error: &ApiError) -> Response {
+    if let Some((_, reason)) = error.for_log() {
+        tracing::error!(error = reason, "a consent page failed: {reason}");
+    }
+    let explanation = "Nothing was accepted. Reload in a little while.";
+    let mut response = notice(error.status(), "Not available", explanation);
+    response.headers_mut().extend(error.retry_after_secs().map(|secs| (RETRY_AFTER, secs.into())));
+    response
+}
+
+fn notice(status: StatusCode, headline: &str, explanation: &str) -> Response {
+    let body: Markup = html! { main.narrow { h1 { (headline) } p { (explanation) } } };
+    super::respond(status, super::page(headline, &body).into_string())
+}
