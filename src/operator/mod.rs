@@ -8,6 +8,7 @@ mod actors;
 mod admin;
 mod admit;
 mod audit;
+mod customers;
 mod events;
 pub mod health;
 mod login;

@@ -4,7 +4,7 @@ use axum::handler::Handler;
 use axum::http::Method;
 use axum::routing::{MethodRouter, get, on, patch, post};
 
-use super::{Operator, actors, admin, audit, events, health, login, page, stuck};
+use super::{Operator, actors, admin, audit, customers, events, health, login, page, stuck};
 
 /// Who reaches a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,6 +43,9 @@ pub fn table() -> Vec<Route> {
         read("/ops/stuck", stuck::list),
         read("/ops/events", events::listen),
         read("/ops/audit", audit::list),
+        read("/ops/customers", customers::list),
+        read("/ops/customers/{customer_id}", customers::get),
+        write("/ops/customers/{customer_id}/decide", customers::decide),
         read("/ops/psps", admin::psps::list),
         write("/ops/psps", admin::psps::create),
         read("/ops/psps/{psp_id}", admin::psps::get),

@@ -46,7 +46,7 @@ fn name(value: &serde_json::Value) -> Result<Name, Fault> {
 }
 
 /// Refuses fields that are not there: a change that silently does nothing is worse than none.
-fn only(fields: &Fields<'_>, known: &[&str]) {
+pub(super) fn only(fields: &Fields<'_>, known: &[&str]) {
     for unknown in fields.names().filter(|name| !known.contains(name)) {
         fields.fault(unknown, Fault::new("unknown_field", format!("is no field here; there are {}", known.join(", "))));
     }

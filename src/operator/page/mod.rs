@@ -6,6 +6,7 @@
 
 mod actor;
 mod chains;
+mod customers;
 mod deliveries;
 mod failure;
 mod form;
@@ -40,6 +41,9 @@ pub(super) fn routes() -> Vec<Route> {
         read("/ops/view/chains/{chain}", chains::show),
         read("/ops/view/webhooks", webhooks::list),
         read("/ops/view/webhooks/{psp_id}", webhooks::show),
+        read("/ops/view/customers", customers::list),
+        read("/ops/view/customers/{customer_id}", customers::show),
+        write("/ops/view/customers/{customer_id}/decide", customers::decide),
         read("/ops/view/psps", psps::list),
         write("/ops/view/psps", psps::create),
         read("/ops/view/psps/{psp_id}", psps::show),

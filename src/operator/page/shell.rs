@@ -41,6 +41,8 @@ pub(super) enum Place {
     Overview,
     /// What waits for somebody.
     Stuck,
+    /// Customers and their verification.
+    Customers,
     /// PSPs and their keys.
     Psps,
     /// Nowhere: nobody is let in yet.
@@ -141,6 +143,7 @@ fn bar(page: &Page) -> Markup {
                 nav aria-label="Pages" {
                     a href="/ops" aria-current=[current(Place::Overview)] { "Overview" }
                     a href="/ops/view/stuck" aria-current=[current(Place::Stuck)] { "Stuck" }
+                    a href="/ops/view/customers" aria-current=[current(Place::Customers)] { "Customers" }
                     a href="/ops/view/psps" aria-current=[current(Place::Psps)] { "PSPs" }
                 }
                 form.search role="search" action="/ops/view/payments" method="get" {

@@ -4,6 +4,7 @@
 //! actors, and what is listed is a bounded page. Deliberately absent: changes.
 
 pub mod chains;
+pub mod customers;
 pub mod overview;
 pub mod payment;
 pub mod stuck;
