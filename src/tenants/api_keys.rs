@@ -8,6 +8,7 @@ use sea_orm::{
     Set,
 };
 use serde::Serialize;
+use serde_json::json;
 
 use super::{Name, Slice, TenantError, psps};
 use crate::keys::{ApiKey, KeyMode, Scope};
@@ -99,7 +100,11 @@ pub async fn create(
     let mut row = key.row(sealer, psp_id, name.as_ref().map_or("", Name::as_str), &scopes, now);
     row.expires_at = expires_days.map(|days| now.plus_secs(i64::from(days) * DAY_SECS).as_millis());
     let record = record(row.clone())?;
-    api_keys::Entity::insert(row.into_active_model()).exec_without_returning(database.writer()).await?;
+    let transaction = database.begin().await?;
+    api_keys::Entity::insert(row.into_active_model()).exec_without_returning(&transaction).await?;
+    let detail = json!({ "scopes": record.scopes, "expires_at": record.expires_at });
+    super::write_down(&transaction, "key.created", psp_id, record.id.to_string(), detail, now).await?;
+    transaction.commit().await?;
     Ok((record, key))
 }
 
@@ -136,13 +141,17 @@ pub async fn revoke(
     if let Some(psp_id) = psp_id {
         keys = keys.filter(api_keys::Column::PspId.eq(psp_id.to_string()));
     }
-    let row = keys.one(database.reader()).await?.ok_or(TenantError::NoKey(id))?;
+    let transaction = database.begin().await?;
+    let row = keys.lock_exclusive().one(&transaction).await?.ok_or(TenantError::NoKey(id))?;
     if row.revoked_at.is_some() {
         return record(row);
     }
     let mut row = row.into_active_model();
     row.revoked_at = Set(Some(now.as_millis()));
-    record(row.update(database.writer()).await?)
+    let revoked = record(row.update(&transaction).await?)?;
+    super::write_down(&transaction, "key.revoked", revoked.psp_id, id.to_string(), json!({}), now).await?;
+    transaction.commit().await?;
+    Ok(revoked)
 }
 
 fn record(row: api_keys::Model) -> Result<KeyRecord, TenantError> {

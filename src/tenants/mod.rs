@@ -10,7 +10,9 @@ mod psps;
 use std::fmt;
 use std::str::FromStr;
 
-use payferry_domain::{KeyId, PspId};
+use payferry_actors::customers::audit::{self, Actor, Entry};
+use payferry_domain::{KeyId, PspId, Timestamp};
+use payferry_entities::Transaction;
 
 pub use api_keys::{
     EXPIRES_DAYS_MAX, KeyRecord, KeyState, NewKey, create as create_key, list as list_keys, revoke as revoke_key,
@@ -64,6 +66,19 @@ pub enum TenantError {
     /// The database is away.
     #[error("the database is not available: {0}")]
     Database(#[from] sea_orm::DbErr),
+}
+
+/// Writes down that the operator did something: on its listener, on its page, or on the command line.
+async fn write_down(
+    transaction: &Transaction,
+    action: &str,
+    psp_id: PspId,
+    subject: String,
+    detail: serde_json::Value,
+    now: Timestamp,
+) -> Result<(), TenantError> {
+    let entry = Entry { action: action.to_owned(), psp_id: Some(psp_id), subject, detail };
+    Ok(audit::append(transaction, &Actor::Operator, now, vec![entry]).await?)
 }
 
 impl Name {

@@ -5,6 +5,7 @@ use payferry_domain::payment::OverpaymentPolicy;
 use payferry_domain::{Amount, FeeBps, PspId, Timestamp};
 use payferry_entities::{Database, psps};
 use sea_orm::{ActiveModelTrait, EntityTrait, IntoActiveModel, PaginatorTrait, QueryOrder, QuerySelect, Set};
+use serde_json::json;
 
 use super::{Name, Slice, TenantError};
 
@@ -86,7 +87,10 @@ pub async fn create(
     change.apply(&mut policies);
     let row = psp_row(id, name.as_str(), &policies, now);
     let record = record(row.clone())?;
-    psps::Entity::insert(row.into_active_model()).exec_without_returning(database.writer()).await?;
+    let transaction = database.begin().await?;
+    psps::Entity::insert(row.into_active_model()).exec_without_returning(&transaction).await?;
+    super::write_down(&transaction, "psp.created", id, id.to_string(), json!(policies), now).await?;
+    transaction.commit().await?;
     Ok(record)
 }
 
@@ -130,6 +134,7 @@ pub async fn change(
     row.settings = Set(settings(&policies));
     row.updated_at = Set(now.as_millis());
     let changed = row.update(&txn).await?;
+    super::write_down(&txn, "psp.changed", id, id.to_string(), json!(policies), now).await?;
     txn.commit().await?;
     record(changed)
 }

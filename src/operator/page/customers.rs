@@ -46,11 +46,9 @@ pub(super) async fn show(
     uri: Uri,
 ) -> Result<Response, Failure> {
     let view = find(&operator, &customer_id).await?;
-    let said = match QueryFields::of(&uri).optional("done", |word| Ok(word.to_owned())).as_deref() {
-        Some("decided") => {
-            html! { p.notice.good role="status" { "The decision is written down and holds from now on." } }
-        }
-        _ => html! {},
+    let is_decided = QueryFields::of(&uri).optional("done", |word| Ok(word == "decided")) == Some(true);
+    let said = html! {
+        @if is_decided { p.notice.good role="status" { "The decision is written down and holds from now on." } }
     };
     let now = operator.system.clock().now();
     Ok(page(&view, &said, &Filled::default(), now).into_response())

@@ -1,6 +1,7 @@
 //! The operator's page in a real browser: what a person sees, clicks and is refused.
 
 mod admin;
+mod customers;
 mod live;
 mod pictures;
 mod world;

@@ -3,6 +3,7 @@
 mod actors;
 mod admin;
 mod admission;
+mod customers;
 mod events;
 mod health;
 mod stuck;
