@@ -53,6 +53,9 @@ pub(super) async fn run(args: Args, config: Config) -> anyhow::Result<ExitCode> 
     let Args { subject, psp, actor_kind, action, from, to, after, limit, json, database } = args;
     let mut filter = Filter { subject, psp_id: psp, actor_kind, action, from, to, after };
     let database = database.open(&config).await?;
+    if !json {
+        println!("{:>8}  {:<24}  {:<38}  {:<28}  {:<29}  {:<30}  detail", "number", "at", "by", "action", "of", "psp");
+    }
     let mut left = limit.unwrap_or(u64::MAX);
     while left > 0 {
         let page = audit::read(database.reader(), &filter, left.min(ENTRIES_MAX)).await?;

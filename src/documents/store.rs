@@ -96,6 +96,7 @@ impl DocumentStore {
         let mut builder = AmazonS3Builder::from_env()
             .with_client_options(client)
             .with_retry(retry)
+            .with_disable_bulk_delete(true)
             .with_bucket_name(bucket)
             .with_region(&config.region)
             .with_allow_http(config.allow_http);

@@ -8,6 +8,7 @@ pub mod answer;
 pub mod auth;
 pub mod consent;
 pub mod customers;
+pub mod documents;
 pub(crate) mod edge;
 pub mod error;
 pub mod extract;

@@ -10,7 +10,7 @@ use utoipa_axum::routes;
 
 use super::error::ApiError;
 use super::state::AppState;
-use super::{consent, customers, edge, merchants, metrics, openapi, pages, payments, webhooks};
+use super::{consent, customers, documents, edge, merchants, metrics, openapi, pages, payments, webhooks};
 
 /// Under this, the paths without a prefix stand again.
 pub const PREFIX: &str = "/api/v1";
@@ -40,6 +40,8 @@ pub fn router_with(app: AppState, more: Router<AppState>) -> Router {
         .routes(routes!(consent::request::request))
         .routes(routes!(customers::details::set))
         .routes(routes!(customers::get::get, customers::update::update, customers::deactivate::deactivate))
+        .routes(routes!(documents::upload::upload))
+        .routes(routes!(documents::download::download))
         .routes(routes!(webhooks::set::set))
         .routes(routes!(webhooks::show::show))
         .routes(routes!(webhooks::rotate::rotate))

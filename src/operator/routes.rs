@@ -4,7 +4,7 @@ use axum::handler::Handler;
 use axum::http::Method;
 use axum::routing::{MethodRouter, get, on, patch, post};
 
-use super::{Operator, actors, admin, audit, customers, events, health, login, page, stuck};
+use super::{Operator, actors, admin, audit, customers, documents, events, health, login, page, stuck};
 
 /// Who reaches a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,6 +46,7 @@ pub fn table() -> Vec<Route> {
         read("/ops/customers", customers::list),
         read("/ops/customers/{customer_id}", customers::get),
         write("/ops/customers/{customer_id}/decide", customers::decide),
+        read("/ops/customers/{customer_id}/documents/{kind}", documents::read),
         read("/ops/psps", admin::psps::list),
         write("/ops/psps", admin::psps::create),
         read("/ops/psps/{psp_id}", admin::psps::get),

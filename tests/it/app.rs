@@ -12,7 +12,7 @@ use payferry::documents::DocumentStore;
 use payferry::http::consent::Terms;
 use payferry::http::{AppState, Environment, HttpConfig, Limits};
 use payferry::keys::{ApiKey, KeyMode, Scope};
-use payferry::sandbox::{Folder, Payer, World};
+use payferry::sandbox::{Folder, Payer, World, documents_folder};
 use payferry_actors::clock::Clock;
 use payferry_actors::compliance::{ListScreener, ScreeningConfig};
 use payferry_actors::psps::PspPolicies;
@@ -29,7 +29,7 @@ use tempfile::TempDir;
 use tower::ServiceExt;
 
 /// The master key of every test.
-const MASTER_KEY: [u8; 32] = [7; 32];
+pub const MASTER_KEY: [u8; 32] = [7; 32];
 
 /// A running service.
 pub struct TestApp {
@@ -42,8 +42,9 @@ pub struct TestApp {
     /// The first PSP.
     pub psp_id: PspId,
     world: Option<World>,
-    _database: TestDatabase,
-    _folder: TempDir,
+    /// The database, past the service.
+    pub database: TestDatabase,
+    folder: TempDir,
 }
 
 /// Time between blocks of the test's chains.
@@ -141,14 +142,14 @@ impl TestApp {
         .await
         .unwrap();
         let public_url = "https://pay.example/".parse().unwrap();
-        let documents = DocumentStore::in_folder(&temp.path().join("documents"), Sealer::new(&MASTER_KEY)).unwrap();
+        let documents = DocumentStore::in_folder(&documents_folder(temp.path()), Sealer::new(&MASTER_KEY)).unwrap();
         let terms = Terms::default();
         let (environment, limits) = (config.environment, config.limits);
         let http = HttpConfig { public_url, environment, limits, documents, terms };
         let state = AppState::new(system, http);
         let router = payferry::http::router_with(state.clone(), config.routes);
         let (key, psp_id) = (String::new(), PspId::generate());
-        let mut app = Self { router, state, key, psp_id, world, _database: test_database, _folder: temp };
+        let mut app = Self { router, state, key, psp_id, world, database: test_database, folder: temp };
         app.psp_id = app.add_psp().await;
         app.key = app.add_key(app.psp_id, &[Scope::Full]).await;
         if has_chains {
@@ -239,6 +240,11 @@ impl TestApp {
         change(&mut row);
         api_keys::Entity::insert(row.into_active_model()).exec_without_returning(self.writer()).await.unwrap();
         (key.id(), key.expose().to_owned())
+    }
+
+    /// Where documents are.
+    pub fn documents_folder(&self) -> std::path::PathBuf {
+        documents_folder(self.folder.path())
     }
 
     pub fn writer(&self) -> &payferry_entities::Connection {
@@ -380,6 +386,9 @@ pub fn redact(value: &Value) -> Value {
 }
 
 fn redact_text(text: &str) -> String {
+    if text.starts_with("customers/") {
+        return text.split('/').map(redact_text).collect::<Vec<_>>().join("/");
+    }
     let ulid = |text: &str| text.len() == 26 && text.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit());
     if let Some((prefix, rest)) = text.rsplit_once('_')
         && ulid(rest)

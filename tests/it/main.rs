@@ -12,3 +12,4 @@ mod operator;
 mod process;
 mod stage;
 mod stories;
+mod vault;

@@ -7,6 +7,7 @@
 
 pub mod anvil;
 pub mod browser;
+pub mod bucket;
 pub mod database;
 pub mod deployment;
 pub mod endpoint;

@@ -32,7 +32,7 @@ impl io::Write for Listener {
 
 /// From now on. One subscriber serves the process: with one a thread, what other tests reach first is switched off for
 /// all of them.
-fn listen() {
+pub(crate) fn listen() {
     static INSTALLED: Once = Once::new();
     INSTALLED.call_once(|| {
         let listening = dynamic_filter_fn(|_, _| LISTENING.get()).with_max_level_hint(LevelFilter::TRACE);
@@ -40,6 +40,11 @@ fn listen() {
         tracing_subscriber::registry().with(lines.with_filter(listening)).init();
     });
     LISTENING.set(true);
+}
+
+/// What was logged since [`listen`].
+pub(crate) fn heard() -> String {
+    String::from_utf8(LINES.take()).unwrap()
 }
 
 #[tokio::test]
@@ -65,7 +70,7 @@ async fn secrets_and_people_are_not_logged() {
     let failed = app.get(&format!("/payments/{id}?secret=query")).await;
     failed.assert_problem(503, "database_unavailable");
 
-    let log = String::from_utf8(LINES.take()).unwrap();
+    let log = heard();
     let request_id = failed.header("x-request-id").unwrap();
     let mut lines = log.lines();
     let failure = lines.find(|line| line.contains(request_id) && line.contains("failed with 503"));

@@ -7,7 +7,7 @@ mod crowd;
 mod customers;
 mod everywhere;
 mod idempotency;
-mod logs;
+pub(crate) mod logs;
 mod merchants;
 mod pages;
 mod payments;

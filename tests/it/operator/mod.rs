@@ -28,8 +28,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const TOKEN: &str = "op_test_correct_horse_battery";
 
 /// A service with an operator's listener.
-struct Desk {
-    app: TestApp,
+pub(crate) struct Desk {
+    pub(crate) app: TestApp,
     address: SocketAddr,
     closing: CancellationToken,
     serving: JoinHandle<()>,
@@ -37,7 +37,7 @@ struct Desk {
 }
 
 impl Desk {
-    async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         Self::over(TestApp::start().await).await
     }
 
@@ -45,7 +45,7 @@ impl Desk {
         Self::over(TestApp::start_with_chains().await).await
     }
 
-    async fn over(app: TestApp) -> Self {
+    pub(crate) async fn over(app: TestApp) -> Self {
         let closing = CancellationToken::new();
         let key_mode = app.state.config.environment.key_mode();
         let documents = app.state.config.documents.clone();
@@ -59,20 +59,20 @@ impl Desk {
     }
 
     /// A request that shows nothing.
-    fn bare(&self, method: Method, path: &str) -> RequestBuilder {
+    pub(crate) fn bare(&self, method: Method, path: &str) -> RequestBuilder {
         self.client.request(method, format!("http://{}{path}", self.address))
     }
 
     /// A request with the token.
-    fn call(&self, method: Method, path: &str) -> RequestBuilder {
+    pub(crate) fn call(&self, method: Method, path: &str) -> RequestBuilder {
         self.bare(method, path).bearer_auth(TOKEN)
     }
 
-    async fn get(&self, path: &str) -> Reply {
+    pub(crate) async fn get(&self, path: &str) -> Reply {
         reply(self.call(Method::GET, path)).await
     }
 
-    async fn post(&self, path: &str, body: &Value) -> Reply {
+    pub(crate) async fn post(&self, path: &str, body: &Value) -> Reply {
         reply(self.call(Method::POST, path).json(body)).await
     }
 
@@ -98,7 +98,7 @@ impl Desk {
     }
 
     /// Ends the listener; it must end at once.
-    async fn stop(self) {
+    pub(crate) async fn stop(self) {
         self.closing.cancel();
         tokio::time::timeout(Duration::from_secs(30), self.serving).await.unwrap().unwrap();
     }

@@ -1,0 +1,221 @@
+//! `PATCH /api/v1/customers/uploads`: takes documents of a customer and keeps them encrypted.
+
+use axum::extract::State;
+use axum::response::Response;
+use payferry_actors::customers::Opened;
+use payferry_actors::customers::audit::Actor;
+use payferry_domain::customer::{Command, CustomerKind, DocumentKind, Rejection};
+use payferry_domain::{CustomerId, DocumentId, Timestamp};
+use payferry_entities::customers::Model;
+use payferry_entities::{Transaction, customer_documents};
+use sea_orm::sea_query::Expr;
+use sea_orm::{ColumnTrait, DbErr, EntityTrait, IntoActiveModel, QueryFilter};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::documents::{DOCUMENT_BYTES_MAX, DocumentStore, MediaType, Place};
+use crate::http::answer::Answer;
+use crate::http::auth::Customers;
+use crate::http::customers::{self, CustomerRecord};
+use crate::http::error::{ApiError, FieldError, Problem};
+use crate::http::extract::{Form, FormPart};
+use crate::http::state::AppState;
+
+/// The field that names the customer.
+const CUSTOMER_ID: &str = "customer_id";
+
+/// Documents of a customer: the customer, and at least one document.
+#[derive(ToSchema)]
+pub struct UploadRequest {
+    /// Whose they are.
+    #[schema(example = "cr_01J9Z3K4M5N6P7Q8R9S0T1V2W3")]
+    pub customer_id: String,
+    /// PDF, PNG or JPEG, at most 5 MiB.
+    #[schema(format = Binary, content_media_type = "application/octet-stream")]
+    pub proof_of_residential_address: Option<Vec<u8>>,
+    /// Businesses only.
+    #[schema(format = Binary, content_media_type = "application/octet-stream")]
+    pub incorporation_certificate: Option<Vec<u8>>,
+    /// Businesses only.
+    #[schema(format = Binary, content_media_type = "application/octet-stream")]
+    pub proof_of_business_address: Option<Vec<u8>>,
+    /// An id card, passport or licence; the identity provider usually takes it itself.
+    #[schema(format = Binary, content_media_type = "application/octet-stream")]
+    pub verification_document: Option<Vec<u8>>,
+}
+
+/// The customer with its documents.
+#[derive(Serialize, ToSchema)]
+pub struct UploadAnswer {
+    message: &'static str,
+    customer: CustomerRecord,
+}
+
+/// One document of the form.
+struct Upload {
+    kind: DocumentKind,
+    media: MediaType,
+    content: Vec<u8>,
+}
+
+/// Upload documents of a customer
+///
+/// PDF, PNG or JPEG, judged by content, at most 5 MiB each. Each replaces the one that was there; other documents stay. They
+/// are kept encrypted; names of files are not kept.
+#[utoipa::path(
+    patch, path = "/api/v1/customers/uploads", tag = "Customers", operation_id = "uploadDocuments",
+    request_body(content = UploadRequest, content_type = "multipart/form-data"),
+    responses(
+        (status = 200, description = "Kept.", body = UploadAnswer),
+        (status = 404, description = "There is no such customer.", body = Problem),
+        (status = 409, description = "`customer_inactive`.", body = Problem),
+        (status = 413, description = "`document_too_large`: every such field is named.", body = Problem),
+        (status = 415, description = "The body is not multipart/form-data.", body = Problem),
+        (status = 422, description = "Every bad field is named, and nothing was kept.", body = Problem),
+    ),
+)]
+pub async fn upload(State(app): State<AppState>, form: Form<Customers>) -> Result<Response, ApiError> {
+    let Form { psp_id, key_id, idempotency, parts, .. } = form;
+    let (customer_id, uploads) = read(parts)?;
+    check(&customers::own(&app, psp_id, &customer_id.to_string()).await?, &uploads)?;
+
+    let (store, now) = (&app.config.documents, app.clock().now());
+    let stored = store_all(store, customer_id, uploads, now).await?;
+    // From here on nothing is removed if it is unknown whether it was committed: the sweep looks at the rows.
+    let mut opened = Opened::find(app.database(), customer_id, Some(psp_id)).await?;
+    let command = Command::AddDocuments(stored.iter().map(|(_, kind, _)| *kind).collect());
+    if let Err(refused) = opened.apply(&command, &Actor::ApiKey(key_id), now).await {
+        remove(store, &stored).await;
+        return Err(refused.into());
+    }
+    write(opened.transaction(), &stored, now).await?;
+    let customer = CustomerRecord::read(&app, opened.transaction(), &opened.row).await?;
+    let answer = Answer::ok(&UploadAnswer { message: "Documents uploaded", customer })?;
+    idempotency.commit(&app, opened.into_transaction(), answer).await
+}
+
+/// Reads the form; every fault of it is named at once.
+fn read(parts: Vec<FormPart>) -> Result<(CustomerId, Vec<Upload>), ApiError> {
+    let mut faults = Vec::new();
+    let mut fault = |field: &str, code: &'static str, message: String| {
+        faults.push(FieldError { field: field.to_owned(), code: code.into(), message });
+    };
+    let (mut customer_id, mut uploads, mut seen) = (None, Vec::new(), Vec::new());
+    let mut too_large = false;
+    for FormPart { name, content } in parts {
+        if seen.contains(&name) {
+            fault(&name, "duplicate", "stands in this form twice".to_owned());
+            continue;
+        }
+        seen.push(name.clone());
+        if name == CUSTOMER_ID {
+            let id = content.as_deref().and_then(|content| std::str::from_utf8(content).ok());
+            match id.map(str::trim).and_then(|id| id.parse::<CustomerId>().ok()) {
+                Some(id) => customer_id = Some(id),
+                None => fault(&name, "invalid_id", "is not an id of this kind".to_owned()),
+            }
+            continue;
+        }
+        let Ok(kind) = name.parse::<DocumentKind>() else {
+            let names = DocumentKind::ALL.iter().map(|kind| kind.as_str()).collect::<Vec<_>>().join(", ");
+            fault(&name, "unknown_field", format!("is no field here; there are {CUSTOMER_ID}, {names}"));
+            continue;
+        };
+        match content {
+            None => {
+                too_large = true;
+                fault(&name, "too_large", format!("may have at most {DOCUMENT_BYTES_MAX} bytes"));
+            }
+            Some(content) if content.is_empty() => fault(&name, "empty", "must not be empty".to_owned()),
+            Some(content) => match MediaType::of(&content) {
+                Some(media) => uploads.push(Upload { kind, media, content }),
+                None => fault(&name, "unsupported_type", "must be a PDF, PNG or JPEG, by its content".to_owned()),
+            },
+        }
+    }
+    if !seen.iter().any(|name| name == CUSTOMER_ID) {
+        fault(CUSTOMER_ID, "required", "is required".to_owned());
+    }
+    if !seen.iter().any(|name| name.parse::<DocumentKind>().is_ok()) {
+        fault("documents", "required", "must be at least one".to_owned());
+    }
+    match customer_id {
+        _ if too_large => Err(ApiError::DocumentTooLarge(faults)),
+        Some(id) if faults.is_empty() => Ok((id, uploads)),
+        _ => Err(ApiError::Validation(faults)),
+    }
+}
+
+/// Whether the customer takes these, before anything is stored.
+fn check(row: &Model, uploads: &[Upload]) -> Result<(), ApiError> {
+    let kind: CustomerKind = row.kind.parse().map_err(|_| ApiError::internal("a customer's kind cannot be read"))?;
+    let misfits = uploads.iter().filter(|upload| !kind.takes(upload.kind)).map(|upload| FieldError {
+        field: upload.kind.to_string(),
+        code: "not_for_this_type".into(),
+        message: format!("is not a document of an {kind}"),
+    });
+    let misfits: Vec<_> = misfits.collect();
+    if !misfits.is_empty() {
+        return Err(ApiError::Validation(misfits));
+    }
+    if !row.is_active {
+        return Err(Rejection::CustomerInactive.into());
+    }
+    Ok(())
+}
+
+/// A document whose object is there.
+type Stored = (Place, DocumentKind, customer_documents::Model);
+
+async fn store_all(
+    store: &DocumentStore,
+    customer_id: CustomerId,
+    uploads: Vec<Upload>,
+    now: Timestamp,
+) -> Result<Vec<Stored>, ApiError> {
+    let mut stored = Vec::new();
+    for Upload { kind, media, content } in uploads {
+        let place = Place { customer_id, document_id: DocumentId::generate() };
+        let row = customer_documents::Model {
+            id: place.document_id.to_string(),
+            customer_id: customer_id.to_string(),
+            kind: kind.to_string(),
+            path: place.to_string(),
+            media_type: media.essence().to_owned(),
+            size: i64::try_from(content.len()).unwrap_or(i64::MAX),
+            uploaded_at: now.as_millis(),
+            replaced_at: None,
+        };
+        if let Err(error) = store.put(place, content).await {
+            remove(store, &stored).await;
+            return Err(error.into());
+        }
+        stored.push((place, kind, row));
+    }
+    Ok(stored)
+}
+
+/// Removes what no row will name. What stays behind is for the sweep.
+async fn remove(store: &DocumentStore, stored: &[Stored]) {
+    for (place, ..) in stored {
+        if let Err(error) = store.delete(*place).await {
+            tracing::debug!(%error, "an object without a row stays until it is swept away");
+        }
+    }
+}
+
+/// Puts the new rows in the place of those that were current.
+async fn write(transaction: &Transaction, stored: &[Stored], now: Timestamp) -> Result<(), DbErr> {
+    use customer_documents::{Column, Entity};
+    for (place, kind, row) in stored {
+        Entity::update_many()
+            .col_expr(Column::ReplacedAt, Expr::value(now.as_millis()))
+            .filter(Column::CustomerId.eq(place.customer_id.to_string()))
+            .filter(Column::Kind.eq(kind.as_str()))
+            .filter(Column::ReplacedAt.is_null())
+            .exec(transaction)
+            .await?;
+        Entity::insert(row.clone().into_active_model()).exec_without_returning(transaction).await?;
+    }
+    Ok(())
+}

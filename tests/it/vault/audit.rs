@@ -1,0 +1,102 @@
+//! The audit log as it is read: on the operator's listener and by `payferry audit`.
+
+use payferry_actors::customers::Opened;
+use payferry_actors::customers::audit::{Actor, Entry, append};
+use payferry_domain::customer::Command;
+use payferry_domain::{PspId, Timestamp};
+use sea_orm::ConnectionTrait;
+use serde_json::{Value, json};
+
+use super::add_customer;
+use crate::operator::Desk;
+use crate::process::payferry;
+
+fn actions(page: &Value) -> Vec<&str> {
+    page["entries"].as_array().unwrap().iter().map(|entry| entry["action"].as_str().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn who_did_what_is_found_by_whatever_is_known() {
+    let desk = Desk::start().await;
+    let app = &desk.app;
+    let (one, other) = (add_customer(app, "x").await, add_customer(app, "y").await);
+    for (command, by, at) in [
+        (Command::AcceptTerms, Actor::Customer, 1_700_000_100_000),
+        (Command::Deactivate, Actor::Operator, 1_700_000_200_000),
+    ] {
+        let mut opened = Opened::find(app.state.database(), one, None).await.unwrap();
+        opened.apply(&command, &by, Timestamp(at)).await.unwrap();
+        opened.commit().await.unwrap();
+    }
+    let theirs = PspId::generate();
+    let entry = Entry {
+        action: "customer.document_read".to_owned(),
+        psp_id: Some(theirs),
+        subject: "cr_x".to_owned(),
+        detail: json!({}),
+    };
+    let by = Actor::Provider("didit".to_owned());
+    append(app.writer(), &by, Timestamp(1_700_000_300_000), vec![entry]).await.unwrap();
+
+    let all = desk.get("/ops/audit").await;
+    insta::assert_json_snapshot!("audit", all.redacted());
+    let accepted = "customer.terms_accepted";
+    for (query, expected) in [
+        (format!("subject={other}"), vec!["customer.created"]),
+        (format!("customer_id={one}"), vec!["customer.created", accepted, "customer.deactivated"]),
+        (format!("psp_id={theirs}"), vec!["customer.document_read"]),
+        ("actor_kind=provider".to_owned(), vec!["customer.document_read"]),
+        (format!("action={accepted}"), vec![accepted]),
+        ("from=2023-11-14T22:15:00Z&to=2023-11-14T22:16:00Z".to_owned(), vec![accepted]),
+        (format!("subject={one}&actor_kind=operator"), vec!["customer.deactivated"]),
+        ("subject=nobody".to_owned(), vec![]),
+    ] {
+        let page = desk.get(&format!("/ops/audit?{query}")).await;
+        assert_eq!(actions(&page.json), expected, "{query}");
+    }
+    let (mut seen, mut after) = (Vec::new(), 0);
+    loop {
+        let page = desk.get(&format!("/ops/audit?limit=2&after={after}")).await.json;
+        seen.extend(actions(&page).into_iter().map(str::to_owned));
+        match page["next_after"].as_i64() {
+            Some(next) => after = next,
+            None => break,
+        }
+    }
+    assert_eq!(seen, actions(&all.json));
+
+    let bad = desk.get("/ops/audit?limit=0&after=-1&actor_kind=x&from=now&psp_id=x&subject=%00").await;
+    let faults = ["subject: invalid_characters", "psp_id: invalid_id", "actor_kind: unknown_value"];
+    let more = ["from: invalid_timestamp", "after: out_of_range", "limit: out_of_range"];
+    assert_eq!(bad.faults(), [faults, more].concat());
+
+    let cli = |args: &[&str]| {
+        let output = payferry().arg("audit").args(args).args(["--database-url", app.database.url()]).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let lines = cli(&["--json"]);
+    let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(&lines, all.json["entries"].as_array().unwrap(), "both are one");
+    let table = cli(&["--customer", &one.to_string(), "--actor-kind", "operator"]);
+    assert!(table.contains("customer.deactivated") && table.lines().count() == 2, "{table}");
+    assert_eq!(cli(&["--json", "--limit", "3", "--after", "1"]).lines().count(), 3);
+    desk.stop().await;
+}
+
+#[tokio::test]
+async fn what_was_written_stays_written() {
+    let desk = Desk::start().await;
+    add_customer(&desk.app, "x").await;
+    let connection = desk.app.database.connect().await;
+    for statement in ["UPDATE audit_log SET actor_kind = 'operator'", "DELETE FROM audit_log"] {
+        let refused = connection.execute_unprepared(statement).await.unwrap_err();
+        assert!(refused.to_string().contains("append-only"), "{statement}: {refused}");
+    }
+    if desk.app.database.is_postgres() {
+        let refused = connection.execute_unprepared("TRUNCATE audit_log").await.unwrap_err();
+        assert!(refused.to_string().contains("append-only"), "{refused}");
+    }
+    assert_eq!(actions(&desk.get("/ops/audit").await.json), ["customer.created"]);
+    desk.stop().await;
+}

@@ -1,0 +1,63 @@
+//! What is kept so that nobody reads it: keys and how they are changed, documents, and who did what.
+
+mod audit;
+mod bucket;
+mod rotation;
+mod secrecy;
+mod uploads;
+
+use std::fmt::Write;
+
+use payferry_actors::customers::audit::Actor;
+use payferry_actors::customers::{NewCustomer, create};
+use payferry_domain::customer::CustomerKind;
+use payferry_domain::{CustomerId, Timestamp};
+use sea_orm::{ConnectionTrait, DatabaseConnection, DbBackend, Statement};
+
+use crate::app::TestApp;
+
+/// Everything in every table, as text.
+async fn dump(connection: &DatabaseConnection) -> String {
+    let backend = ConnectionTrait::get_database_backend(connection);
+    let texts = async |sql: String| -> Vec<String> {
+        let rows = connection.query_all_raw(Statement::from_string(backend, sql)).await.unwrap();
+        rows.iter().filter_map(|row| row.try_get_by_index::<Option<String>>(0).unwrap()).collect()
+    };
+    let tables = match backend {
+        DbBackend::Postgres => "SELECT table_name::text FROM information_schema.tables WHERE table_schema = 'public'",
+        _ => "SELECT name FROM sqlite_schema WHERE type = 'table'",
+    };
+    let mut dumped = String::new();
+    for table in texts(tables.to_owned()).await {
+        let columns = match backend {
+            DbBackend::Postgres => {
+                format!("SELECT column_name::text FROM information_schema.columns WHERE table_name = '{table}'")
+            }
+            _ => format!("SELECT name FROM pragma_table_info('{table}')"),
+        };
+        for column in texts(columns).await {
+            for value in texts(format!("SELECT CAST(\"{column}\" AS TEXT) FROM \"{table}\"")).await {
+                writeln!(dumped, "{table}.{column}: {value}").unwrap();
+            }
+        }
+    }
+    dumped
+}
+
+/// A customer of the first PSP as a row, whose particulars say this.
+async fn add_customer(app: &TestApp, particulars: &str) -> CustomerId {
+    let id = CustomerId::generate();
+    let sealed = app.state.sealer().seal(&["customers", &id.to_string(), "particulars"], particulars.as_bytes());
+    let new = NewCustomer {
+        id,
+        psp_id: app.psp_id,
+        kind: CustomerKind::Individual,
+        email: "ada@example.com".to_owned(),
+        country: "GBR".to_owned(),
+        currency: "GBP".to_owned(),
+        particulars: sealed,
+    };
+    let now = Timestamp(1_700_000_000_000);
+    create(app.writer(), &[new.row(now)], &Actor::Service, now).await.unwrap();
+    id
+}

@@ -1,0 +1,185 @@
+//! Who customers are is nowhere to be read: not in the database's files, not among the documents, not in the log.
+
+use std::path::Path;
+
+use axum::http::Method;
+use payferry_actors::customers::Opened;
+use payferry_actors::customers::audit::Actor;
+use payferry_domain::customer::{Command, Verdict};
+use payferry_domain::{CustomerId, Timestamp};
+use sea_orm::{ConnectionTrait, Statement};
+use serde_json::json;
+
+use super::dump;
+use super::uploads::{form, upload};
+use crate::app::TestApp;
+use crate::http::logs::{heard, listen};
+
+/// Kept sealed, each unmistakable.
+const SEALED: [&str; 17] = [
+    "GOVID-ZX81-PERSON",
+    "TAXID-ZX82-PERSON",
+    "1937-03-29",
+    "GOVID-ZX83-CONTACT",
+    "1938-04-28",
+    "TAXID-ZX84-BUSINESS",
+    "GOVID-ZX85-OWNER",
+    "TAXID-ZX86-OWNER",
+    "1939-05-27",
+    "98765432109876",
+    "ZX87-DOCUMENT-FIRST",
+    "ZX88-DOCUMENT-SECOND",
+    "ZX89-GARBAGE",
+    "Zerubbabel",
+    "Quicksilver Lane",
+    "+447700900987",
+    "INC-ZX90",
+];
+/// Kept in the open, for lists and searches.
+const OPEN: &str = "zx91.person@example.com";
+
+/// Everything that can be done with a customer.
+async fn story(app: &TestApp) {
+    let address = json!({ "street_line_1": "7 Quicksilver Lane", "city": "London", "country": "GBR" });
+    let person = json!({
+        "type": "individual", "country": "GBR", "currency": "GBP", "email": OPEN, "first_name": "Zerubbabel",
+        "last_name": "Smith", "dob": "1937-03-29", "government_id_number": "GOVID-ZX81-PERSON",
+        "tax_id": "TAXID-ZX82-PERSON", "residential_address": address,
+    });
+    let create = app.request(Method::POST, "/api/v1/customers").idempotency_key("make-1").json(&person);
+    let made = create.send().await;
+    assert_eq!(made.status, 201, "{}", made.text());
+    let id = made.json["customers"][0]["id"].as_str().unwrap().to_owned();
+    let owner = json!({
+        "first_name": "Zerubbabel", "last_name": "Owner", "dob": "1939-05-27", "email": "owner@example.com",
+        "phone_number": "+447700900123", "ownership_percentage": "30", "address": address,
+        "government_id_type": "passport", "government_id_number": "GOVID-ZX85-OWNER", "tax_id": "TAXID-ZX86-OWNER",
+    });
+    let business = json!({
+        "type": "business", "country": "GBR", "currency": "GBP", "email": "zx92@example.com", "first_name": "Zerubbabel",
+        "last_name": "Contact", "dob": "1938-04-28", "government_id_number": "GOVID-ZX83-CONTACT",
+        "residential_address": address, "business_name": "Engines", "incorporation_certificate_number": "INC-ZX90",
+        "business_tax_id": "TAXID-ZX84-BUSINESS", "ownership_percentage": "60",
+        "registered_business_address": address, "beneficiary_owners": [owner],
+    });
+    let made = app.post("/api/v1/customers", &business).await;
+    assert_eq!(made.status, 201, "{}", made.text());
+    let company = made.json["customers"][0]["id"].as_str().unwrap().to_owned();
+
+    let details = json!({ "customer_id": id, "bank_name": "Bank", "account_number": "98765432109876" });
+    let set = app.request(Method::PATCH, "/api/v1/customers/payment-details").idempotency_key("pay-1").json(&details);
+    assert_eq!(set.send().await.status, 200);
+    let phone = app.request(Method::PATCH, &format!("/api/v1/customers/{id}")).idempotency_key("phone-1");
+    assert_eq!(phone.json(&json!({ "phone_number": "+447700900987" })).send().await.status, 200);
+    for content in ["%PDF-1.7 ZX87-DOCUMENT-FIRST", "%PDF-1.7 ZX88-DOCUMENT-SECOND"] {
+        let residence = ("proof_of_residential_address", Some("Zerubbabel.pdf"), content.as_bytes());
+        let sent = upload(app, form(&[("customer_id", None, id.as_bytes()), residence]));
+        let sent = sent.idempotency_key(if content.ends_with("FIRST") { "doc-1" } else { "doc-2" }).send().await;
+        assert_eq!(sent.status, 200, "{}", sent.text());
+    }
+    // What is refused is nowhere either.
+    let garbage = [("customer_id", None, id.as_bytes()), ("proof_of_residential_address", None, b"ZX89-GARBAGE")];
+    assert_eq!(upload(app, form(&garbage)).send().await.status, 422);
+    let torn = form(&garbage);
+    assert_eq!(upload(app, torn[..torn.len() - 40].to_vec()).send().await.status, 400);
+    let wrong =
+        json!({ "type": "individual", "government_id_number": "ZX89-GARBAGE", "dob": "1937-03-29", "email": "x" });
+    assert_eq!(app.post("/api/v1/customers", &wrong).await.status, 422);
+    let cut = app.request(Method::POST, "/api/v1/customers").bytes("{\"tax_id\": \"TAXID-ZX82-PERSON\", ");
+    assert_eq!(cut.send().await.status, 400);
+
+    decide(app, &id, Verdict::Approved).await;
+    decide(app, &company, Verdict::Rejected { reasons: vec!["document_expired".to_owned()] }).await;
+    for path in [
+        format!("/api/v1/customers/{id}"),
+        format!("/api/v1/customers/{company}"),
+        format!("/api/v1/customers/{id}/documents/proof_of_residential_address"),
+        "/api/v1/customers?search=zx91".to_owned(),
+    ] {
+        assert_eq!(app.get(&path).await.status, 200, "{path}");
+    }
+    assert_eq!(app.request(Method::DELETE, &format!("/api/v1/customers/{company}")).send().await.status, 200);
+}
+
+/// The verification of a customer, as the operator concludes it.
+async fn decide(app: &TestApp, id: &str, verdict: Verdict) {
+    let (id, now): (CustomerId, Timestamp) = (id.parse().unwrap(), app.state.clock().now());
+    for command in [Command::AcceptTerms, Command::Decide(verdict)] {
+        let mut opened = Opened::find(app.state.database(), id, None).await.unwrap();
+        opened.apply(&command, &Actor::Operator, now).await.unwrap();
+        opened.commit().await.unwrap();
+    }
+}
+
+#[track_caller]
+fn assert_hidden(place: &str, bytes: &[u8]) {
+    for hidden in SEALED {
+        let found = bytes.windows(hidden.len()).any(|window| window == hidden.as_bytes());
+        assert!(!found, "{hidden} stands in {place}");
+    }
+}
+
+/// Every file below a folder, as far as it may be read.
+fn files(folder: &Path, each: &mut impl FnMut(&Path, &[u8])) {
+    let Ok(entries) = std::fs::read_dir(folder) else { return };
+    for path in entries.map(|entry| entry.unwrap().path()) {
+        if path.is_dir() {
+            files(&path, each);
+        } else if let Ok(bytes) = std::fs::read(&path) {
+            each(&path, &bytes);
+        }
+    }
+}
+
+#[tokio::test]
+async fn neither_the_database_nor_the_documents_show_who_a_customer_is() {
+    let app = TestApp::start().await;
+    story(&app).await;
+    let connection = app.database.connect().await;
+    let rows = dump(&connection).await;
+    assert!(rows.contains(OPEN) && rows.contains("payment_details.details: v1."), "the search finds what is there");
+    assert_hidden("the tables", rows.as_bytes());
+
+    let (mut documents, mut found_open) = (0, false);
+    files(&app.documents_folder(), &mut |path, bytes| {
+        documents += 1;
+        assert_hidden(&path.display().to_string(), bytes);
+    });
+    assert_eq!(documents, 2);
+    let mut raw = |path: &Path, bytes: &[u8]| {
+        found_open |= bytes.windows(OPEN.len()).any(|window| window == OPEN.as_bytes());
+        assert_hidden(&path.display().to_string(), bytes);
+    };
+    let folder = if let Some(folder) = app.database.folder() {
+        // The main file, the write-ahead log and whatever else is beside it.
+        folder.to_owned()
+    } else {
+        let sql = "SELECT current_setting('data_directory') || '/base/' || oid FROM pg_database \
+                   WHERE datname = current_database()";
+        let statement = Statement::from_string(connection.get_database_backend(), sql);
+        let folder = connection.query_one_raw(statement).await.unwrap().unwrap();
+        connection.execute_unprepared("CHECKPOINT").await.unwrap();
+        folder.try_get_by_index::<String>(0).unwrap().into()
+    };
+    files(&folder, &mut raw);
+    if app.database.is_postgres() && std::fs::read_dir(&folder).is_err() {
+        // The server's files are not ours to read; its tables were.
+        return;
+    }
+    assert!(found_open, "the search finds what is there");
+}
+
+#[tokio::test]
+async fn the_log_does_not_show_who_a_customer_is() {
+    listen();
+    let app = TestApp::start_with_chains().await;
+    story(&app).await;
+    let log = heard();
+    assert!(
+        log.contains("TRACE") && log.contains("/api/v1/customers/uploads") && log.contains(&app.psp_id.to_string())
+    );
+    assert_hidden("the log", log.as_bytes());
+    for hidden in [OPEN, "owner@example.com", "search=zx91", "+447700900123", "doc-1"] {
+        assert!(!log.contains(hidden), "{hidden} is logged");
+    }
+}

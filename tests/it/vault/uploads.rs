@@ -1,0 +1,301 @@
+//! Documents from the upload to the reading back: what is taken, what is refused, and who reads it.
+
+use axum::http::Method;
+use payferry::documents::DOCUMENT_BYTES_MAX;
+use payferry::keys::Scope;
+use payferry_entities::{audit_log, customer_documents};
+use reqwest::StatusCode;
+use sea_orm::{EntityTrait, QueryOrder};
+use serde_json::json;
+
+use crate::app::{Call, Reply, TestApp};
+use crate::operator::Desk;
+
+const BOUNDARY: &str = "----payferry-test";
+const PDF: &[u8] = b"%PDF-1.7\nMARKED RESIDENCE";
+const PNG: &[u8] = b"\x89PNG\r\n\x1a\nMARKED PICTURE";
+const JPEG: &[u8] = b"\xff\xd8\xff\xe0\0\x10JFIF MARKED PHOTO";
+
+/// A form of these parts: name, file name, content.
+pub(super) fn form(parts: &[(&str, Option<&str>, &[u8])]) -> Vec<u8> {
+    let mut body = Vec::new();
+    for (name, file, content) in parts {
+        let file = file.map(|file| format!("; filename=\"{file}\"\r\nContent-Type: text/html")).unwrap_or_default();
+        let head = format!("--{BOUNDARY}\r\nContent-Disposition: form-data; name=\"{name}\"{file}\r\n\r\n");
+        body.extend_from_slice(head.as_bytes());
+        body.extend_from_slice(content);
+        body.extend_from_slice(b"\r\n");
+    }
+    body.extend_from_slice(format!("--{BOUNDARY}--\r\n").as_bytes());
+    body
+}
+
+pub(super) fn upload(app: &TestApp, body: Vec<u8>) -> Call {
+    let call = app.request(Method::PATCH, "/api/v1/customers/uploads").bytes(body);
+    call.header("content-type", &format!("multipart/form-data; boundary={BOUNDARY}"))
+}
+
+/// A customer of the first PSP.
+async fn customer(app: &TestApp, kind: &str) -> String {
+    let address = json!({ "street_line_1": "1 High Street", "city": "London", "country": "GBR" });
+    let made = json!({
+        "type": kind, "country": "GBR", "currency": "GBP", "email": "ada@example.com", "first_name": "Ada",
+        "last_name": "Lovelace", "dob": "1990-12-10", "government_id_number": "P1234567",
+        "residential_address": address, "business_name": "Engines", "incorporation_certificate_number": "INC-1",
+        "business_tax_id": "12", "ownership_percentage": "60", "registered_business_address": address,
+    });
+    let made = if kind == "business" {
+        made
+    } else {
+        let mut made = made;
+        let fields = made.as_object_mut().unwrap();
+        for business in ["business_name", "incorporation_certificate_number", "business_tax_id", "ownership_percentage"]
+        {
+            fields.remove(business);
+        }
+        fields.remove("registered_business_address");
+        made
+    };
+    let reply = app.post("/api/v1/customers", &made).await;
+    assert_eq!(reply.status, 201, "{}", reply.text());
+    reply.json["customers"][0]["id"].as_str().unwrap().to_owned()
+}
+
+/// Everything that is stored: objects in the folder, rows in the table.
+async fn stored(app: &TestApp) -> (usize, Vec<customer_documents::Model>) {
+    fn files(folder: &std::path::Path) -> usize {
+        let Ok(entries) = std::fs::read_dir(folder) else { return 0 };
+        entries.map(|entry| entry.unwrap().path()).map(|path| if path.is_dir() { files(&path) } else { 1 }).sum()
+    }
+    let rows = customer_documents::Entity::find().order_by_asc(customer_documents::Column::Id);
+    (files(&app.documents_folder()), rows.all(app.state.database().reader()).await.unwrap())
+}
+
+async fn read(app: &TestApp, id: &str, kind: &str) -> Reply {
+    app.get(&format!("/api/v1/customers/{id}/documents/{kind}")).await
+}
+
+#[tokio::test]
+async fn documents_are_taken_shown_in_the_record_and_read_back() {
+    let app = TestApp::start().await;
+    let id = customer(&app, "business").await;
+    let id_field = ("customer_id", None, id.as_bytes());
+    let first = form(&[
+        // The customer comes last: nothing is stored before it is known.
+        ("proof_of_residential_address", Some("residence.html"), PDF),
+        ("incorporation_certificate", Some("../../../etc/passwd"), PNG),
+        id_field,
+    ]);
+    let taken = upload(&app, first).send().await;
+    insta::assert_json_snapshot!("uploaded", taken.redacted());
+    let (files, rows) = stored(&app).await;
+    assert_eq!((files, rows.len()), (2, 2));
+    let record = &taken.json["customer"];
+    for row in &rows {
+        assert_eq!(record[&row.kind], row.path.as_str());
+        assert_eq!(row.path, format!("customers/{id}/{}", row.id), "names are ours");
+        let sealed = std::fs::read(app.documents_folder().join(&row.path)).unwrap();
+        assert!(!sealed.windows(6).any(|window| window == b"MARKED"));
+    }
+    assert_eq!(app.get(&format!("/api/v1/customers/{id}")).await.json["customer"], *record);
+
+    for (kind, content, media, name) in [
+        ("proof_of_residential_address", PDF, "application/pdf", "proof_of_residential_address.pdf"),
+        ("incorporation_certificate", PNG, "image/png", "incorporation_certificate.png"),
+    ] {
+        let back = read(&app, &id, kind).await;
+        assert_eq!((back.status, back.bytes.as_slice()), (StatusCode::OK, content));
+        for (header, value) in [
+            ("content-type", media),
+            ("content-disposition", &format!("attachment; filename=\"{name}\"")),
+            ("x-content-type-options", "nosniff"),
+            ("cache-control", "no-store"),
+        ] {
+            assert_eq!(back.header(header), Some(value));
+        }
+    }
+    read(&app, &id, "verification_document").await.assert_problem(404, "document_not_found");
+    read(&app, &id, "..%2F..%2Fpasswd").await.assert_problem(404, "document_not_found");
+
+    let again = form(&[id_field, ("incorporation_certificate", Some("x"), JPEG)]);
+    assert_eq!(upload(&app, again).send().await.status, 200);
+    let back = read(&app, &id, "incorporation_certificate").await;
+    assert_eq!((back.bytes.as_slice(), back.header("content-type")), (JPEG, Some("image/jpeg")));
+    let (files, rows) = stored(&app).await;
+    assert_eq!((files, rows.len()), (3, 3), "what was replaced is kept");
+    assert_eq!(
+        rows.iter().filter(|row| row.replaced_at.is_some()).map(|row| row.kind.as_str()).collect::<Vec<_>>(),
+        ["incorporation_certificate"]
+    );
+}
+
+#[tokio::test]
+async fn what_is_wrong_is_named_and_nothing_is_stored() {
+    let app = TestApp::start().await;
+    let (id, business) = (customer(&app, "individual").await, customer(&app, "business").await);
+    let gone = customer(&app, "individual").await;
+    app.request(Method::DELETE, &format!("/api/v1/customers/{gone}")).send().await;
+    let other = app.add_psp().await;
+    let other = app.add_key(other, &[Scope::Full]).await;
+    let own = ("customer_id", None, id.as_bytes());
+    let pdf = ("proof_of_residential_address", Some("a.pdf"), PDF);
+    let six_mib = [PDF, &vec![b'x'; 6 * 1024 * 1024]].concat();
+    let just_too_large = [PDF, &vec![b'x'; DOCUMENT_BYTES_MAX + 1 - PDF.len()]].concat();
+    let residence = "proof_of_residential_address";
+    for (parts, status, code, faults) in [
+        (
+            vec![own, (residence, Some("a.pdf"), b"<html>")],
+            422,
+            "validation_failed",
+            vec!["proof_of_residential_address: unsupported_type"],
+        ),
+        (
+            vec![own, (residence, Some("a.pdf"), b"")],
+            422,
+            "validation_failed",
+            vec!["proof_of_residential_address: empty"],
+        ),
+        (
+            vec![own, (residence, Some("a.pdf"), &six_mib)],
+            413,
+            "document_too_large",
+            vec!["proof_of_residential_address: too_large"],
+        ),
+        (
+            vec![own, (residence, None, &just_too_large)],
+            413,
+            "document_too_large",
+            vec!["proof_of_residential_address: too_large"],
+        ),
+        (vec![own, pdf, pdf], 422, "validation_failed", vec!["proof_of_residential_address: duplicate"]),
+        (vec![own, own, pdf], 422, "validation_failed", vec!["customer_id: duplicate"]),
+        (vec![own, pdf, ("passport", None, PDF)], 422, "validation_failed", vec!["passport: unknown_field"]),
+        (vec![own], 422, "validation_failed", vec!["documents: required"]),
+        (vec![pdf], 422, "validation_failed", vec!["customer_id: required"]),
+        (vec![], 422, "validation_failed", vec!["customer_id: required", "documents: required"]),
+        (vec![("customer_id", None, b"cr_x"), pdf], 422, "validation_failed", vec!["customer_id: invalid_id"]),
+        (vec![("customer_id", None, b"cr_01J9Z3K4M5N6P7Q8R9S0T1V2W3"), pdf], 404, "customer_not_found", vec![]),
+        (
+            vec![own, ("incorporation_certificate", None, PDF)],
+            422,
+            "validation_failed",
+            vec!["incorporation_certificate: not_for_this_type"],
+        ),
+        (vec![("customer_id", None, gone.as_bytes()), pdf], 409, "customer_inactive", vec![]),
+    ] {
+        let refused = upload(&app, form(&parts)).send().await;
+        refused.assert_problem(status, code);
+        assert_eq!(refused.faults(), faults);
+    }
+    let whole = form(&[own, pdf]);
+    for cut in [0, 10, 100, whole.len() / 2, whole.len() - 30, whole.len() - 5] {
+        upload(&app, whole[..cut].to_vec()).send().await.assert_problem(400, "malformed_multipart");
+    }
+    upload(&app, whole.clone())
+        .header("content-type", "multipart/form-data")
+        .send()
+        .await
+        .assert_problem(400, "malformed_multipart");
+    upload(&app, whole.clone())
+        .header("content-type", "multipart/form-data; boundary=another")
+        .send()
+        .await
+        .assert_problem(400, "malformed_multipart");
+    upload(&app, whole.clone())
+        .header("content-type", "application/json")
+        .send()
+        .await
+        .assert_problem(415, "unsupported_media_type");
+    let many: Vec<_> = (0..50).map(|_| ("x", None, &b"y"[..])).collect();
+    upload(&app, form(&many)).send().await.assert_problem(400, "malformed_multipart");
+    let huge = vec![b'x'; 33 * 1024 * 1024];
+    upload(&app, form(&[own, (residence, None, &huge)])).send().await.assert_problem(413, "body_too_large");
+    upload(&app, whole).key(&other).send().await.assert_problem(404, "customer_not_found");
+    assert_eq!(stored(&app).await, (0, Vec::new()));
+    let untouched = app.get(&format!("/api/v1/customers/{business}")).await;
+    assert!(untouched.json["customer"]["proof_of_residential_address"].is_null());
+
+    let largest = [PDF, &vec![b'x'; DOCUMENT_BYTES_MAX - PDF.len()]].concat();
+    assert_eq!(upload(&app, form(&[own, (residence, None, &largest)])).send().await.status, 200);
+    assert_eq!(read(&app, &id, residence).await.bytes.len(), DOCUMENT_BYTES_MAX);
+}
+
+/// `bytes` with every `old` become `new`, which is as long.
+fn replaced(bytes: &[u8], old: &[u8], new: &[u8]) -> Vec<u8> {
+    assert_eq!(old.len(), new.len());
+    let mut bytes = bytes.to_vec();
+    for at in 0..=bytes.len() - old.len() {
+        if bytes[at..].starts_with(old) {
+            bytes[at..at + new.len()].copy_from_slice(new);
+        }
+    }
+    bytes
+}
+
+#[tokio::test]
+async fn the_same_form_sent_twice_is_one_upload() {
+    let app = TestApp::start().await;
+    let id = customer(&app, "individual").await;
+    let parts = [("customer_id", None, id.as_bytes()), ("verification_document", Some("p"), PNG)];
+    let first = upload(&app, form(&parts)).idempotency_key("up-1").send().await;
+    assert_eq!(first.status, 200, "{}", first.text());
+    // As a client sends it that makes a boundary anew each time, and keeps no order.
+    let again = replaced(&form(&[parts[1], parts[0]]), BOUNDARY.as_bytes(), b"----another-one00");
+    let call = upload(&app, again).header("content-type", "multipart/form-data; boundary=----another-one00");
+    let replayed = call.idempotency_key("up-1").send().await;
+    assert_eq!((replayed.header("idempotent-replayed"), &replayed.json), (Some("true"), &first.json));
+    let another = form(&[parts[0], ("verification_document", Some("p"), PDF)]);
+    upload(&app, another).idempotency_key("up-1").send().await.assert_problem(422, "idempotency_key_reused");
+    assert_eq!(stored(&app).await.1.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_many_uploads_at_once_one_is_current() {
+    let app = TestApp::start().await;
+    let id = customer(&app, "individual").await;
+    let all = (0..12).map(|number| {
+        let content = [PDF, format!("{number}").as_bytes()].concat();
+        upload(&app, form(&[("customer_id", None, id.as_bytes()), ("verification_document", None, &content)])).send()
+    });
+    for reply in futures::future::join_all(all).await {
+        assert_eq!(reply.status, 200, "{}", reply.text());
+    }
+    let (files, rows) = stored(&app).await;
+    assert_eq!((files, rows.iter().filter(|row| row.replaced_at.is_none()).count()), (12, 1));
+}
+
+#[tokio::test]
+async fn only_the_owner_and_the_operator_read_and_it_is_written_down() {
+    let desk = Desk::start().await;
+    let app = &desk.app;
+    let id = customer(app, "individual").await;
+    let residence = "proof_of_residential_address";
+    upload(app, form(&[("customer_id", None, id.as_bytes()), (residence, None, PDF)])).send().await;
+    let path = format!("/api/v1/customers/{id}/documents/{residence}");
+    let other = app.add_psp().await;
+    let stranger = app.add_key(other, &[Scope::Full]).await;
+    let reader = app.add_key(app.psp_id, &[Scope::Read, Scope::Payments]).await;
+    let call = || app.request(Method::GET, &path);
+    call().key(&stranger).send().await.assert_problem(404, "customer_not_found");
+    call().key(&reader).send().await.assert_problem(403, "missing_scope");
+    call().without_key().send().await.assert_problem(401, "api_key_missing");
+    let ops = format!("/ops/customers/{id}/documents/{residence}");
+    let bare = desk.bare(Method::GET, &ops).send().await.unwrap();
+    assert_eq!(bare.status(), 401);
+    let with_key = desk.bare(Method::GET, &ops).bearer_auth(&app.key).send().await.unwrap();
+    assert_eq!(with_key.status(), 401);
+
+    assert_eq!(call().send().await.bytes, PDF);
+    let operator = desk.get(&ops).await;
+    assert_eq!((operator.status, operator.bytes.as_slice()), (StatusCode::OK, PDF));
+    assert_eq!(operator.header("content-disposition"), Some(&*format!("attachment; filename=\"{residence}.pdf\"")));
+    desk.get(&ops.replace(residence, "verification_document")).await.assert_problem(404, "document_not_found");
+    desk.get("/ops/customers/cr_x/documents/verification_document").await.assert_problem(404, "customer_not_found");
+
+    let entries = audit_log::Entity::find().order_by_asc(audit_log::Column::Number);
+    let entries = entries.all(app.state.database().reader()).await.unwrap();
+    let read: Vec<_> = entries.iter().filter(|entry| entry.action == "customer.document_read").collect();
+    assert_eq!(read.iter().map(|entry| entry.actor_kind.as_str()).collect::<Vec<_>>(), ["api_key", "operator"]);
+    assert!(read.iter().all(|entry| entry.subject == id && entry.detail.contains(residence)));
+    desk.stop().await;
+}
