@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use payferry_domain::Address;
 use payferry_entities::Database;
 use ractor::{ActorCell, ActorProcessingErr, RpcReplyPort, SpawnErr};
@@ -219,6 +219,8 @@ pub struct SettlerState {
     pub(super) searched: HashMap<String, u64>,
     /// Whether what was mined before it began was sent again.
     pub(super) sent_again: bool,
+    /// Why the last transaction that went out was not taken, if it was not.
+    pub(super) refused: Mutex<Option<String>>,
     window_open: bool,
     looks: Looks,
     not_before: Instant,
@@ -266,6 +268,7 @@ impl Behaviour for Settler {
             usurped: HashMap::new(),
             searched: HashMap::new(),
             sent_again: false,
+            refused: Mutex::default(),
             window_open: false,
             looks,
             not_before: Instant::now(),
@@ -374,7 +377,8 @@ impl SettlerState {
         let trouble = match outcome {
             Ok(()) => {
                 self.report.failures = 0;
-                None
+                // Sent again and again, but somebody has to know: no gas, most often.
+                self.refused.lock().clone().filter(|_| self.report.unmined > 0)
             }
             Err(SettleError::Killed(killed)) => return Err(killed.into()),
             // Another writer was faster; the next look sees what is there.

@@ -193,11 +193,15 @@ impl SettlerState {
 
     /// Sends signed bytes. They are stored, so an error here costs time only: what does not arrive is sent again.
     pub(super) async fn broadcast(&self, raw: &str) {
-        match self.args.client.broadcast(raw).await {
+        let refused = match self.args.client.broadcast(raw).await {
             // A nonce that is used: one of the stored hashes is mined, or somebody else used it. `resolve` looks.
-            Ok(()) | Err(ClientError::NonceTooLow) => {}
-            Err(error) => tracing::warn!(chain = %self.args.spec.chain, %error, "a transaction was not taken yet"),
-        }
+            Ok(()) | Err(ClientError::NonceTooLow) => None,
+            Err(error) => {
+                tracing::warn!(chain = %self.args.spec.chain, %error, "a transaction was not taken yet");
+                Some(format!("a transaction was not taken: {error}"))
+            }
+        };
+        *self.refused.lock() = refused;
     }
 
     /// Signs a stuck transaction again with higher fees, stores that too, and sends it.

@@ -24,17 +24,12 @@ fn missing_documents(customer: &Customer) -> impl Iterator<Item = Missing> {
 
 /// The events that follow from `command` at `now`; empty if it is old or known.
 pub fn decide(customer: &Customer, command: &Command, now: Timestamp) -> Result<Vec<Event>, Rejection> {
-    // Facts of providers about a customer that is gone are old.
     match command {
-        Command::ConcludeCheck { check, verdict } => return Ok(conclude(customer, *check, verdict)),
-        Command::LapseCheck { check } => return Ok(lapse(customer, *check)),
-        Command::Deactivate => return Ok(deactivate(customer)),
-        _ => {}
-    }
-    if !customer.is_active {
-        return Err(Rejection::CustomerInactive);
-    }
-    match command {
+        // Facts of providers about a customer that is gone are old.
+        Command::ConcludeCheck { check, verdict } => Ok(conclude(customer, *check, verdict)),
+        Command::LapseCheck { check } => Ok(lapse(customer, *check)),
+        Command::Deactivate => Ok(deactivate(customer)),
+        _ if !customer.is_active => Err(Rejection::CustomerInactive),
         Command::AcceptTerms if customer.tos_accepted_at.is_some() => Ok(Vec::new()),
         Command::AcceptTerms => Ok(vec![Event::TermsAccepted { at: now }]),
         Command::AddDocuments(documents) => Ok(added(*documents)),
@@ -47,7 +42,6 @@ pub fn decide(customer: &Customer, command: &Command, now: Timestamp) -> Result<
             Ok(events)
         }
         Command::Decide(verdict) => by_hand(customer, verdict),
-        Command::ConcludeCheck { .. } | Command::LapseCheck { .. } | Command::Deactivate => unreachable!("see above"),
     }
 }
 

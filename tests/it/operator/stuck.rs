@@ -1,9 +1,12 @@
 //! `/ops/stuck`.
 
+use alloy::primitives::U256;
 use payferry::sandbox::Payer;
+use payferry_devchain::Faults;
 use payferry_domain::{Chain, Token};
+use payferry_harness::database::Lock;
 use sea_orm::ConnectionTrait;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::Desk;
 use crate::app::Reply;
@@ -55,5 +58,82 @@ async fn what_needs_a_person_is_listed_with_why_and_what_to_do() {
     let one = desk.get("/ops/stuck?kind=overdue&limit=1").await.json;
     assert_eq!(one["kinds"].as_array().unwrap().len(), 1);
     assert_eq!(one["kinds"][0]["items"][0]["id"], id_of(&overdue));
+    desk.stop().await;
+}
+
+/// Waits until something of this kind is stuck, or nothing any more; the first item.
+async fn until_stuck(desk: &Desk, kind: &str, is_stuck: bool) -> Value {
+    let path = format!("/ops/stuck?kind={kind}");
+    let ask = async |desk: &Desk| {
+        let kinds = desk.get(&path).await.json["kinds"].as_array().cloned().unwrap_or_default();
+        (kinds.is_empty() != is_stuck).then(|| kinds.first().map(|kind| kind["items"][0].clone()))
+    };
+    desk.until(&format!("{kind} is {is_stuck}"), ask).await.unwrap_or_default()
+}
+
+#[tokio::test]
+async fn a_chain_that_cannot_be_read_is_stuck_until_it_can() {
+    let desk = Desk::start_with_chains().await;
+    let chain = desk.app.world().chain(Chain::Base).devchain();
+    chain.set_faults(Faults { unavailable_rate: 1.0, ..Faults::default() });
+    let item = until_stuck(&desk, "chain", true).await;
+    assert_eq!(item["id"], "base", "{item:#}");
+    assert!(item["reason"].as_str().unwrap().contains("503"), "{item:#}");
+    chain.set_faults(Faults::default());
+    until_stuck(&desk, "chain", false).await;
+    desk.stop().await;
+}
+
+#[tokio::test]
+async fn a_settler_without_gas_is_stuck_until_it_has_some() {
+    let desk = Desk::start_with_chains().await;
+    let merchant = desk.app.add_merchant().await;
+    let world = desk.app.world();
+    let setups = world.setups().unwrap();
+    let setup = setups.iter().find(|setup| setup.spec.chain == Chain::Base).unwrap();
+    let operator = setup.signer.address().0.into();
+    let chain = world.chain(Chain::Base).devchain();
+    chain.set_balance(operator, U256::ZERO).await.unwrap();
+    let made = desk.app.add_payment(&merchant).await;
+    desk.app.pay(&made, "10").await;
+    let item = until_stuck(&desk, "settler", true).await;
+    assert_eq!(item["id"], "base", "{item:#}");
+    assert!(item["reason"].as_str().unwrap().contains("cannot pay"), "{item:#}");
+    desk.app.payment_when(&made, "confirmed").await;
+    chain.set_balance(operator, U256::from(10).pow(U256::from(20))).await.unwrap();
+    desk.app.payment_when(&made, "settled").await;
+    until_stuck(&desk, "settler", false).await;
+    desk.stop().await;
+}
+
+#[tokio::test]
+async fn a_receiver_that_fails_for_long_is_left_alone_and_listed() {
+    let desk = Desk::start_with_chains().await;
+    let merchant = desk.app.add_merchant().await;
+    // Nobody listens there.
+    let hook = json!({ "webhook_url": "http://127.0.0.1:1/" });
+    desk.app.request(reqwest::Method::PATCH, "/api/v1/set_webhook").json(&hook).send().await;
+    // Four events each: as many failures in a row as trip the breaker, and some more.
+    for _ in 0..6 {
+        let made = desk.app.add_payment(&merchant).await;
+        desk.app.pay(&made, "10").await;
+        desk.app.payment_when(&made, "settled").await;
+    }
+    let item = until_stuck(&desk, "breaker_open", true).await;
+    assert_eq!(item["psp_id"], desk.app.psp_id.to_string(), "{item:#}");
+    desk.stop().await;
+}
+
+#[tokio::test]
+async fn a_database_that_takes_nothing_is_told_while_it_lasts() {
+    let desk = Desk::start_with_chains().await;
+    let merchant = desk.app.add_merchant().await;
+    let held = desk.app.database.lock(Lock::Writes).await;
+    // What is to be written: blocks, if nothing else.
+    let item = until_stuck(&desk, "journal_hindered", true).await;
+    assert_eq!(item["id"], "journal", "{item:#}");
+    held.release().await;
+    until_stuck(&desk, "journal_hindered", false).await;
+    desk.app.add_payment(&merchant).await;
     desk.stop().await;
 }
