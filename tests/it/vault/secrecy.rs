@@ -113,9 +113,10 @@ async fn decide(app: &TestApp, id: &str, verdict: Verdict) {
 
 #[track_caller]
 fn assert_hidden(place: &str, bytes: &[u8]) {
+    // What is no text does not matter: everything that is looked for is ASCII.
+    let text = String::from_utf8_lossy(bytes);
     for hidden in SEALED {
-        let found = bytes.windows(hidden.len()).any(|window| window == hidden.as_bytes());
-        assert!(!found, "{hidden} stands in {place}");
+        assert!(!text.contains(hidden), "{hidden} stands in {place}");
     }
 }
 
@@ -147,7 +148,7 @@ async fn neither_the_database_nor_the_documents_show_who_a_customer_is() {
     });
     assert_eq!(documents, 2);
     let mut raw = |path: &Path, bytes: &[u8]| {
-        found_open |= bytes.windows(OPEN.len()).any(|window| window == OPEN.as_bytes());
+        found_open |= String::from_utf8_lossy(bytes).contains(OPEN);
         assert_hidden(&path.display().to_string(), bytes);
     };
     let folder = if let Some(folder) = app.database.folder() {
