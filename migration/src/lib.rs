@@ -12,6 +12,7 @@ mod m0002_payments;
 mod m0003_chains;
 mod m0004_webhooks;
 mod m0005_customers;
+mod m0006_live_payments;
 mod statements;
 
 /// All changes, oldest first.
@@ -26,6 +27,7 @@ impl MigratorTrait for Migrator {
             Box::new(m0003_chains::Migration),
             Box::new(m0004_webhooks::Migration),
             Box::new(m0005_customers::Migration),
+            Box::new(m0006_live_payments::Migration),
         ]
     }
 }

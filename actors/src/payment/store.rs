@@ -95,7 +95,6 @@ fn read(id: &str, version: i64, state: &str) -> Result<Payment, StoreError> {
 #[derive(FromQueryResult)]
 struct Stored {
     id: String,
-    shard: i64,
     version: i64,
     state: String,
 }
@@ -106,33 +105,46 @@ pub async fn load(database: &Database, id: PaymentId) -> Result<Option<Payment>,
     row.as_ref().map(payment_of).transpose()
 }
 
-/// A page of the payments of these logical shards that want an actor, by shard and id, from after `after` on; an empty
-/// page is the end. Rows that cannot be read are left out and logged: they must not keep the others from starting.
+/// Logical shards that stand together in the index of live payments.
+const SHARDS_TOGETHER: u8 = 32;
+
+// `live` and the group's expression stand as the index has them.
+const LIVE: &str = "SELECT id, version, state FROM payments WHERE live AND (shard / 32) = $1 AND id > $2 \
+    AND shard >= $3 AND shard <= $4 ORDER BY id LIMIT $5";
+
+/// A page of the payments of these logical shards that want an actor, from after `after` on; an empty page is the end.
+/// They come by id within each group of shards. Rows that cannot be read are left out and logged: they must not keep the
+/// others from starting.
 pub async fn load_live(
     database: &Database,
     shards: RangeInclusive<u8>,
     after: Option<PaymentId>,
     limit: u64,
 ) -> Result<Vec<Payment>, StoreError> {
+    let group_of = |shard: u8| shard / SHARDS_TOGETHER;
+    let begin = after.map_or(*shards.start(), PaymentId::shard);
     // An empty id comes before every other.
-    let (mut shard, mut id) = after
-        .map_or((i64::from(*shards.start()), String::new()), |after| (i64::from(after.shard()), after.to_string()));
-    loop {
-        // `live` stands bare, so that the partial index serves.
-        let page = Statement::from_sql_and_values(
-            database.backend(),
-            "SELECT id, shard, version, state FROM payments WHERE live AND (shard, id) > ($1, $2) AND shard <= $3 \
-             ORDER BY shard, id LIMIT $4",
-            [shard.into(), id.into(), i64::from(*shards.end()).into(), i64::try_from(limit).unwrap_or(i64::MAX).into()],
-        );
-        let rows = Stored::find_by_statement(page).all(database.reader()).await?;
-        let Some(last) = rows.last() else { return Ok(Vec::new()) };
-        (shard, id) = (last.shard, last.id.clone());
-        let readable: Vec<_> = rows.iter().filter_map(readable).collect();
-        if !readable.is_empty() {
-            return Ok(readable);
+    let mut id = after.map_or_else(String::new, |after| after.to_string());
+    for group in group_of(begin)..=group_of(*shards.end()) {
+        loop {
+            let values = [
+                i64::from(group).into(),
+                std::mem::take(&mut id).into(),
+                i64::from(*shards.start()).into(),
+                i64::from(*shards.end()).into(),
+                i64::try_from(limit).unwrap_or(i64::MAX).into(),
+            ];
+            let page = Statement::from_sql_and_values(database.backend(), LIVE, values);
+            let rows = Stored::find_by_statement(page).all(database.reader()).await?;
+            let Some(last) = rows.last() else { break };
+            id.clone_from(&last.id);
+            let readable: Vec<_> = rows.iter().filter_map(readable).collect();
+            if !readable.is_empty() {
+                return Ok(readable);
+            }
         }
     }
+    Ok(Vec::new())
 }
 
 fn readable(row: &Stored) -> Option<Payment> {

@@ -12,7 +12,9 @@ use crate::psps::PspError;
 use crate::wallet::Vaults;
 
 /// Random bytes of a magic link.
-const LINK_TOKEN_BYTES: usize = 24;
+const LINK_RANDOM_BYTES: usize = 24;
+/// Bytes of a magic link that say when the payment was made, to the millisecond, as its id does.
+const LINK_TIME_BYTES: usize = 6;
 
 /// A payment as it is asked for. Everything in it was validated; the merchant is the PSP's.
 pub struct InitiatePayment {
@@ -114,7 +116,7 @@ impl System {
             chain,
             chain_choice,
             wallet: Vaults::new(spec.contract).of_payment(id),
-            link_token: link_token(),
+            link_token: link_token(id),
             fee_bps: psp.policies.fee_bps,
             tolerance: psp.policies.tolerance,
             overpayment: psp.policies.overpayment,
@@ -198,9 +200,13 @@ async fn bring_to_life(services: &Arc<Services>, transition: payment::Transition
     payment
 }
 
-/// The unguessable part of a magic link: 24 random bytes, URL-safe.
-fn link_token() -> String {
+/// The unguessable part of a magic link, URL-safe. Before what is random stands when the payment was made: tokens of one
+/// moment share their place in the index, or each would have another page of it written.
+fn link_token(id: PaymentId) -> String {
     use base64::Engine;
-    let random: [u8; LINK_TOKEN_BYTES] = rand::random();
-    base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(random)
+    let mut token = [0; LINK_TIME_BYTES + LINK_RANDOM_BYTES];
+    let (time, random) = token.split_at_mut(LINK_TIME_BYTES);
+    time.copy_from_slice(&id.to_bytes()[..LINK_TIME_BYTES]);
+    rand::fill(random);
+    base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(token)
 }
