@@ -10,6 +10,7 @@ use sea_orm::{
 };
 use tokio::sync::Semaphore;
 
+use crate::checkpoints::{Checkpoints, READERS_PATIENCE, SQLITE_LOG_PAGES_MAX};
 use crate::connection::{Connection, Transaction, within};
 use crate::postgres;
 
@@ -22,10 +23,6 @@ pub const SQLITE_VISITORS_WRITING_MAX: usize = 2;
 /// How long to wait for SQLite's writer, and for another process that holds the file.
 pub const SQLITE_BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Pages of the write-ahead log after which they are moved into the database (32 MiB). Most commits touch the same pages
-/// of the indexes again: the longer the log, the fewer of them are written twice. It costs a start after a kill a moment.
-const SQLITE_CHECKPOINT_PAGES: u32 = 8_192;
-
 /// Why the database could not be opened.
 pub type DatabaseError = DbErr;
 
@@ -37,6 +34,8 @@ pub struct Database {
     visitors: Connection,
     visitors_writing: Arc<Semaphore>,
     patient: DatabaseConnection,
+    /// SQLite's.
+    checkpoints: Option<Arc<Checkpoints>>,
 }
 
 impl Database {
@@ -45,9 +44,12 @@ impl Database {
     /// SQLite runs in WAL mode with `synchronous=FULL` and foreign keys on: what was committed survives a power cut.
     pub async fn open(url: &str) -> Result<Self, DatabaseError> {
         if url.starts_with("sqlite:") {
-            let writer = sea_orm::Database::connect(sqlite_options(url, 1)).await?;
-            let reader = sea_orm::Database::connect(sqlite_options(url, SQLITE_READERS_MAX)).await?;
-            let visitors = sea_orm::Database::connect(sqlite_options(url, SQLITE_VISITORS_MAX)).await?;
+            let connect =
+                |connections_max, patience| sea_orm::Database::connect(sqlite_options(url, connections_max, patience));
+            let writer = connect(1, SQLITE_BUSY_TIMEOUT).await?;
+            let reader = connect(SQLITE_READERS_MAX, SQLITE_BUSY_TIMEOUT).await?;
+            let visitors = connect(SQLITE_VISITORS_MAX, SQLITE_BUSY_TIMEOUT).await?;
+            let checkpoints = Checkpoints::start(connect(1, READERS_PATIENCE).await?, writer.clone());
             let unlimited = |pool| Connection { pool, limit: None, turns: None };
             return Ok(Self {
                 patient: writer.clone(),
@@ -55,6 +57,7 @@ impl Database {
                 reader: unlimited(reader),
                 visitors: unlimited(visitors),
                 visitors_writing: Arc::new(Semaphore::new(SQLITE_VISITORS_WRITING_MAX)),
+                checkpoints: Some(Arc::new(checkpoints)),
             });
         }
         let server = postgres::Server::reach(url).await?;
@@ -65,6 +68,7 @@ impl Database {
             visitors: limited(postgres::VISITORS_MAX),
             visitors_writing: Arc::new(Semaphore::new(postgres::VISITORS_WRITING_MAX)),
             patient: server.patient_pool(),
+            checkpoints: None,
         })
     }
 
@@ -120,9 +124,17 @@ impl Database {
         ConnectionTrait::get_database_backend(&self.writer)
     }
 
+    #[cfg(test)]
+    pub(crate) fn checkpointing(&self) -> Option<DatabaseConnection> {
+        self.checkpoints.as_ref().map(|checkpoints| checkpoints.connection())
+    }
+
     /// Closes all connections.
     pub async fn close(self) -> Result<(), DatabaseError> {
-        let Self { writer, reader, visitors, patient, .. } = self;
+        let Self { writer, reader, visitors, patient, checkpoints, .. } = self;
+        if let Some(checkpoints) = checkpoints {
+            checkpoints.close().await?;
+        }
         visitors.pool.close().await?;
         reader.pool.close().await?;
         writer.pool.close().await?;
@@ -130,7 +142,7 @@ impl Database {
     }
 }
 
-fn sqlite_options(url: &str, connections_max: u32) -> ConnectOptions {
+fn sqlite_options(url: &str, connections_max: u32, patience: Duration) -> ConnectOptions {
     let mut options = ConnectOptions::new(url);
     options
         .max_connections(connections_max)
@@ -147,14 +159,14 @@ fn sqlite_options(url: &str, connections_max: u32) -> ConnectOptions {
             let is_clean = !connection.is_in_transaction();
             Box::pin(async move { Ok(is_clean) })
         })
-        .map_sqlx_sqlite_opts(|sqlite| {
+        .map_sqlx_sqlite_opts(move |sqlite| {
             sqlite
                 .pragma("journal_mode", "WAL")
                 .pragma("synchronous", "FULL")
                 .pragma("foreign_keys", "ON")
-                .pragma("busy_timeout", SQLITE_BUSY_TIMEOUT.as_millis().to_string())
+                .pragma("busy_timeout", patience.as_millis().to_string())
                 .pragma("temp_store", "MEMORY")
-                .pragma("wal_autocheckpoint", SQLITE_CHECKPOINT_PAGES.to_string())
+                .pragma("wal_autocheckpoint", SQLITE_LOG_PAGES_MAX.to_string())
                 .pragma("cache_size", "-65536")
         });
     options

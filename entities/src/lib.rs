@@ -10,6 +10,7 @@ pub mod chain_cursors;
 pub mod chain_headers;
 pub mod chain_tx_attempts;
 pub mod chain_txs;
+mod checkpoints;
 pub mod checks;
 pub mod connection;
 pub mod customer_documents;

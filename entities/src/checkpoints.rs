@@ -1,0 +1,187 @@
+//! Moves SQLite's write-ahead log into the database beside the writer, so that no commit has to wait for it.
+//!
+//! Left to SQLite, the commit that makes the log long enough moves all of it. Here a connection of its own does most of
+//! that while commits go on behind it; only the little that they added meanwhile is moved while the writer is kept out,
+//! because the log begins anew only when all of it is moved. Deliberately absent: a promise. Where this does not come
+//! to it (a full disk, a reader that stays, a process that ends), SQLite's own limit of the writer stands behind it.
+
+use std::time::Duration;
+
+use sea_orm::{ConnectionTrait, DatabaseConnection, DbErr};
+use tokio::task::JoinHandle;
+
+/// Pages in the log from which on they are moved (32 MiB). Most commits touch the same pages of the indexes again: the
+/// longer the log, the fewer of them are written twice. It costs a start after a kill a moment.
+pub const SQLITE_CHECKPOINT_PAGES: i64 = 8_192;
+/// Pages in the log after which the writer itself moves them in its commit (64 MiB).
+pub const SQLITE_LOG_PAGES_MAX: i64 = 16_384;
+
+/// How often the log's length is looked at.
+const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+/// Pages that are moved while the writer is kept out (2 MiB).
+const REST_PAGES_MAX: i64 = 512;
+/// How often what was added meanwhile is moved before the writer is kept out, however much it still is.
+const PASSES_MAX: u32 = 4;
+/// How long readers that still use the log are waited for while the writer is kept out.
+pub(crate) const READERS_PATIENCE: Duration = Duration::from_millis(20);
+/// The wait after a checkpoint that failed, or that a reader stood in the way of.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Checkpoints are made until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Checkpoints {
+    task: JoinHandle<()>,
+    pool: DatabaseConnection,
+}
+
+impl Checkpoints {
+    /// `own` is the connection that moves, `writer` the pool of the one that writes.
+    pub(crate) fn start(own: DatabaseConnection, writer: DatabaseConnection) -> Self {
+        let pool = own.clone();
+        Self { task: tokio::spawn(watch(own, writer)), pool }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn connection(&self) -> DatabaseConnection {
+        self.pool.clone()
+    }
+
+    /// Ends them and closes their connection.
+    pub(crate) async fn close(&self) -> Result<(), DbErr> {
+        self.task.abort();
+        self.pool.clone().close().await
+    }
+}
+
+impl Drop for Checkpoints {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn watch(own: DatabaseConnection, writer: DatabaseConnection) {
+    loop {
+        tokio::time::sleep(LOOK_INTERVAL).await;
+        // What cannot be done now is tried again; who writes hears of a disk that is full.
+        if !matches!(look(&own, &writer).await, Ok(true)) {
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+}
+
+/// Moves the log if it is long; `false` if somebody stood in the way.
+async fn look(own: &DatabaseConnection, writer: &DatabaseConnection) -> Result<bool, DbErr> {
+    if checkpoint(own, "NOOP").await?.pages < SQLITE_CHECKPOINT_PAGES {
+        return Ok(true);
+    }
+    for _ in 0..PASSES_MAX {
+        checkpoint(own, "PASSIVE").await?;
+        if checkpoint(own, "NOOP").await?.rest() <= REST_PAGES_MAX {
+            break;
+        }
+    }
+    // Whoever wants to write meanwhile waits for the pool, in line, and not for SQLite's lock by chance.
+    let _writer =
+        writer.get_sqlite_connection_pool().acquire().await.map_err(|error| DbErr::Custom(error.to_string()))?;
+    Ok(!checkpoint(own, "RESTART").await?.is_busy)
+}
+
+/// What SQLite says of a checkpoint.
+struct Log {
+    is_busy: bool,
+    pages: i64,
+    moved: i64,
+}
+
+impl Log {
+    fn rest(&self) -> i64 {
+        self.pages - self.moved
+    }
+}
+
+async fn checkpoint(connection: &DatabaseConnection, mode: &str) -> Result<Log, DbErr> {
+    let row = connection
+        .query_one_raw(sea_orm::Statement::from_string(
+            sea_orm::DbBackend::Sqlite,
+            format!("PRAGMA wal_checkpoint({mode})"),
+        ))
+        .await?
+        .ok_or_else(|| DbErr::RecordNotFound("the answer to a checkpoint".to_owned()))?;
+    let number = |column: usize| row.try_get_by_index::<i64>(column);
+    Ok(Log { is_busy: number(0)? != 0, pages: number(1)?, moved: number(2)? })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::Database;
+
+    const PAGE: u64 = 4_096;
+
+    async fn open(folder: &Path) -> Database {
+        let database =
+            Database::open(&format!("sqlite://{}?mode=rwc", folder.join("test.db").display())).await.unwrap();
+        database.writer().execute_unprepared("CREATE TABLE things (id INTEGER PRIMARY KEY, bytes BLOB)").await.unwrap();
+        database
+    }
+
+    /// Writes about so many pages, a few a commit.
+    async fn write(database: &Database, pages: i64) {
+        for _ in 0..pages / 128 {
+            let rows = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 128) \
+                INSERT INTO things (bytes) SELECT randomblob(3900) FROM n";
+            let transaction = database.begin().await.unwrap();
+            transaction.execute_unprepared(rows).await.unwrap();
+            transaction.commit().await.unwrap();
+        }
+    }
+
+    fn log_bytes(folder: &Path) -> u64 {
+        std::fs::metadata(folder.join("test.db-wal")).map_or(0, |found| found.len())
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn the_log_stays_bounded_while_much_is_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let database = open(folder.path()).await;
+        for _ in 0..12 {
+            write(&database, SQLITE_CHECKPOINT_PAGES / 2).await;
+            tokio::time::sleep(LOOK_INTERVAL * 2).await;
+        }
+        let bytes = log_bytes(folder.path());
+        let most = (SQLITE_LOG_PAGES_MAX.unsigned_abs() + 1_024) * (PAGE + 24);
+        assert!(bytes > 0 && bytes < most, "{bytes} bytes");
+        let rows = database
+            .reader()
+            .query_one_raw(sea_orm::Statement::from_string(sea_orm::DbBackend::Sqlite, "SELECT COUNT(*) FROM things"));
+        let rows: i64 = rows.await.unwrap().unwrap().try_get_by_index(0).unwrap();
+        assert_eq!(rows, 12 * SQLITE_CHECKPOINT_PAGES / 2);
+        database.close().await.unwrap();
+        assert_eq!(log_bytes(folder.path()), 0, "whoever closes last takes the log away");
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_reader_that_stays_keeps_nobody_from_writing() {
+        let folder = tempfile::tempdir().unwrap();
+        let database = open(folder.path()).await;
+        write(&database, 256).await;
+        let snapshot = database.snapshot().await.unwrap();
+        write(&database, SQLITE_CHECKPOINT_PAGES + 1_024).await;
+        let (own, writer) = (database.checkpointing().unwrap(), database.patient().clone());
+        let since = std::time::Instant::now();
+        assert!(!look(&own, &writer).await.unwrap(), "what the reader sees is still in the log");
+        assert!(since.elapsed() < Duration::from_secs(4), "{:?}", since.elapsed());
+        write(&database, 256).await;
+        snapshot.rollback().await.unwrap();
+        let mut tries = 0;
+        while !look(&own, &writer).await.unwrap_or(false) {
+            tries += 1;
+            assert!(tries < 100);
+            tokio::time::sleep(LOOK_INTERVAL).await;
+        }
+        database.close().await.unwrap();
+    }
+}
