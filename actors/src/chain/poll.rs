@@ -11,6 +11,7 @@ use payferry_entities::transfers;
 use super::client::{BlockHeader, ClientError, Heads};
 use super::config::SpecError;
 use super::cursor::{Link, Next, Unlinked, gaps};
+use super::finality::Reach;
 use super::reader::ReadError;
 use super::watcher::{WatcherArgs, WatcherState};
 use super::watchlist::ChainView;
@@ -95,8 +96,10 @@ impl<'a> Poll<'a> {
             }
             Next::Behind => Err(PollError::Client(ClientError::UnknownBlock)),
             Next::UpToDate => {
-                self.publish(&heads);
-                self.finalise();
+                if let Some(view) = self.view(&heads) {
+                    self.publish(view);
+                }
+                self.finalise_what_waits();
                 Ok(false)
             }
             Next::Read { to } => {
@@ -138,11 +141,15 @@ impl<'a> Poll<'a> {
         let told = self.commit(&links, transfers, heads).await?;
         self.grow_step();
         self.state.report.blocks_read += links.len() as u64;
+        let Some(view) = self.view(heads) else { return Ok(()) };
+        // First, since payers and merchants wait for it: whose transfer has become final reads from the database what else
+        // was recorded of the payment.
+        self.finalise(view.reach());
         self.state.tell_observed(&told).await;
         // Who sees a block as read finds its transfers told.
-        self.publish(heads);
+        self.publish(view);
         self.tell_progress(&links);
-        self.finalise();
+        self.finalise_what_waits();
         Ok(())
     }
 
@@ -256,14 +263,14 @@ impl<'a> Poll<'a> {
         same.then_some(header.number)
     }
 
-    /// Shows how the chain stands.
-    fn publish(&self, heads: &Heads) {
-        let WatcherArgs { spec, watchlist, clock, .. } = &self.state.args;
-        let Some(tip) = self.state.known.tip() else { return };
+    /// How the chain stands; `None` before its first block is read.
+    fn view(&self, heads: &Heads) -> Option<ChainView> {
+        let spec = &self.state.args.spec;
+        let tip = self.state.known.tip()?;
         let finalized = self.finalized(heads);
         let recent = self.state.known.links().filter(|link| link.number >= finalized.unwrap_or(0).min(tip.number));
         let blocks = recent.map(|link| (link.number, (link.hash, link.time))).collect();
-        let view = ChainView {
+        Some(ChainView {
             chain: spec.chain,
             head_number: heads.latest.number,
             head_time: heads.latest.time,
@@ -276,7 +283,12 @@ impl<'a> Poll<'a> {
             trouble: None,
             outage: Duration::from_secs(spec.outage_secs.unsigned_abs()),
             blocks: Arc::new(blocks),
-        };
+        })
+    }
+
+    /// Shows how the chain stands.
+    fn publish(&self, view: ChainView) {
+        let WatcherArgs { watchlist, clock, .. } = &self.state.args;
         metrics::looked(&view, clock.now());
         watchlist.set_view(view);
     }
@@ -293,10 +305,16 @@ impl<'a> Poll<'a> {
         inbox.chain_progressed(spec.chain, newest);
     }
 
-    /// Tells payments whose transfers have become final.
-    fn finalise(&self) {
+    /// Tells payments whose transfers have become final, as far as the chain is known to have come.
+    fn finalise_what_waits(&self) {
+        let WatcherArgs { spec, watchlist, .. } = &self.state.args;
+        if let Some(reach) = watchlist.reach(spec.chain) {
+            self.finalise(reach);
+        }
+    }
+
+    fn finalise(&self, reach: Reach) {
         let WatcherArgs { spec, watchlist, inbox, .. } = &self.state.args;
-        let Some(reach) = watchlist.reach(spec.chain) else { return };
         for wait in watchlist.take_reached(spec.chain, reach) {
             let reached = wait.finality;
             inbox.tell(wait.payment_id, Command::FinaliseTransfer { key: wait.key, revision: wait.revision, reached });
