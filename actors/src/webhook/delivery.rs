@@ -1,11 +1,15 @@
 //! One delivery from its turn to its recorded outcome.
 //!
-//! The row is read when its turn has come, so that what changed while it waited counts. What was sent and not recorded
+//! The row is read when its turn has come, so that what changed while it waited counts; those whose turns come at once
+//! are read at once. What was sent and not recorded
 //! (a crash in between) still stands as open and is sent again under the same id.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt as _;
+use futures::future::{BoxFuture, Shared};
 use payferry_domain::Timestamp;
 use payferry_entities::delivery_attempts;
 
@@ -39,14 +43,27 @@ pub(super) enum Turn {
     Broken(String),
 }
 
+/// The rows of deliveries whose turns come at once, read by whoever asks first.
+pub(super) type Rows = Shared<BoxFuture<'static, Result<Arc<HashMap<String, Due>>, String>>>;
+
+/// The rows of these deliveries, once they are asked for.
+pub(super) fn rows(desk: &Arc<Desk>, delivery_ids: Vec<String>) -> Rows {
+    let desk = Arc::clone(desk);
+    let read = async move {
+        let found = queue::due(&desk.database, &delivery_ids).await.map_err(|error| error.to_string())?;
+        Ok(Arc::new(found.into_iter().map(|due| (due.id.clone(), due)).collect::<HashMap<_, _>>()))
+    };
+    read.boxed().shared()
+}
+
 /// Attempts the delivery and records the outcome. `is_probe`: a failure takes no retry.
-pub(super) async fn take_turn(desk: &Desk, target: &Target, delivery_id: &str, is_probe: bool) -> Turn {
-    let due = match queue::due(&desk.database, delivery_id).await {
+pub(super) async fn take_turn(desk: &Desk, target: &Target, delivery_id: &str, rows: Rows, is_probe: bool) -> Turn {
+    let due = match rows.await.map(|rows| rows.get(delivery_id).cloned()) {
         Ok(Some(due)) if matches!(due.status.as_str(), "queued" | "failed") => due,
         Ok(_) => return Turn::Closed,
-        Err(error) => return Turn::Unread(error.to_string()),
+        Err(error) => return Turn::Unread(error),
     };
-    let Due { event_id, status, attempt_count, retries_left, payload } = due;
+    let Due { id: _, event_id, status, attempt_count, retries_left, payload } = due;
     let at = desk.clock.real_now();
     let policy = desk.config.url_policy;
     let outcome = attempt(&desk.client, policy, target, &event_id, payload, at.as_millis() / 1_000).await;

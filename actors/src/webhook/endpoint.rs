@@ -14,12 +14,13 @@ use payferry_domain::PspId;
 use ractor::{ActorProcessingErr, RpcReplyPort};
 use sea_orm::DbErr;
 use serde::Serialize;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::{JoinHandle, JoinSet};
 
 use super::attempt::Target;
 use super::breaker::{Breaker, BreakerState, Permission};
 use super::concurrency::{Concurrency, Epoch, IN_FLIGHT_MIN};
-use super::delivery::{Turn, UnderWay, take_turn};
+use super::delivery::{self, Turn, UnderWay, take_turn};
 use super::queue::{self, Waiting};
 use super::sender::Desk;
 use super::window::Window;
@@ -60,6 +61,16 @@ pub(super) struct Ended {
     is_first: bool,
     epoch: Epoch,
     turn: Turn,
+}
+
+/// A share of the attempts that all endpoints have together; none is needed for the first few.
+type Share = Option<OwnedSemaphorePermit>;
+
+/// A delivery for whose turn there is room.
+struct Admitted {
+    delivery: Waiting,
+    is_first: bool,
+    share: Share,
 }
 
 /// What an endpoint shows of itself.
@@ -231,16 +242,22 @@ impl Endpoint {
             return Ok(());
         }
         let Some(target) = self.target(state).await? else { return Ok(()) };
+        let mut admitted = Vec::new();
+        let mut read = Ok(());
         while state.in_flight < allowed {
-            self.read_retries(state).await?;
-            self.read_first_attempts(state).await?;
-            let Some((delivery, is_first)) = state.next() else { break };
-            let is_probe = permission == Permission::Probe;
-            if !self.start(myself, state, &target, &delivery, is_first, is_probe) {
-                state.put_back(delivery, is_first);
+            read = self.read_what_waits(state).await;
+            if read.is_err() {
                 break;
             }
+            let Some((delivery, is_first)) = state.next() else { break };
+            let Some(share) = self.admit(state, &delivery) else {
+                state.put_back(delivery, is_first);
+                break;
+            };
+            admitted.push(Admitted { delivery, is_first, share });
         }
+        self.start(myself, state, &target, admitted, permission == Permission::Probe);
+        read?;
         if let Some(at) = state.retries_at.filter(|_| state.retries.is_empty() && state.in_flight < allowed) {
             let wait = at.saturating_sub(self.desk.clock.real_now().as_millis()).max(0).unsigned_abs();
             wake_after(myself, state, Duration::from_millis(wait));
@@ -314,39 +331,49 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Starts a delivery's turn. Beyond what every endpoint always gets it needs a share of what all have together;
-    /// answers whether it got one.
+    async fn read_what_waits(&self, state: &mut State) -> Result<(), DbErr> {
+        self.read_retries(state).await?;
+        self.read_first_attempts(state).await
+    }
+
+    /// Makes room for a delivery's turn. Beyond what every endpoint always gets it needs a share of what all have
+    /// together; `None` if there is none left.
+    fn admit(&self, state: &mut State, delivery: &Waiting) -> Option<Share> {
+        let share = if state.in_flight < IN_FLIGHT_MIN {
+            None
+        } else {
+            Some(Arc::clone(&self.desk.shares).try_acquire_owned().ok()?)
+        };
+        state.taken.insert(delivery.id.clone());
+        state.in_flight += 1;
+        state.attempts += 1;
+        Some(share)
+    }
+
+    /// Starts the turns of these deliveries.
     fn start(
         &self,
         myself: &Mailbox<Message>,
         state: &mut State,
         target: &Arc<Target>,
-        delivery: &Waiting,
-        is_first: bool,
+        admitted: Vec<Admitted>,
         is_probe: bool,
-    ) -> bool {
-        let share = if state.in_flight < IN_FLIGHT_MIN {
-            None
-        } else {
-            match Arc::clone(&self.desk.shares).try_acquire_owned() {
-                Ok(share) => Some(share),
-                Err(_) => return false,
-            }
-        };
-        state.taken.insert(delivery.id.clone());
-        state.in_flight += 1;
-        state.attempts += 1;
-        let (desk, target, myself) = (Arc::clone(&self.desk), Arc::clone(target), myself.clone());
-        let (delivery, epoch) = (delivery.clone(), state.concurrency.epoch());
-        let under_way = UnderWay::new(&desk, &delivery.id);
-        state.tasks.spawn(async move {
-            let turn = AssertUnwindSafe(take_turn(&desk, &target, under_way.delivery_id(), is_probe)).catch_unwind();
-            let turn = turn.await.unwrap_or_else(|_| Turn::Broken("the attempt panicked".to_owned()));
-            drop((under_way, share));
-            // An actor that has died is followed by one that reads the rows.
-            let _ = myself.cast(Message::Ended(Box::new(Ended { delivery, is_first, epoch, turn })));
-        });
-        true
+    ) {
+        let ids = admitted.iter().map(|admitted| admitted.delivery.id.clone()).collect();
+        let rows = delivery::rows(&self.desk, ids);
+        for Admitted { delivery, is_first, share } in admitted {
+            let (desk, target, myself) = (Arc::clone(&self.desk), Arc::clone(target), myself.clone());
+            let (rows, epoch) = (rows.clone(), state.concurrency.epoch());
+            let under_way = UnderWay::new(&desk, &delivery.id);
+            state.tasks.spawn(async move {
+                let turn = take_turn(&desk, &target, under_way.delivery_id(), rows, is_probe);
+                let turn = AssertUnwindSafe(turn).catch_unwind().await;
+                let turn = turn.unwrap_or_else(|_| Turn::Broken("the attempt panicked".to_owned()));
+                drop((under_way, share));
+                // An actor that has died is followed by one that reads the rows.
+                let _ = myself.cast(Message::Ended(Box::new(Ended { delivery, is_first, epoch, turn })));
+            });
+        }
     }
 
     async fn view(&self, state: &State) -> EndpointView {

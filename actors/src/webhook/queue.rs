@@ -22,6 +22,7 @@ pub(super) struct Waiting {
 /// A delivery whose turn has come.
 #[derive(Debug, Clone, FromQueryResult)]
 pub(super) struct Due {
+    pub(super) id: String,
     pub(super) event_id: String,
     pub(super) status: String,
     pub(super) attempt_count: i64,
@@ -43,8 +44,8 @@ pub(super) const RETRIES_DUE: &str = "SELECT id, payment_id, position FROM deliv
     WHERE psp_id = $1 AND status = 'failed' AND next_attempt_at <= $2 ORDER BY next_attempt_at LIMIT $3";
 pub(super) const NEXT_RETRY: &str = "SELECT MIN(next_attempt_at) FROM deliveries \
     WHERE psp_id = $1 AND status = 'failed' AND next_attempt_at > $2";
-pub(super) const DUE: &str = "SELECT d.event_id, d.status, d.attempt_count, d.retries_left, e.payload \
-    FROM deliveries d JOIN events e ON e.id = d.event_id WHERE d.id = $1";
+const DUE: &str = "SELECT d.id, d.event_id, d.status, d.attempt_count, d.retries_left, e.payload \
+    FROM deliveries d JOIN events e ON e.id = d.event_id WHERE d.id IN";
 /// One index probe, or a bounded range of it, for each endpoint and figure.
 const BACKLOG: &str = "SELECT \
     CAST(COALESCE(SUM(w.queued), 0) AS BIGINT) AS queued, CAST(COALESCE(SUM(w.failed), 0) AS BIGINT) AS failed, \
@@ -95,9 +96,19 @@ pub(super) async fn next_retry_after(database: &Database, psp: PspId, now: i64) 
     row.map_or(Ok(None), |row| row.try_get_by_index(0))
 }
 
-/// A delivery as it is now, with its body.
-pub(super) async fn due(database: &Database, delivery_id: &str) -> Result<Option<Due>, DbErr> {
-    Due::find_by_statement(statement(database, DUE, [delivery_id.into()])).one(database.reader()).await
+/// Deliveries as they are now, with their bodies.
+pub(super) async fn due(database: &Database, delivery_ids: &[String]) -> Result<Vec<Due>, DbErr> {
+    let Some(last) = delivery_ids.last() else { return Ok(Vec::new()) };
+    // Few lengths, so that their statements stay prepared.
+    let places = delivery_ids.len().next_power_of_two();
+    let values = delivery_ids.iter().chain(std::iter::repeat(last)).take(places).map(Value::from);
+    let statement = Statement::from_sql_and_values(database.backend(), due_sql(places), values);
+    Due::find_by_statement(statement).all(database.reader()).await
+}
+
+pub(super) fn due_sql(places: usize) -> String {
+    let places: Vec<String> = (1..=places).map(|place| format!("${place}")).collect();
+    format!("{DUE} ({})", places.join(", "))
 }
 
 /// Deliveries queued and waiting for a retry, each at most [`COUNTED_MAX`].

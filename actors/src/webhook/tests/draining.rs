@@ -94,19 +94,20 @@ async fn the_queue_is_read_through_its_indexes() {
     let world = World::on(Arc::new(TestDatabase::sqlite()), quick(), true).await;
     // By any other index they would pass over everything that was ever delivered.
     for (sql, values, index) in [
-        (queue::PSPS_WITH_OPEN, 0, "deliveries_psp_id_status_next_attempt_at (psp_id=? AND status=?)"),
-        (queue::FIRST_ATTEMPTS, 3, "deliveries_queued (psp_id=? AND position>?)"),
+        (queue::PSPS_WITH_OPEN.to_owned(), 0, "deliveries_psp_id_status_next_attempt_at (psp_id=? AND status=?)"),
+        (queue::FIRST_ATTEMPTS.to_owned(), 3, "deliveries_queued (psp_id=? AND position>?)"),
         (
-            queue::RETRIES_DUE,
+            queue::RETRIES_DUE.to_owned(),
             3,
             "deliveries_psp_id_status_next_attempt_at (psp_id=? AND status=? AND next_attempt_at<?)",
         ),
         (
-            queue::NEXT_RETRY,
+            queue::NEXT_RETRY.to_owned(),
             2,
             "deliveries_psp_id_status_next_attempt_at (psp_id=? AND status=? AND next_attempt_at>?)",
         ),
-        (queue::DUE, 1, "sqlite_autoindex_deliveries_1 (id=?)"),
+        (queue::due_sql(1), 1, "sqlite_autoindex_deliveries_1 (id=?)"),
+        (queue::due_sql(2), 2, "sqlite_autoindex_deliveries_1 (id=?)"),
     ] {
         let values: Vec<sea_orm::Value> = [1.into(), 2.into(), 3.into()].into_iter().take(values).collect();
         let explain =
