@@ -8,6 +8,7 @@
 mod books;
 mod bound;
 mod crowd;
+mod customers;
 mod drive;
 mod initiate;
 mod life;
@@ -50,11 +51,15 @@ pub enum Row {
     Webhooks,
     /// What the actors' bookkeeping costs.
     Bookkeeping,
+    /// Customers made a second over HTTP, with SQLite.
+    CustomersCreate,
+    /// Searches by email a second in a list of 10,000 customers, with SQLite.
+    CustomersList,
 }
 
 impl Row {
     /// All of them, in the order of the table.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::Initiate,
         Self::InitiatePostgres,
         Self::Complete,
@@ -64,6 +69,8 @@ impl Row {
         Self::Rehydration,
         Self::Webhooks,
         Self::Bookkeeping,
+        Self::CustomersCreate,
+        Self::CustomersList,
     ];
 
     fn name(self) -> String {
@@ -118,6 +125,8 @@ pub async fn run(options: &Options, mut told: impl FnMut(&str)) -> anyhow::Resul
                 }
                 crowd::measure(&world, wanted, options.time, options.quick).await
             }
+            Row::CustomersCreate => customers::create(&world, options.time).await,
+            Row::CustomersList => customers::list(&world, options.time, options.quick).await,
             Row::Webhooks => webhooks::measure(&world, options.quick).await,
         };
         lines.extend(measured.with_context(|| format!("{} could not be measured", row.name()))?);

@@ -58,6 +58,20 @@ pub struct Entry {
     pub detail: Value,
 }
 
+/// The row of an entry before it has its number.
+pub(crate) fn row(entry: Entry, by: &Actor, at: Timestamp) -> audit_log::Model {
+    audit_log::Model {
+        number: 0,
+        at: at.as_millis(),
+        actor_kind: by.kind().to_owned(),
+        actor: by.name(),
+        action: entry.action,
+        psp_id: entry.psp_id.map(|id| id.to_string()),
+        subject: entry.subject,
+        detail: entry.detail.to_string(),
+    }
+}
+
 /// Adds entries, in this order.
 pub async fn append(
     connection: &impl ConnectionTrait,
@@ -69,18 +83,8 @@ pub async fn append(
         return Ok(());
     }
     let rows = entries.into_iter().map(|entry| {
-        let row = audit_log::Model {
-            number: 0,
-            at: at.as_millis(),
-            actor_kind: by.kind().to_owned(),
-            actor: by.name(),
-            action: entry.action,
-            psp_id: entry.psp_id.map(|id| id.to_string()),
-            subject: entry.subject,
-            detail: entry.detail.to_string(),
-        };
         // The database numbers them.
-        audit_log::ActiveModel { number: ActiveValue::NotSet, ..row.into_active_model() }
+        audit_log::ActiveModel { number: ActiveValue::NotSet, ..row(entry, by, at).into_active_model() }
     });
     audit_log::Entity::insert_many(rows).exec_without_returning(connection).await?;
     Ok(())

@@ -3,10 +3,12 @@
 use payferry_domain::customer::{Check, Customer, CustomerKind, Documents};
 use payferry_domain::{CustomerId, PspId, Timestamp};
 use payferry_entities::customers::{Entity, Model};
+use payferry_entities::idempotency_keys;
 use sea_orm::{ConnectionTrait, DbErr, EntityTrait, IntoActiveModel};
 use serde_json::json;
 
 use super::audit::{self, Actor, Entry};
+use crate::journal::{CustomerCreation, Unit};
 
 /// A row of `customers` that cannot be what this program wrote.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -69,6 +71,21 @@ impl NewCustomer {
     }
 }
 
+/// What the journal writes of one new customer.
+pub fn creation(row: Model, by: &Actor, now: Timestamp, idempotency: Option<idempotency_keys::Model>) -> Unit {
+    let audit = audit::row(created(&row), by, now);
+    Unit::Customer(Box::new(CustomerCreation { customer: row, audit, idempotency }))
+}
+
+fn created(row: &Model) -> Entry {
+    Entry {
+        action: "customer.created".to_owned(),
+        psp_id: row.psp_id.parse().ok(),
+        subject: row.id.clone(),
+        detail: json!({ "kind": row.kind }),
+    }
+}
+
 /// Writes new customers and that they were created. All or none, if `connection` is a transaction.
 pub async fn create(
     connection: &impl ConnectionTrait,
@@ -76,13 +93,7 @@ pub async fn create(
     by: &Actor,
     now: Timestamp,
 ) -> Result<(), DbErr> {
-    let entries = rows.iter().map(|row| Entry {
-        action: "customer.created".to_owned(),
-        psp_id: row.psp_id.parse().ok(),
-        subject: row.id.clone(),
-        detail: json!({ "kind": row.kind }),
-    });
-    let entries = entries.collect();
+    let entries = rows.iter().map(created).collect();
     Entity::insert_many(rows.iter().cloned().map(Model::into_active_model)).exec_without_returning(connection).await?;
     audit::append(connection, by, now, entries).await
 }

@@ -1,4 +1,4 @@
-//! The group-commit writer: every write of the payment side goes through it, as typed units.
+//! The group-commit writer: every write of the payment side goes through it, and new customers, as typed units.
 //!
 //! Owned here: the queues and their limits, which units share a commit, the order of statements in it, and what becomes
 //! of a unit that loses a gate or that the database refuses. Deliberately absent: what a unit means (`payment::store`
@@ -31,8 +31,9 @@ pub use queue::{GROUP_INITIATIONS_MIN, GROUP_UNITS_MAX, GROUP_WAIT, INITIATIONS_
 pub use stats::JournalStats;
 pub use task::JournalTask;
 pub use unit::{
-    AppliedTransfer, ChainBatch, ChainTxOutcome, DELIVERY_RETRIES_MAX, DeliveryOutcome, Initiation, NewEvent,
-    OperationChange, OperationOutcome, Receipt, SignedOperation, Submission, TransfersApplied, Transition, Unit,
+    AppliedTransfer, ChainBatch, ChainTxOutcome, CustomerCreation, DELIVERY_RETRIES_MAX, DeliveryOutcome, Initiation,
+    NewEvent, OperationChange, OperationOutcome, Receipt, SignedOperation, Submission, TransfersApplied, Transition,
+    Unit,
 };
 
 use metrics::JournalMetrics;
@@ -111,14 +112,14 @@ impl Journal {
         (Self { transitions, initiations, shared }, task)
     }
 
-    /// Writes `unit` and answers after its commit. A new payment is refused ([`JournalError::Busy`]) while the queue of
+    /// Writes `unit` and answers after its commit. A new payment or customer is refused ([`JournalError::Busy`]) while the queue of
     /// initiations is full; everything else waits for room. Once it is queued it is written, even if the caller stops
     /// waiting.
     pub async fn submit(&self, unit: Unit) -> Result<Receipt, JournalError> {
         let (answer, answered) = oneshot::channel();
-        let is_initiation = matches!(unit, Unit::Initiation(_));
+        let is_new = unit.is_new();
         let submitted = Submitted { unit, answer, waits: Some(Stamp::new(self.books())) };
-        if is_initiation {
+        if is_new {
             self.initiations.try_send(submitted).map_err(|error| match error {
                 mpsc::error::TrySendError::Full(_) => JournalError::Busy,
                 mpsc::error::TrySendError::Closed(_) => stopped(),

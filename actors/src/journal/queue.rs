@@ -166,7 +166,8 @@ fn keys(unit: &Unit) -> Vec<u64> {
             keys.extend(transition.operations.iter().map(OperationChange::id).map(operation));
             keys
         }
-        Unit::TransfersApplied(_) => Vec::new(),
+        // A new id is nobody else's.
+        Unit::Customer(_) | Unit::TransfersApplied(_) => Vec::new(),
         Unit::ChainBatch(batch) => vec![hashed(&("cursor", &batch.cursor.chain))],
         Unit::Delivery(outcome) => vec![hashed(&("delivery", &outcome.attempt.delivery_id))],
         Unit::Submission(submission) => {

@@ -1,8 +1,8 @@
 //! Every statement that the journal runs, as constant texts over one JSON array each.
 
 use payferry_entities::{
-    chain_cursors, chain_headers, chain_tx_attempts, chain_txs, deliveries, delivery_attempts, events,
-    idempotency_keys, operations, payment_transitions, payments, transfers,
+    audit_log, chain_cursors, chain_headers, chain_tx_attempts, chain_txs, customers, deliveries, delivery_attempts,
+    events, idempotency_keys, operations, payment_transitions, payments, transfers,
 };
 use sea_orm::{DbBackend, EntityTrait, IdenStatic, Iterable};
 
@@ -24,6 +24,8 @@ pub(super) struct Statements {
     // What depends on them.
     pub(super) payments_insert: Insert,
     pub(super) payment_transitions_insert: Insert,
+    pub(super) customers_insert: Insert,
+    pub(super) audit_log_insert: String,
     pub(super) events_insert: String,
     pub(super) deliveries_insert: Insert,
     pub(super) deliveries_update: String,
@@ -140,6 +142,13 @@ impl Statements {
             ),
             payments_insert: Insert::into::<payments::Entity>(backend, &[], ""),
             payment_transitions_insert: Insert::into::<payment_transitions::Entity>(backend, &[], ""),
+            customers_insert: Insert::into::<customers::Entity>(backend, &[], ""),
+            audit_log_insert: insert::<audit_log::Entity>(
+                backend,
+                &Shape::of::<audit_log::Entity>().without(&["number"]),
+                &[],
+                "",
+            ),
             events_insert: insert::<events::Entity>(
                 backend,
                 &Shape::of::<events::Entity>().without(&["position"]),

@@ -2,8 +2,8 @@
 
 use payferry_domain::Chain;
 use payferry_entities::{
-    chain_cursors, chain_headers, chain_tx_attempts, chain_txs, delivery_attempts, idempotency_keys, operations,
-    payment_transitions, payments, transfers,
+    audit_log, chain_cursors, chain_headers, chain_tx_attempts, chain_txs, customers, delivery_attempts,
+    idempotency_keys, operations, payment_transitions, payments, transfers,
 };
 
 use crate::observe::Moved;
@@ -17,6 +17,8 @@ pub const DELIVERY_RETRIES_MAX: i64 = 3;
 pub enum Unit {
     /// A new payment.
     Initiation(Box<Initiation>),
+    /// A new customer.
+    Customer(Box<CustomerCreation>),
     /// A transition of a payment that exists.
     Transition(Box<Transition>),
     /// Facts about transfers that a payment has taken in without changing: old ones, or such as change nothing.
@@ -46,6 +48,17 @@ pub struct Initiation {
     pub(crate) moved: Option<Moved>,
 }
 
+/// A new customer. Gate: the request's idempotency key, if it has one, is new.
+#[derive(Debug)]
+pub struct CustomerCreation {
+    /// The row, at version 1.
+    pub customer: customers::Model,
+    /// Who made it. Its `number` is ignored: the database gives it.
+    pub audit: audit_log::Model,
+    /// The caller's idempotency key with the answer.
+    pub idempotency: Option<idempotency_keys::Model>,
+}
+
 /// A transition. Gate: the row is still at the version before it.
 #[derive(Debug)]
 pub struct Transition {
@@ -66,10 +79,16 @@ pub struct Transition {
 }
 
 impl Unit {
+    /// Whether it begins something new: at the door it can be refused, and what goes on already comes first.
+    pub(crate) const fn is_new(&self) -> bool {
+        matches!(self, Self::Initiation(_) | Self::Customer(_))
+    }
+
     /// The caller's idempotency key, if a caller asked for the unit with one.
     pub(crate) fn idempotency(&self) -> Option<&idempotency_keys::Model> {
         match self {
             Self::Initiation(initiation) => initiation.idempotency.as_ref(),
+            Self::Customer(creation) => creation.idempotency.as_ref(),
             Self::Transition(transition) => transition.idempotency.as_ref(),
             _ => None,
         }

@@ -107,6 +107,7 @@ impl Writer<'_> {
             receipts[place].chain_tx_id = Some(id);
         }
         self.write_payments(units).await?;
+        self.write_customers(units).await?;
         self.announce(units).await?;
         self.change_operations(units).await?;
         self.write_outcomes(units, &mut receipts).await?;
@@ -130,6 +131,18 @@ impl Writer<'_> {
         }
         self.insert(&self.statements.payments_insert, &payments).await?;
         self.insert(&self.statements.payment_transitions_insert, &transitions).await.map(|_| ())
+    }
+
+    async fn write_customers(&self, units: &[&Unit]) -> Result<(), DbErr> {
+        let mut customers = Vec::new();
+        let mut entries = Vec::new();
+        for unit in units {
+            let Unit::Customer(creation) = unit else { continue };
+            customers.push(&creation.customer);
+            entries.push(&creation.audit);
+        }
+        self.insert(&self.statements.customers_insert, &customers).await?;
+        self.run(&self.statements.audit_log_insert, &entries).await
     }
 
     async fn announce(&self, units: &[&Unit]) -> Result<(), DbErr> {

@@ -1,10 +1,11 @@
 //! `POST /api/v1/customers`: one or many, all or nothing.
 
 use axum::extract::State;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use chrono::DateTime;
 use payferry_actors::customers::audit::Actor;
 use payferry_actors::customers::{self, NewCustomer};
+use payferry_actors::journal::JournalError;
 use payferry_domain::{CustomerId, PspId, Timestamp};
 use payferry_entities::customers::Model;
 use serde::Serialize;
@@ -74,9 +75,23 @@ pub async fn create(
         records.push(record);
     }
     let answer = Answer::created(&CustomersAnswer { message: message(records.len()), customers: records })?;
-    let transaction = app.database().begin().await?;
-    customers::create(&transaction, &rows, &Actor::ApiKey(request.key_id), now).await?;
-    request.idempotency.commit(&app, transaction, answer).await
+    let by = Actor::ApiKey(request.key_id);
+    match <[Model; 1]>::try_from(rows) {
+        Ok([row]) => {
+            let unit = customers::creation(row, &by, now, request.idempotency.row(&answer));
+            match app.system.journal().submit(unit).await {
+                Ok(_) => Ok(answer.into_response()),
+                Err(JournalError::IdempotencyKeyTaken) => request.idempotency.first_answer(&app).await,
+                Err(error) => Err(error.into()),
+            }
+        }
+        // Many are a group by themselves, and payments need not wait for them in theirs.
+        Err(rows) => {
+            let transaction = app.database().begin().await?;
+            customers::create(&transaction, &rows, &by, now).await?;
+            request.idempotency.commit(&app, transaction, answer).await
+        }
+    }
 }
 
 fn made(app: &Shared, psp_id: PspId, creation: Creation, now: Timestamp) -> Result<(Model, CustomerRecord), ApiError> {

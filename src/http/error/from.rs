@@ -1,6 +1,7 @@
 //! What failures of the layers below mean to a caller. They know no HTTP; here it is decided once.
 
 use payferry_actors::customers::ChangeError;
+use payferry_actors::journal::JournalError;
 use payferry_actors::payment::store::StoreError;
 use payferry_actors::{CommandError, InitiateError};
 use payferry_domain::customer;
@@ -89,6 +90,20 @@ impl From<ChangeError> for ApiError {
 impl From<payferry_actors::customers::StoreError> for ApiError {
     fn from(error: payferry_actors::customers::StoreError) -> Self {
         Self::internal(error)
+    }
+}
+
+impl From<JournalError> for ApiError {
+    /// `IdempotencyKeyTaken` is for the idempotency module to answer before this.
+    fn from(error: JournalError) -> Self {
+        let reason = error.to_string();
+        match error {
+            JournalError::IdempotencyKeyTaken => Self::IdempotencyRunning,
+            JournalError::Busy => Self::Unavailable(Away::Capacity, reason.into()),
+            JournalError::Unavailable(_) => Self::Unavailable(Away::Database, reason.into()),
+            JournalError::Unknown(_) => Self::TimedOut,
+            JournalError::Conflict | JournalError::Refused(_) => Self::internal(reason),
+        }
     }
 }
 

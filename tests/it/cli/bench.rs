@@ -8,7 +8,13 @@ use crate::process::payferry;
 fn a_quick_run_measures_checks_and_cleans_up() {
     let folder = tempfile::tempdir().unwrap();
     let mut command = payferry();
-    command.args(["bench", "--quick", "--json", "--only", "initiate,memory,rehydration,webhooks"]);
+    command.args([
+        "bench",
+        "--quick",
+        "--json",
+        "--only",
+        "initiate,memory,rehydration,webhooks,customers-create,customers-list",
+    ]);
     let output = command.arg("--folder").arg(folder.path()).output().unwrap();
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{}: {error}", output.status);
@@ -21,6 +27,9 @@ fn a_quick_run_measures_checks_and_cleans_up() {
         "memory of a live payment, of 2000",
         "payments live again after a kill",
         "webhooks delivered",
+        "customers made, SQLite",
+        "customers searched by email, 300, SQLite",
+        "first pages of 300 customers, SQLite",
     ];
     assert_eq!(names, wanted);
     for line in &lines {

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod chain;
+mod customers;
 mod gates;
 mod groups;
 mod model;

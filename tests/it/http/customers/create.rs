@@ -131,6 +131,19 @@ async fn a_creation_is_answered_again_and_not_made_again() {
     other.assert_problem(422, "idempotency_key_reused");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fifty_with_one_key_make_one_customer() {
+    let app = TestApp::start().await;
+    let body = individual_in_full();
+    let call = || app.request(Method::POST, CUSTOMERS).idempotency_key("k1").json(&body).send();
+    let replies = futures::future::join_all((0..50).map(|_| call())).await;
+    for reply in &replies {
+        assert!(reply.status == 201 || reply.code() == "idempotency_request_running", "{}", reply.text());
+    }
+    assert_eq!(call().await.status, 201);
+    assert_eq!(count(&app).await, 1);
+}
+
 #[tokio::test]
 async fn who_made_a_customer_is_written_down_and_nothing_of_it() {
     let app = TestApp::start().await;
