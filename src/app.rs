@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::Context;
 use axum::Router;
 use payferry_actors::clock::Clock;
+use payferry_actors::compliance::identity::IdentityProvider;
 use payferry_actors::compliance::{KytScreener, ScreeningConfig};
 use payferry_actors::seal::Sealer;
 use payferry_actors::webhook::WebhookConfig;
@@ -42,6 +43,8 @@ pub struct AppParts {
     pub chains: Vec<ChainSetup>,
     /// The KYT provider.
     pub screener: Arc<dyn KytScreener>,
+    /// Who verifies customers, if anybody does.
+    pub identity: Option<Arc<dyn IdentityProvider>>,
     /// Limits and schedule of webhooks.
     pub webhooks: WebhookConfig,
     /// Where customers' documents are kept.
@@ -129,6 +132,8 @@ impl App {
             chains: parts.chains,
             screener: parts.screener,
             screening,
+            identity: parts.identity,
+            desk: config.identity.desk(),
             webhooks: parts.webhooks,
             shards: config.payments.shards,
             bookkeeping: config.payments.bookkeeping,

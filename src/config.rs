@@ -11,6 +11,7 @@ use std::num::{NonZeroU64, NonZeroUsize};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use payferry_actors::compliance::identity::DeskConfig;
 use payferry_actors::webhook::{Schedule, UrlPolicy, WebhookConfig};
 use payferry_domain::Address;
 use serde::{Deserialize, Deserializer};
@@ -19,6 +20,9 @@ use crate::http::Environment;
 
 pub use chains::{ChainConfig, Chains, Endpoint};
 pub use load::{ConfigError, DEFAULTS, ENV_PREFIX, Location};
+
+/// Requests that a provider is sent for one step of a check, at most.
+const REQUESTS_PER_CHECK_MAX: u32 = 4;
 
 /// Everything that can be configured.
 #[derive(Debug, Clone, Deserialize)]
@@ -37,6 +41,8 @@ pub struct Config {
     pub chains: Chains,
     /// Who is asked where money comes from.
     pub kyt: Kyt,
+    /// Who verifies customers.
+    pub identity: Identity,
     /// What is logged.
     pub log: Log,
     /// The actors of payments.
@@ -144,6 +150,64 @@ pub struct Kyt {
     pub allow_everything: bool,
 }
 
+/// Who verifies customers, and how long the desk waits for it.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Identity {
+    /// Which provider; `None`: nobody is verified.
+    #[serde(deserialize_with = "optional_provider")]
+    pub provider: Option<IdentityProviderName>,
+    /// Where its API is.
+    pub base_url: url::Url,
+    /// The level of verifications.
+    pub level: String,
+    /// The level of screenings after a change.
+    pub rescreen_level: String,
+    /// A file with the app token.
+    #[serde(deserialize_with = "optional_path")]
+    pub app_token_file: Option<PathBuf>,
+    /// A file with the secret key that requests are signed with.
+    #[serde(deserialize_with = "optional_path")]
+    pub secret_key_file: Option<PathBuf>,
+    /// A file with the secret that callbacks are signed with.
+    #[serde(deserialize_with = "optional_path")]
+    pub callback_secret_file: Option<PathBuf>,
+    /// Checks that are worked on at once.
+    pub concurrency_max: NonZeroUsize,
+    /// How long one request may take.
+    pub timeout_ms: NonZeroU64,
+    /// The first pause before a provider that failed is asked again; doubles.
+    pub retry_min_ms: NonZeroU64,
+    /// The longest.
+    pub retry_max_ms: NonZeroU64,
+    /// How often an open check is looked at.
+    pub poll_interval_ms: NonZeroU64,
+    /// After how long a check that waits for the provider is an alarm.
+    pub overdue_after_ms: NonZeroU64,
+}
+
+/// The identity providers that can be configured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IdentityProviderName {
+    /// See `payferry_actors::compliance::identity::Sumsub`.
+    Sumsub,
+}
+
+impl Identity {
+    /// The desk's limits.
+    pub fn desk(&self) -> DeskConfig {
+        let millis = |millis: NonZeroU64| Duration::from_millis(millis.get());
+        DeskConfig {
+            concurrency_max: self.concurrency_max.get(),
+            timeout: millis(self.timeout_ms) * REQUESTS_PER_CHECK_MAX,
+            retry_min: millis(self.retry_min_ms),
+            retry_max: millis(self.retry_max_ms).max(millis(self.retry_min_ms)),
+            poll_interval: millis(self.poll_interval_ms),
+            overdue_after: millis(self.overdue_after_ms),
+            ..DeskConfig::default()
+        }
+    }
+}
+
 /// What is logged.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Log {
@@ -232,6 +296,9 @@ fn expected(key: &str) -> &'static str {
     match key {
         "server.listen" | "server.operator_listen" => "an address and a port, such as \"127.0.0.1:8080\"",
         "server.public_url" | "kyt.api_url" | "documents.endpoint" => "an http or https URL, or nothing",
+        "identity.provider" => "\"sumsub\", or nothing",
+        "identity.base_url" => "an http or https URL, such as \"https://api.sumsub.com\"",
+        "identity.level" | "identity.rescreen_level" => "the name of a level at the provider",
         "server.environment" => "\"production\" or \"sandbox\"",
         "server.behind_proxy"
         | "kyt.oracle"
@@ -281,6 +348,14 @@ fn optional_url<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<url
     match url::Url::parse(&text) {
         Ok(url) if ["http", "https"].contains(&url.scheme()) => Ok(Some(url)),
         _ => Err(serde::de::Error::custom("not an http URL")),
+    }
+}
+
+fn optional_provider<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<IdentityProviderName>, D::Error> {
+    match String::deserialize(deserializer)?.as_str() {
+        "" => Ok(None),
+        "sumsub" => Ok(Some(IdentityProviderName::Sumsub)),
+        _ => Err(serde::de::Error::custom("not a provider")),
     }
 }
 

@@ -20,6 +20,7 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::chain::ChainView;
 use crate::chains::Chains;
 use crate::clock::Clock;
+use crate::compliance::identity::ComplianceDesk;
 use crate::journal::Journal;
 use crate::observe::{
     ActorKind, Books, Failure, Figures, Incident, KindView, Mailbox, NodeState, PaymentLine, Quarantine, Tallied,
@@ -274,6 +275,11 @@ impl System {
         self.inner.services.webhooks.read().clone().expect("set before the tree is handed out")
     }
 
+    /// The compliance desk. It may have just been restarted: hold it for one call.
+    pub fn desk(&self) -> ComplianceDesk {
+        self.inner.services.desk.read().clone().expect("set before the tree is handed out")
+    }
+
     /// The database.
     pub fn database(&self) -> &Database {
         &self.inner.services.database
@@ -302,7 +308,13 @@ impl System {
     /// Stops the tree in order: nothing new comes in, what is queued is handled, and the journal is flushed. Bounded in
     /// time; whatever is cut short is resumed at the next start.
     pub async fn stop(self) {
-        let outer = vec![ActorKind::Watcher, ActorKind::Settler, ActorKind::WebhookSender, ActorKind::Screening];
+        let outer = vec![
+            ActorKind::Watcher,
+            ActorKind::Settler,
+            ActorKind::WebhookSender,
+            ActorKind::Screening,
+            ActorKind::ComplianceDesk,
+        ];
         for kinds in [outer, vec![ActorKind::Shard]] {
             let retired =
                 ractor::call_t!(self.inner.root, |reply| RootMessage::Retire(kinds, reply), RETIRE_TIMEOUT_MS);

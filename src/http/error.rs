@@ -72,6 +72,10 @@ pub enum ApiError {
     BadHeader(&'static str, &'static str),
     /// No valid key.
     Unauthorized(KeyProblem),
+    /// A provider's callback that is not the provider's, or not from now; why.
+    ForgedCallback(&'static str),
+    /// A provider's callback that is not what the provider documents; why.
+    UnreadableCallback(&'static str),
     /// No operator token, or a wrong one.
     NotOperator(TokenProblem),
     /// A change asked for by another site's page, with the operator's session.
@@ -125,6 +129,8 @@ pub enum Away {
     Chain,
     /// The payment: it is given up until an operator looks at it.
     Payment,
+    /// Nobody is configured to verify customers.
+    IdentityProvider,
     /// There is too much to do.
     Capacity,
     /// The document store.
@@ -155,6 +161,12 @@ impl ApiError {
             Self::BadParameters(_) => (StatusCode::BAD_REQUEST, "invalid_parameters", "The parameters are not valid"),
             Self::BadHeader(..) => (StatusCode::BAD_REQUEST, "invalid_header", "A header is not valid"),
             Self::Unauthorized(problem) => (StatusCode::UNAUTHORIZED, problem.code(), "The API key was not accepted"),
+            Self::ForgedCallback(_) => {
+                (StatusCode::UNAUTHORIZED, "callback_not_genuine", "The callback was not accepted")
+            }
+            Self::UnreadableCallback(_) => {
+                (StatusCode::BAD_REQUEST, "callback_unreadable", "The callback cannot be read")
+            }
             Self::NotOperator(problem) => {
                 (StatusCode::UNAUTHORIZED, problem.code(), "The operator token was not accepted")
             }
@@ -210,6 +222,7 @@ impl ApiError {
             Self::NotMultipart => "Send the body with `Content-Type: multipart/form-data; boundary=...`.".to_owned(),
             Self::MalformedMultipart(what) => format!("The body cannot be read as multipart/form-data: {what}."),
             Self::Unauthorized(problem) => problem.detail().to_owned(),
+            Self::ForgedCallback(why) | Self::UnreadableCallback(why) => format!("The callback is refused: {why}."),
             Self::NotOperator(problem) => problem.detail(),
             Self::ForeignOrigin => {
                 "A change with the session's cookie needs the header `Origin` of this very site; programs send the \
@@ -240,15 +253,16 @@ impl ApiError {
     }
 
     /// The HTTP status.
-    pub(super) fn status(&self) -> StatusCode {
+    pub(crate) fn status(&self) -> StatusCode {
         self.kind().status
     }
 
     /// When to try again, if that may help.
-    pub(super) fn retry_after_secs(&self) -> Option<u64> {
+    pub(crate) fn retry_after_secs(&self) -> Option<u64> {
         match self {
             Self::RateLimited(secs) | Self::NotOperator(TokenProblem::TooManyAttempts(secs)) => Some((*secs).max(1)),
             Self::IdempotencyRunning => Some(RETRY_RUNNING_SECS),
+            Self::Unavailable(Away::IdentityProvider, _) => None,
             Self::TimedOut | Self::Unavailable(..) => Some(RETRY_AWAY_SECS),
             _ => None,
         }
@@ -349,6 +363,7 @@ impl Away {
             Self::Database => "database_unavailable",
             Self::Chain => "chain_unavailable",
             Self::Payment => "payment_quarantined",
+            Self::IdentityProvider => "identity_provider_unconfigured",
             Self::Capacity => "overloaded",
             Self::Documents => "documents_unavailable",
         }
@@ -359,6 +374,7 @@ impl Away {
             Self::Database => "The database does not answer at the moment; try again.",
             Self::Chain => "The chain does not answer at the moment; try again, or use another chain.",
             Self::Payment => "The payment cannot be worked on at the moment; an operator has been told.",
+            Self::IdentityProvider => "No identity provider is configured here: customers cannot be verified.",
             Self::Capacity => "Too much is going on at the moment; try again.",
             Self::Documents => "Documents cannot be kept or read at the moment; try again.",
         }

@@ -23,6 +23,8 @@ pub const KEY_REQUESTS_PER_SEC: u32 = 500;
 pub const KEY_REQUESTS_BURST: u32 = 1_000;
 /// Public pages a minute for one address.
 pub const PAGES_PER_MINUTE: u32 = 50;
+/// Callbacks of identity providers a minute for one address; providers repeat those that are refused.
+pub const CALLBACKS_PER_MINUTE: u32 = 600;
 /// Requests under way at once, of all callers together; more are told to come again.
 pub const REQUESTS_AT_ONCE: usize = 1_024;
 /// Requests a minute that one address may make with keys that do not exist; from then on, keys from there that were never
@@ -46,6 +48,8 @@ pub struct Limits {
     pub key: Option<(NonZeroU32, NonZeroU32)>,
     /// Public pages a minute per address.
     pub pages_per_minute: Option<NonZeroU32>,
+    /// Callbacks a minute per address.
+    pub callbacks_per_minute: Option<NonZeroU32>,
     /// Requests under way at once.
     pub requests_at_once: usize,
     /// Unknown keys a minute per address.
@@ -69,9 +73,11 @@ impl Limits {
             _ => None,
         };
         let pages_per_minute = NonZeroU32::new(PAGES_PER_MINUTE);
+        let callbacks_per_minute = NonZeroU32::new(CALLBACKS_PER_MINUTE);
         Self {
             key,
             pages_per_minute,
+            callbacks_per_minute,
             requests_at_once: REQUESTS_AT_ONCE,
             unknown_keys_per_minute: UNKNOWN_KEYS_PER_MINUTE,
             behind_proxy: false,
@@ -84,6 +90,7 @@ impl Limits {
 pub(super) struct Limiters {
     keys: Option<DefaultKeyedRateLimiter<KeyId>>,
     pages: Option<DefaultKeyedRateLimiter<IpAddr>>,
+    callbacks: Option<DefaultKeyedRateLimiter<IpAddr>>,
     /// Unknown keys by address; an entry lives for [`STRANGERS_WINDOW`].
     strangers: Cache<IpAddr, Arc<AtomicU32>>,
     unknown_keys_per_minute: u32,
@@ -93,10 +100,12 @@ pub(super) struct Limiters {
 
 impl Limiters {
     pub(super) fn new(limits: &Limits) -> Self {
+        let per_minute = |rate| DefaultKeyedRateLimiter::keyed(Quota::per_minute(rate));
         let key = |(rate, burst)| DefaultKeyedRateLimiter::keyed(Quota::per_second(rate).allow_burst(burst));
         Self {
             keys: limits.key.map(key),
-            pages: limits.pages_per_minute.map(|rate| DefaultKeyedRateLimiter::keyed(Quota::per_minute(rate))),
+            pages: limits.pages_per_minute.map(per_minute),
+            callbacks: limits.callbacks_per_minute.map(per_minute),
             strangers: Cache::builder().max_capacity(STRANGERS_MAX).time_to_live(STRANGERS_WINDOW).build(),
             unknown_keys_per_minute: limits.unknown_keys_per_minute,
             behind_proxy: limits.behind_proxy,
@@ -113,6 +122,12 @@ impl Limiters {
     pub(super) fn page(&self, parts: &Parts) -> Result<(), ApiError> {
         self.forget_idle();
         check(self.pages.as_ref(), &household(self.address(parts)))
+    }
+
+    /// Counts a callback for the address that sends it.
+    pub(super) fn callback(&self, parts: &Parts) -> Result<(), ApiError> {
+        self.forget_idle();
+        check(self.callbacks.as_ref(), &household(self.address(parts)))
     }
 
     /// Whether a key that was never seen may be looked up for the address that presents it.
@@ -148,6 +163,7 @@ impl Limiters {
         let due = now.saturating_sub(last) >= FORGET_EVERY_SECS;
         if due && self.forgotten_at_secs.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
             self.pages.iter().for_each(DefaultKeyedRateLimiter::retain_recent);
+            self.callbacks.iter().for_each(DefaultKeyedRateLimiter::retain_recent);
             self.keys.iter().for_each(DefaultKeyedRateLimiter::retain_recent);
         }
     }

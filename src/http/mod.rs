@@ -6,6 +6,7 @@
 
 pub mod answer;
 pub mod auth;
+pub mod compliance;
 pub mod consent;
 pub mod customers;
 pub mod documents;

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::middleware;
-use axum::routing::get;
+use axum::routing::{get, post};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::error::ApiError;
 use super::state::AppState;
-use super::{consent, customers, documents, edge, merchants, metrics, openapi, pages, payments, webhooks};
+use super::{compliance, consent, customers, documents, edge, merchants, metrics, openapi, pages, payments, webhooks};
 
 /// Under this, the paths without a prefix stand again.
 pub const PREFIX: &str = "/api/v1";
@@ -34,6 +34,7 @@ pub fn router_with(app: AppState, more: Router<AppState>) -> Router {
         .routes(routes!(payments::cancel::cancel))
         .routes(routes!(payments::deliveries::deliveries))
         .routes(routes!(payments::redeliver::redeliver))
+        .routes(routes!(compliance::request::request))
         .split_for_parts();
     let (prefixed, prefixed_document) = OpenApiRouter::default()
         .routes(routes!(customers::create::create, customers::list::list))
@@ -60,6 +61,7 @@ pub fn router_with(app: AppState, more: Router<AppState>) -> Router {
         .route("/openapi.json", get(openapi::serve).with_state(json))
         .route("/docs", get(pages::reference::serve).with_state(reference))
         .route("/pay/{token}", get(pages::pay::serve))
+        .route("/compliance/callbacks/{provider}", post(compliance::callbacks::take))
         .route("/consent", get(pages::consent::show).post(pages::consent::accept))
         .merge(more)
         .fallback(async || ApiError::NoRoute("/docs"))

@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use payferry_actors::System;
+use payferry_actors::compliance::identity::{SandboxIdentity, VerificationLinks};
 use payferry_actors::psps::PspPolicies;
 use payferry_actors::seal::Sealer;
 use payferry_actors::webhook::UrlPolicy;
@@ -139,12 +140,15 @@ impl Sandbox {
             rpc,
             pid: std::process::id(),
         };
+        let links = VerificationLinks::new(listeners.public_url().clone(), keys.sealer());
+        let clock = world.clock().clock().clone();
         let parts = AppParts {
             database,
             sealer: keys.sealer(),
-            clock: world.clock().clock().clone(),
+            clock: clock.clone(),
             chains: world.setups()?,
             screener: Arc::new(world.screener()),
+            identity: Some(Arc::new(SandboxIdentity::new(links, clock))),
             webhooks: config.webhooks.sender(UrlPolicy::Sandbox),
             documents: documents.clone(),
             operator_token: keys.operator_token.clone(),

@@ -10,7 +10,7 @@ use payferry_entities::Database;
 use payferry_migration::{MigrationStatus, Migrator, MigratorTrait};
 
 use super::chains::{self, Configured};
-use super::{contract, kyt, secrets};
+use super::{contract, identity, kyt, secrets};
 use crate::config::{Config, sqlite_file};
 
 /// A line of the report: where something was looked at, and how it is.
@@ -27,6 +27,7 @@ pub async fn check(config: &Config) -> Vec<Line> {
     let mut lines = Lines::default();
     lines.read("master key", secrets::sealer(config).map(|sealer| format!("read; version {} seals", sealer.current())));
     lines.read("operator token", secrets::operator_token(config).map(|_| "read".to_owned()));
+    lines.identity(config);
     let signer = secrets::signer(&config.signer);
     let operator = signer.as_ref().map(OperatorSigner::address).ok();
     lines.read("signer", signer.map(|signer| checksummed(signer.address())));
@@ -65,6 +66,23 @@ impl Lines {
             Err(error) => (Grade::Bad, format!("{error:#}")),
         };
         self.add("service".to_owned(), what, grade, detail);
+    }
+
+    /// Without a provider the service runs, and nobody is verified.
+    fn identity(&mut self, config: &Config) {
+        match identity::provider(config, &Clock::default()) {
+            Ok(None) => {
+                let detail = "no provider is set: customers cannot be verified".to_owned();
+                self.add("service".to_owned(), "identity", Grade::Doubtful, detail);
+            }
+            provider => self.read(
+                "identity",
+                provider.map(|provider| {
+                    let name = provider.map_or("", |provider| provider.name());
+                    format!("{name}; callbacks at /compliance/callbacks/{name}")
+                }),
+            ),
+        }
     }
 
     fn add(&mut self, place: String, what: &str, grade: Grade, detail: String) {

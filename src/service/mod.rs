@@ -2,6 +2,7 @@
 
 pub mod chains;
 pub mod check;
+pub mod identity;
 pub mod kyt;
 pub mod secrets;
 
@@ -46,6 +47,12 @@ impl Service {
         let signer = secrets::signer(&config.signer)?;
         let chains = chains::configured(config, contract(config)?)?;
         let screener = kyt::screener(config, &chains, &clock)?;
+        let identity = identity::provider(config, &clock)?;
+        if identity.is_none() {
+            tracing::warn!(
+                "no identity provider is configured: customers cannot be verified, and changes of theirs wait"
+            );
+        }
         let checkpoint = HoldAfter::from_env()?;
         let (sealer, operator_token) = (secrets::sealer(config)?, secrets::operator_token(config)?);
         let database = Database::open(&config.database.url).await.context("the database cannot be opened")?;
@@ -67,6 +74,7 @@ impl Service {
             clock,
             chains: chains.into_iter().map(|chain| chain.setup(signer.clone(), checkpoint.clone())).collect(),
             screener,
+            identity,
             webhooks: config.webhooks.sender(environment.url_policy()),
             documents,
             operator_token,

@@ -14,6 +14,7 @@ use payferry::http::{AppState, Environment, HttpConfig, Limits};
 use payferry::keys::{ApiKey, KeyMode, Scope};
 use payferry::sandbox::{Folder, Payer, World, documents_folder};
 use payferry_actors::clock::Clock;
+use payferry_actors::compliance::identity::{DeskConfig, IdentityProvider};
 use payferry_actors::compliance::{ListScreener, ScreeningConfig};
 use payferry_actors::psps::PspPolicies;
 use payferry_actors::seal::Sealer;
@@ -77,6 +78,9 @@ pub struct TestConfig {
     pub chains: bool,
     /// A token that is not taken on a chain.
     pub token_off: Option<(Chain, Token)>,
+    /// Who verifies customers; nobody unless it is said.
+    pub identity: Option<Arc<dyn IdentityProvider>>,
+    pub desk: DeskConfig,
     /// Routes besides the service's own.
     pub routes: Router<AppState>,
 }
@@ -88,6 +92,8 @@ impl Default for TestConfig {
             limits: Limits::sandbox(),
             chains: false,
             token_off: None,
+            identity: None,
+            desk: DeskConfig::default(),
             routes: Router::new(),
         }
     }
@@ -135,6 +141,8 @@ impl TestApp {
             chains,
             screener: Arc::new(screener),
             screening: ScreeningConfig::default(),
+            identity: config.identity,
+            desk: config.desk,
             webhooks: WebhookConfig { url_policy, ..WebhookConfig::default() },
             shards: 1,
             bookkeeping: true,

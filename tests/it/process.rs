@@ -43,6 +43,12 @@ impl Home {
         self.folder.path()
     }
 
+    /// Its database, for whoever looks at it beside the service.
+    pub fn database_url(&self) -> String {
+        let embedded = || format!("sqlite://{}?mode=rwc", self.path().join("payferry.db").display());
+        self.database.as_ref().map_or_else(embedded, |database| database.url().to_owned())
+    }
+
     /// Arguments that name it to any command.
     pub fn args(&self) -> Vec<&str> {
         let folder = ["--data-dir", self.path().to_str().unwrap()];

@@ -5,17 +5,17 @@
 //! its address in any error.
 
 use std::fmt;
-use std::net::IpAddr;
 use std::time::Duration;
 
 use payferry_domain::Address;
 use payferry_domain::payment::{Decision, Verdict};
 use reqwest::header::HeaderValue;
-use reqwest::{Client, Method, RequestBuilder, Response, StatusCode, redirect};
+use reqwest::{Client, Method, RequestBuilder, Response, StatusCode};
 use serde::Deserialize;
 use serde_json::json;
-use url::{Host, Url};
+use url::Url;
 
+use super::http::{api_url, body_of, client_for};
 use super::kyt::{KytError, KytScreener, ScreenRequest};
 use super::verdict;
 use crate::clock::Clock;
@@ -26,8 +26,6 @@ const NAME: &str = "chainalysis_api";
 const TOKEN_HEADER: &str = "Token";
 /// How long one request may take; screening an unknown address takes three.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
-/// Longest answer that is read.
-const ANSWER_BYTES_MAX: usize = 1024 * 1024;
 /// Most categories that are kept as flags.
 const FLAGS_MAX: usize = 16;
 /// Longest flag.
@@ -88,13 +86,7 @@ impl ChainalysisApi {
             return Err(ChainalysisApiError::BadToken);
         }
         token.set_sensitive(true);
-        crate::tls::install();
-        let client = Client::builder()
-            .redirect(redirect::Policy::none())
-            .user_agent(concat!("Payferry/", env!("CARGO_PKG_VERSION")));
-        // In clear it goes to this machine itself, past any proxy.
-        let client = if entities.scheme() == "http" { client.no_proxy() } else { client };
-        let client = client.build().map_err(|_| ChainalysisApiError::NoClient)?;
+        let client = client_for(&entities).map_err(|_| ChainalysisApiError::NoClient)?;
         let decisions = RiskDecisions::default();
         Ok(Self { client, entities, token, timeout: REQUEST_TIMEOUT, decisions, clock })
     }
@@ -123,7 +115,7 @@ impl ChainalysisApi {
         if response.status() == StatusCode::NOT_FOUND {
             return Ok(None);
         }
-        let body = body_of(good(response)?).await?;
+        let body = body_of(good(response)?).await?.ok_or(Trouble::Malformed)?;
         let assessment: Assessment = serde_json::from_slice(&body).map_err(|_| Trouble::Malformed)?;
         let about = assessment.address.as_deref().and_then(|text| text.parse().ok());
         if about == Some(account) { Ok(Some(assessment)) } else { Err(Trouble::Malformed) }
@@ -248,18 +240,8 @@ impl Assessment {
 
 /// Where entities are, if a token may be sent there.
 fn entities_below(base_url: &str) -> Option<Url> {
-    let mut url = Url::parse(base_url.trim()).ok()?;
-    let here = match url.host()? {
-        Host::Domain(name) => name == "localhost",
-        Host::Ipv4(address) => IpAddr::from(address).is_loopback(),
-        Host::Ipv6(address) => IpAddr::from(address).is_loopback(),
-    };
-    let is_bare =
-        url.username().is_empty() && url.password().is_none() && url.query().is_none() && url.fragment().is_none();
-    if !is_bare || !(url.scheme() == "https" || (url.scheme() == "http" && here)) {
-        return None;
-    }
-    url.path_segments_mut().ok()?.pop_if_empty().extend(["v2", "entities"]);
+    let mut url = api_url(base_url)?;
+    url.path_segments_mut().ok()?.extend(["v2", "entities"]);
     Some(url)
 }
 
@@ -270,15 +252,4 @@ fn good(response: Response) -> Result<Response, Trouble> {
         status @ (401 | 403) => Err(Trouble::TokenRefused(status)),
         status => Err(Trouble::Status(status)),
     }
-}
-
-async fn body_of(mut response: Response) -> Result<Vec<u8>, Trouble> {
-    let mut body = Vec::new();
-    while let Some(chunk) = response.chunk().await? {
-        if body.len() + chunk.len() > ANSWER_BYTES_MAX {
-            return Err(Trouble::Malformed);
-        }
-        body.extend_from_slice(&chunk);
-    }
-    Ok(body)
 }

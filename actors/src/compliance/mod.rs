@@ -1,10 +1,13 @@
 //! Screening of incoming money (KYT): the trait that providers implement, the providers, and the actor that asks them.
+//! Verification of customers is a room of its own, [`identity`].
 //!
 //! One provider is asked; where several are configured, it is [`Strictest`] over them. An error of a provider is never an
 //! `allow`: [`Screening`] holds the money and asks again.
 
 mod allow_all;
 mod chainalysis;
+mod http;
+pub mod identity;
 mod kyt;
 mod list;
 mod metrics;

@@ -48,6 +48,8 @@ pub enum ActorKind {
     Settler,
     /// Asks the KYT provider.
     Screening,
+    /// Has customers verified.
+    ComplianceDesk,
     /// Delivers webhooks.
     WebhookSender,
     /// Delivers one PSP's webhooks.
@@ -56,7 +58,7 @@ pub enum ActorKind {
 
 impl ActorKind {
     /// Every kind.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Root,
         Self::Journal,
         Self::Shard,
@@ -64,6 +66,7 @@ impl ActorKind {
         Self::Watcher,
         Self::Settler,
         Self::Screening,
+        Self::ComplianceDesk,
         Self::WebhookSender,
         Self::Endpoint,
     ];
@@ -78,6 +81,7 @@ impl ActorKind {
             Self::Watcher => "watcher",
             Self::Settler => "settler",
             Self::Screening => "screening",
+            Self::ComplianceDesk => "compliance_desk",
             Self::WebhookSender => "webhook_sender",
             Self::Endpoint => "endpoint",
         }

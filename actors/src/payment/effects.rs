@@ -14,6 +14,7 @@ use super::router::Router;
 use super::shard::{Reminder, ShardMessage};
 use crate::chains::Chains;
 use crate::clock::Clock;
+use crate::compliance::identity::ComplianceDesk;
 use crate::compliance::{ScreenRequest, Screening};
 use crate::journal::Journal;
 use crate::observe::Books;
@@ -32,6 +33,7 @@ pub(crate) struct Services {
     pub(crate) chains: Arc<Chains>,
     /// Set once it runs, and again when it was restarted.
     pub(crate) screening: RwLock<Option<Screening>>,
+    pub(crate) desk: RwLock<Option<ComplianceDesk>>,
     /// As `screening`.
     pub(crate) webhooks: RwLock<Option<WebhookSender>>,
     /// When the tree was started.

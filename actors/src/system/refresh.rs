@@ -31,6 +31,12 @@ pub(super) fn refresh(services: Arc<Services>) -> AbortOnDropHandle<()> {
             webhooks.refresh_metrics();
             if asked.is_none_or(|asked| asked.elapsed() >= DATABASE_EVERY) {
                 asked = Some(Instant::now());
+                let desk = services.desk.read().clone();
+                if let Some(desk) = desk
+                    && let Err(error) = desk.refresh_backlog().await
+                {
+                    tracing::warn!(%error, "what the compliance desk has to do could not be counted");
+                }
                 if let Err(error) = webhooks.refresh_backlog().await {
                     tracing::warn!(%error, "what webhooks wait could not be counted");
                 }

@@ -16,6 +16,7 @@ use super::{Inner, System};
 use crate::chain::{ChainClient, ChainSpec, Checkpoint, Settler, SettlerArgs, WakeUps, Watcher, WatcherArgs};
 use crate::chains::Chains;
 use crate::clock::Clock;
+use crate::compliance::identity::{ComplianceDesk, DeskConfig, IdentityProvider};
 use crate::compliance::{KytScreener, Screening, ScreeningConfig};
 use crate::inbox::PaymentInbox;
 use crate::journal::{self, Journal, JournalTask};
@@ -41,6 +42,10 @@ pub struct SystemConfig {
     pub screener: Arc<dyn KytScreener>,
     /// Limits of screening.
     pub screening: ScreeningConfig,
+    /// Who verifies customers; `None`: nobody is verified, and what is to be checked waits.
+    pub identity: Option<Arc<dyn IdentityProvider>>,
+    /// Limits of the compliance desk.
+    pub desk: DeskConfig,
     /// Limits and schedule of webhooks.
     pub webhooks: WebhookConfig,
     /// Shard supervisors; must divide 256.
@@ -72,7 +77,7 @@ pub struct StartError {
 }
 
 impl System {
-    /// Starts the tree: journal, webhook sender, screening, settlers, shards with their live payments, watchers last,
+    /// Starts the tree: journal, webhook sender, screening, compliance desk, settlers, shards with their live payments, watchers last,
     /// so that nothing is told to payments before there is somebody to tell.
     pub async fn start(config: SystemConfig) -> Result<Self, StartError> {
         let SystemConfig {
@@ -82,6 +87,8 @@ impl System {
             chains: setups,
             screener,
             screening,
+            identity,
+            desk,
             webhooks,
             shards,
             bookkeeping,
@@ -97,6 +104,7 @@ impl System {
             router: Arc::new(Router::new(shards)),
             chains: Arc::new(Chains::new(setups.iter().map(|setup| setup.spec.clone()).collect())),
             screening: RwLock::default(),
+            desk: RwLock::default(),
             webhooks: RwLock::default(),
             started: Instant::now(),
             rehydrated: AtomicUsize::new(0),
@@ -111,6 +119,7 @@ impl System {
         let system = Self { inner: Arc::new(inner) };
         system.start_webhooks(webhooks).await?;
         system.start_screening(screening, screener).await?;
+        system.start_desk(desk, identity).await?;
         for setup in &setups {
             system.start_settler(setup).await?;
         }
@@ -154,6 +163,28 @@ impl System {
                 if restarted {
                     services.router.resume_all();
                 }
+                Ok(cell)
+            }
+            .boxed()
+        })
+        .await
+    }
+
+    async fn start_desk(
+        &self,
+        config: DeskConfig,
+        provider: Option<Arc<dyn IdentityProvider>>,
+    ) -> Result<(), StartError> {
+        let (services, sealer) = (self.inner.services.clone(), self.inner.sealer.clone());
+        self.adopt(ActorKind::ComplianceDesk, "compliance desk", move |root| {
+            let (services, sealer) = (services.clone(), sealer.clone());
+            let (config, provider) = (config.clone(), provider.clone());
+            async move {
+                let (database, clock) = (services.database.clone(), services.clock.clone());
+                let books = &services.books;
+                let desk = ComplianceDesk::start(root, config, provider, database, sealer, clock, books).await?;
+                let cell = desk.cell();
+                *services.desk.write() = Some(desk);
                 Ok(cell)
             }
             .boxed()

@@ -8,6 +8,7 @@ use alloy::primitives::{B256, Bytes, TxKind, U256};
 use alloy::sol_types::SolCall;
 use payferry_actors::chain::{ChainClient, ChainSpec, ChainView, NoCheckpoint};
 use payferry_actors::clock::Clock;
+use payferry_actors::compliance::identity::DeskConfig;
 use payferry_actors::compliance::{ListScreener, ScreeningConfig};
 use payferry_actors::payment::store;
 use payferry_actors::seal::Sealer;
@@ -286,6 +287,8 @@ async fn start(sites: &[Site], database: Database, options: &Options) -> System 
         chains: chains.collect(),
         screener: Arc::new(ListScreener::new("test", "1", [], clock)),
         screening: ScreeningConfig::default(),
+        identity: None,
+        desk: DeskConfig::default(),
         webhooks: WebhookConfig::default(),
         shards: 16,
         bookkeeping: true,

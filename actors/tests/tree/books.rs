@@ -42,9 +42,14 @@ async fn the_tree_lists_what_is_permanent_and_counts_payments_in_their_shards() 
     let root = world.system.tree().root;
     assert_eq!((root.kind, root.state), (ActorKind::Root, NodeState::Running));
     let named = |kind| root.children.iter().filter(move |node| node.kind == kind);
-    for kind in
-        [ActorKind::Journal, ActorKind::Screening, ActorKind::WebhookSender, ActorKind::Watcher, ActorKind::Settler]
-    {
+    for kind in [
+        ActorKind::Journal,
+        ActorKind::Screening,
+        ActorKind::ComplianceDesk,
+        ActorKind::WebhookSender,
+        ActorKind::Watcher,
+        ActorKind::Settler,
+    ] {
         assert_eq!(named(kind).count(), 1, "{kind:?}");
     }
     let shards: Vec<_> = named(ActorKind::Shard).collect();

@@ -4,6 +4,7 @@
 mod books;
 mod crashes;
 mod crowd;
+mod desk;
 mod payments;
 mod waits;
 mod world;

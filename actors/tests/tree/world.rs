@@ -8,6 +8,7 @@ use alloy::primitives::{B256, TxKind, U256};
 use alloy::sol_types::SolCall;
 use payferry_actors::chain::{ChainClient, ChainSpec, NoCheckpoint, wake_on_change};
 use payferry_actors::clock::Clock;
+use payferry_actors::compliance::identity::{DeskConfig, IdentityProvider};
 use payferry_actors::compliance::{KytScreener, ListScreener, ScreeningConfig};
 use payferry_actors::payment::store;
 use payferry_actors::seal::Sealer;
@@ -33,6 +34,9 @@ pub struct Options {
     /// In place of the list with the outlaw in it.
     pub screener: Option<Arc<dyn KytScreener>>,
     pub screening: ScreeningConfig,
+    /// Who verifies customers.
+    pub identity: Option<Arc<dyn IdentityProvider>>,
+    pub desk: DeskConfig,
     pub webhooks: WebhookConfig,
     pub clock: Clock,
     /// Blocks until money is final, in place of the sandbox's.
@@ -236,6 +240,8 @@ async fn start(
         }],
         screener: options.screener.clone().unwrap_or_else(|| list()),
         screening: options.screening.clone(),
+        identity: options.identity.clone(),
+        desk: options.desk.clone(),
         webhooks: options.webhooks.clone(),
         shards: 16,
         bookkeeping: !options.bookkeeping_off,

@@ -114,7 +114,8 @@ impl<S: Send + Sync> FromRequest<S> for JsonBody {
     }
 }
 
-async fn read_body(body: Body, bytes_max: usize) -> Result<Vec<u8>, ApiError> {
+/// A body of at most so many bytes.
+pub(in crate::http) async fn read_body(body: Body, bytes_max: usize) -> Result<Vec<u8>, ApiError> {
     let mut chunks = body.into_data_stream();
     let (mut kept, mut read) = (Vec::new(), 0_usize);
     while let Some(chunk) = chunks.next().await {

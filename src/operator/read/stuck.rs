@@ -2,6 +2,7 @@
 //!
 //! Every query goes by an index that holds only what is looked for, or little more; what is counted is counted in bounds.
 
+mod checks;
 mod kind;
 mod service;
 mod trouble;
@@ -104,6 +105,8 @@ pub async fn stuck(system: &System, only: Option<StuckKind>, limit: usize) -> Re
             service::webhooks(system, kind, webhooks, limit)
         } else if kind.is_of_payments() {
             trouble::of(system, kind, limit).await?
+        } else if kind.is_of_checks() {
+            checks::of(system, kind, limit).await?
         } else {
             service::of(system, kind, limit)
         };

@@ -1,11 +1,12 @@
 //! The routes that drive the simulated world. They are absent in production.
 //!
-//! All want the PSP's key, save the chains' JSON-RPC and what arrives at an inbox: wallets and webhook senders have
-//! none.
+//! All want the PSP's key, save the chains' JSON-RPC, what arrives at an inbox, and the verification page: wallets,
+//! webhook senders and browsers have none.
 
 mod chains;
 mod clock;
 mod facts;
+mod identity;
 mod inbox;
 mod payments;
 
@@ -52,6 +53,8 @@ fn routes(world: Arc<World>) -> Router<AppState> {
         .route("/sandbox", get(facts::read))
         .route("/sandbox/clock/advance", post(clock::advance))
         .route("/sandbox/inbox/{name}", inbox)
+        .route("/sandbox/customers/{customer_id}/kyc", post(identity::kyc))
+        .route("/sandbox/verify/{token}", get(identity::page).post(identity::decide))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX));
     for (chain, running) in world.chains() {
         router = router.nest_service(&format!("/sandbox/rpc/{chain}"), running.devchain().router());

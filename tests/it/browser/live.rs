@@ -41,8 +41,18 @@ async fn a_panic_is_in_the_log_and_leads_to_its_payment() {
     let paid = desk.payment().await;
     desk.pay(&paid, None).await;
     desk.psp.until_status(&paid, "settled").await;
-    for kind in ["root", "journal", "watcher", "settler", "screening", "webhook_sender", "endpoint", "shard", "payment"]
-    {
+    for kind in [
+        "root",
+        "journal",
+        "watcher",
+        "settler",
+        "screening",
+        "compliance_desk",
+        "webhook_sender",
+        "endpoint",
+        "shard",
+        "payment",
+    ] {
         browser.until(&format!("[data-kind={kind}]"), |text| !text.is_empty()).await;
     }
     browser.until("#link", |text| text == "live").await;

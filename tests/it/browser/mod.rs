@@ -4,6 +4,7 @@ mod admin;
 mod customers;
 mod live;
 mod pictures;
+mod verify;
 mod world;
 
 use payferry_harness::browser::Browser;

@@ -3,6 +3,7 @@
 mod admin;
 mod bench;
 mod config;
+pub(crate) mod customers;
 mod demo;
 mod operator;
 mod sandbox;

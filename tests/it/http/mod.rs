@@ -2,6 +2,7 @@
 
 mod auth;
 mod bad_input;
+pub mod compliance;
 mod consent;
 mod crowd;
 mod customers;

@@ -103,6 +103,8 @@ async fn somebody_elses_objects_are_not_there() {
     let details = json!({ "customer_id": customer, "wallet_address": "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913" });
     let details = app.request(Method::PATCH, "/api/v1/customers/payment-details").key(&key).json(&details);
     details.send().await.assert_problem(404, "customer_not_found");
+    let verify = app.request(Method::POST, "/customers/compliance").key(&key).json(&json!({ "customer_id": customer }));
+    verify.send().await.assert_problem(404, "customer_not_found");
     let by_customer = app.request(Method::GET, &format!("/payments?customer_id={customer}")).key(&key).send().await;
     assert_eq!(by_customer.json["total"], 0);
     let kept = &app.get(&format!("/api/v1/customers/{customer}")).await.json["customer"];
@@ -125,6 +127,7 @@ async fn somebody_elses_objects_are_not_there() {
         "POST /api/v1/webhook/redeliver",
         "POST /api/v1/webhook/rotate",
         "POST /api/v1/webhook/test",
+        "POST /customers/compliance",
         "POST /merchants/sync",
         "POST /payments/initiate",
     ];

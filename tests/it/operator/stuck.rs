@@ -3,13 +3,15 @@
 use alloy::primitives::U256;
 use payferry::sandbox::Payer;
 use payferry_devchain::Faults;
-use payferry_domain::{Chain, Token};
+use payferry_domain::customer::Command;
+use payferry_domain::{Chain, CheckId, Token};
 use payferry_harness::database::Lock;
 use sea_orm::ConnectionTrait;
 use serde_json::{Value, json};
 
 use super::Desk;
 use crate::app::Reply;
+use crate::http::compliance::{change, ready};
 
 fn id_of(payment: &Reply) -> &str {
     payment.json["payment_id"].as_str().unwrap()
@@ -135,5 +137,18 @@ async fn a_database_that_takes_nothing_is_told_while_it_lasts() {
     held.release().await;
     until_stuck(&desk, "journal_hindered", false).await;
     desk.app.add_payment(&merchant).await;
+    desk.stop().await;
+}
+
+#[tokio::test]
+async fn checks_that_nobody_works_on_are_listed() {
+    let desk = Desk::start().await;
+    let customer = ready(&desk.app).await;
+    change(&desk.app, customer, &Command::RequestCheck { check: CheckId::generate() }).await;
+    let waiting = desk.get("/ops/stuck").await;
+    insta::assert_json_snapshot!("stuck_without_identity_provider", waiting.redacted());
+    desk.app.writer().execute_unprepared("UPDATE checks SET created_at = 1, attempts = 3").await.unwrap();
+    let overdue = desk.get("/ops/stuck?kind=check_overdue").await;
+    insta::assert_json_snapshot!("stuck_check_overdue", overdue.redacted());
     desk.stop().await;
 }

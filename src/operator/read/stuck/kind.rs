@@ -14,6 +14,10 @@ pub enum StuckKind {
     Chain,
     /// Settling on a chain is held up: no gas, most likely.
     Settler,
+    /// The identity provider does not answer, or there is none and checks wait.
+    IdentityProvider,
+    /// A check of a customer waits for the provider for too long.
+    CheckOverdue,
     /// A payment failed too often.
     Quarantined,
     /// A settlement failed for a lasting reason.
@@ -38,10 +42,12 @@ pub enum StuckKind {
 
 impl StuckKind {
     /// Every kind, the most pressing first.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 15] = [
         Self::JournalHindered,
         Self::Chain,
         Self::Settler,
+        Self::IdentityProvider,
+        Self::CheckOverdue,
         Self::Quarantined,
         Self::SettlementFailed,
         Self::InReview,
@@ -60,6 +66,8 @@ impl StuckKind {
             Self::JournalHindered => "journal_hindered",
             Self::Chain => "chain",
             Self::Settler => "settler",
+            Self::IdentityProvider => "identity_provider",
+            Self::CheckOverdue => "check_overdue",
             Self::Quarantined => "quarantined",
             Self::SettlementFailed => "settlement_failed",
             Self::InReview => "in_review",
@@ -79,6 +87,8 @@ impl StuckKind {
             Self::JournalHindered => "The database does not take what is written.",
             Self::Chain => "The chain cannot be read, or stands still.",
             Self::Settler => "Settling on the chain is held up.",
+            Self::IdentityProvider => "The identity provider does not answer, or none is configured and checks wait.",
+            Self::CheckOverdue => "A check of a customer waits for the identity provider for too long.",
             Self::Quarantined => "The payment failed too often in a short time and is not run.",
             Self::SettlementFailed => "The settlement failed for a lasting reason; it is tried again by itself.",
             Self::InReview => "Screening is undecided about a transfer; it is asked again by itself.",
@@ -102,6 +112,10 @@ impl StuckKind {
             Self::Settler => {
                 "Read the reason; most often the operator's account needs gas, or fees are above the ceiling."
             }
+            Self::IdentityProvider => {
+                "Read the reason; look at the provider's status page and at the section [identity]. Checks go on by themselves."
+            }
+            Self::CheckOverdue => "Look at the identity provider and at the reason; it is tried again by itself.",
             Self::Quarantined => "Read the reason, mend it, then release the payment.",
             Self::SettlementFailed => "Read the reason: the contract refuses what it is asked to do.",
             Self::InReview => "Look at where the money came from, and at the screening provider.",
@@ -128,6 +142,11 @@ impl StuckKind {
                 | Self::Overdue
                 | Self::TransferUnapplied
         )
+    }
+
+    /// Whether the compliance desk and its queue tell of it.
+    pub(super) const fn is_of_checks(self) -> bool {
+        matches!(self, Self::IdentityProvider | Self::CheckOverdue)
     }
 
     /// Whether the webhooks tell of it.

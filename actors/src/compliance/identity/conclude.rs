@@ -1,0 +1,78 @@
+//! From what a provider says to what becomes of the customer: one commit, whoever brought the word.
+
+use payferry_domain::customer::{Command, Verdict};
+use payferry_domain::{CheckId, CustomerId};
+use payferry_entities::{Database, checks};
+use sea_orm::EntityTrait;
+
+use super::provider::CallbackFact;
+use crate::clock::Clock;
+use crate::customers::audit::Actor;
+use crate::customers::{ChangeError, Opened};
+
+/// What a verdict changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Concluded {
+    /// The customer.
+    Changed,
+    /// Nothing: it was known, or came for a check that no longer counts.
+    Known,
+}
+
+/// Takes in what a callback told. A fact about a check that is not there, is somebody else's, or is over changes
+/// nothing, however often it comes.
+pub async fn take_in(
+    database: &Database,
+    clock: &Clock,
+    provider: &str,
+    fact: &CallbackFact,
+) -> Result<Concluded, ChangeError> {
+    let row = checks::Entity::find_by_id(fact.check.to_string()).one(database.reader()).await?;
+    let Some(row) = row else {
+        tracing::info!(check.id = %fact.check, provider, "a callback is about check {}, which is not ours", fact.check);
+        return Ok(Concluded::Known);
+    };
+    // A check that was begun and not written down before a crash has no reference yet; the id is proof enough.
+    let is_its = |column: &Option<String>, told: &str| column.as_deref().is_none_or(|known| known == told);
+    if !is_its(&row.provider, provider) || !is_its(&row.provider_ref, &fact.provider_ref) {
+        tracing::warn!(check.id = %fact.check, provider, "a callback about check {} names another session", fact.check);
+        return Ok(Concluded::Known);
+    }
+    let Ok(customer) = row.customer_id.parse() else { return Err(ChangeError::NotFound) };
+    let (check, verdict) = (fact.check, fact.verdict.clone());
+    conclude(database, clock, customer, Command::ConcludeCheck { check, verdict }, provider).await
+}
+
+/// Ends a check.
+pub(super) async fn end(
+    database: &Database,
+    clock: &Clock,
+    customer: CustomerId,
+    check: CheckId,
+    verdict: Option<Verdict>,
+    provider: &str,
+) -> Result<Concluded, ChangeError> {
+    let command = match verdict {
+        Some(verdict) => Command::ConcludeCheck { check, verdict },
+        None => Command::LapseCheck { check },
+    };
+    conclude(database, clock, customer, command, provider).await
+}
+
+async fn conclude(
+    database: &Database,
+    clock: &Clock,
+    customer: CustomerId,
+    command: Command,
+    provider: &str,
+) -> Result<Concluded, ChangeError> {
+    let mut opened = Opened::find(database, customer, None).await?;
+    let events = opened.apply(&command, &Actor::Provider(provider.to_owned()), clock.now()).await?;
+    if events.is_empty() {
+        return Ok(Concluded::Known);
+    }
+    let status = opened.customer().kyc_status;
+    opened.commit().await?;
+    tracing::info!(customer.id = %customer, provider, kyc_status = status.as_str(), "customer {customer} is {status} now");
+    Ok(Concluded::Changed)
+}

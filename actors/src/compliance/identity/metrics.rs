@@ -1,0 +1,68 @@
+//! What the compliance desk counts: every name with its unit and meaning in one place.
+
+use metrics::{
+    Counter, Gauge, Histogram, Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
+};
+
+use super::queue::Backlog;
+use crate::observe::Counters;
+
+const IN_FLIGHT: &str = "payferry_identity_in_flight_checks";
+const QUEUED: &str = "payferry_identity_queued_checks";
+const OPEN: &str = "payferry_identity_open_checks";
+const OVERDUE: &str = "payferry_identity_overdue_checks";
+const SECONDS: &str = "payferry_identity_request_seconds";
+const ERRORS: &str = "payferry_identity_errors_total";
+const VERDICTS: &str = "payferry_identity_verdicts_total";
+const CALLBACKS: &str = "payferry_identity_callbacks_total";
+
+fn describe() {
+    describe_gauge!(IN_FLIGHT, "Checks that are being worked on: the identity provider is asked about each.");
+    describe_gauge!(QUEUED, "Checks of customers that no identity provider knows of yet.");
+    describe_gauge!(OPEN, "Checks of customers that the identity provider, or the person, has not finished.");
+    describe_gauge!(OVERDUE, "Checks that wait for the identity provider for longer than they should.");
+    describe_histogram!(SECONDS, Unit::Seconds, "Time the identity provider took, failures included.");
+    describe_counter!(ERRORS, "Times the identity provider failed; each is made up for later.");
+    describe_counter!(VERDICTS, "Checks that ended, by verdict: approved, rejected, lapsed.");
+    describe_counter!(CALLBACKS, "Callbacks of identity providers, by what became of them.");
+}
+
+/// The handles, looked up once.
+pub(super) struct DeskMetrics {
+    in_flight: Gauge,
+    queued: Gauge,
+    open: Gauge,
+    overdue: Gauge,
+    pub(super) seconds: Histogram,
+    pub(super) errors: Counter,
+    pub(super) verdicts: Counters,
+    pub(super) callbacks: Counters,
+}
+
+impl DeskMetrics {
+    pub(super) fn new() -> Self {
+        describe();
+        Self {
+            in_flight: gauge!(IN_FLIGHT),
+            queued: gauge!(QUEUED),
+            open: gauge!(OPEN),
+            overdue: gauge!(OVERDUE),
+            seconds: histogram!(SECONDS),
+            errors: counter!(ERRORS),
+            verdicts: Counters::new(VERDICTS, "verdict"),
+            callbacks: Counters::new(CALLBACKS, "outcome"),
+        }
+    }
+
+    #[allow(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
+    pub(super) fn show_in_flight(&self, in_flight: usize) {
+        self.in_flight.set(in_flight as f64);
+    }
+
+    #[allow(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
+    pub(super) fn show(&self, backlog: Backlog) {
+        self.queued.set(backlog.queued as f64);
+        self.open.set(backlog.open as f64);
+        self.overdue.set(backlog.overdue as f64);
+    }
+}

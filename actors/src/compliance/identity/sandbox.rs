@@ -1,0 +1,148 @@
+//! The sandbox's provider: a page with two buttons instead of a person with a passport.
+//!
+//! It keeps nothing. A link is the check's id and a keyed hash of it, so that the same check has the same link after
+//! any restart, and nobody can guess another's.
+
+use std::time::Duration;
+
+use payferry_domain::customer::Verdict;
+use payferry_domain::{CheckId, Timestamp};
+use reqwest::header::HeaderMap;
+use subtle::ConstantTimeEq;
+use url::Url;
+
+use super::provider::{
+    Begun, CallbackError, CallbackFact, CheckRequest, IdentityError, IdentityProvider, Look, Subject,
+};
+use crate::clock::Clock;
+use crate::seal::Sealer;
+
+/// The name that stands in rows and in the audit log.
+pub const SANDBOX_PROVIDER: &str = "sandbox";
+/// How long a screening takes: so long that it is seen, and well within the 5 seconds that the interface gives it.
+pub const RESCREEN_TAKES: Duration = Duration::from_secs(1);
+/// Begins the reference of a screening; when it began follows.
+const RESCREEN_PREFIX: &str = "rescreen-";
+/// Hexadecimal digits of a link's hash.
+const PROOF_CHARS: usize = 32;
+
+/// Approves screenings by itself, and leaves verifications to the page and the sandbox's route.
+#[derive(Debug, Clone)]
+pub struct SandboxIdentity {
+    links: VerificationLinks,
+    clock: Clock,
+}
+
+/// Makes and reads the links of verification pages.
+#[derive(Debug, Clone)]
+pub struct VerificationLinks {
+    public_url: Url,
+    sealer: Sealer,
+}
+
+impl VerificationLinks {
+    /// Links below `public_url`.
+    pub fn new(public_url: Url, sealer: Sealer) -> Self {
+        Self { public_url, sealer }
+    }
+
+    /// The page of a check.
+    pub fn link(&self, check: CheckId) -> Option<Url> {
+        let mut url = self.public_url.clone();
+        let token = format!("{check}.{}", self.proof(check));
+        url.path_segments_mut().ok()?.pop_if_empty().extend(["sandbox", "verify", &token]);
+        Some(url)
+    }
+
+    /// The check whose page it is; `None` for what nobody was given.
+    pub fn check_of(&self, token: &str) -> Option<CheckId> {
+        let (check, proof) = token.split_once('.')?;
+        let check: CheckId = check.parse().ok()?;
+        let is_genuine = self.proof(check).as_bytes().ct_eq(proof.as_bytes());
+        bool::from(is_genuine).then_some(check)
+    }
+
+    fn proof(&self, check: CheckId) -> String {
+        let mut proof = self.sealer.keyed_hash(&[b"sandbox verification page", check.to_string().as_bytes()]);
+        proof.truncate(PROOF_CHARS);
+        proof
+    }
+}
+
+impl SandboxIdentity {
+    /// A provider whose pages have these links.
+    pub fn new(links: VerificationLinks, clock: Clock) -> Self {
+        Self { links, clock }
+    }
+}
+
+#[async_trait::async_trait]
+impl IdentityProvider for SandboxIdentity {
+    fn name(&self) -> &'static str {
+        SANDBOX_PROVIDER
+    }
+
+    async fn begin(&self, request: &CheckRequest) -> Result<Begun, IdentityError> {
+        let provider_ref = format!("sandbox-{}", request.check);
+        Ok(Begun::Open { provider_ref, url: self.links.link(request.check), look_after: None })
+    }
+
+    async fn rescreen(&self, request: &CheckRequest, _: &Subject) -> Result<Begun, IdentityError> {
+        let provider_ref = format!("{RESCREEN_PREFIX}{}-{}", self.clock.real_now().as_millis(), request.check);
+        Ok(Begun::Open { provider_ref, url: None, look_after: Some(RESCREEN_TAKES) })
+    }
+
+    async fn look(&self, _: CheckId, provider_ref: &str) -> Result<Look, IdentityError> {
+        let begun = provider_ref.strip_prefix(RESCREEN_PREFIX).and_then(|rest| rest.split_once('-')?.0.parse().ok());
+        let takes = i64::try_from(RESCREEN_TAKES.as_millis()).unwrap_or(i64::MAX);
+        match begun {
+            Some(begun) if self.clock.real_now().millis_since(Timestamp(begun)) >= takes => {
+                Ok(Look::Decided(Verdict::Approved))
+            }
+            _ => Ok(Look::UnderWay),
+        }
+    }
+
+    fn read_callback(&self, _: &HeaderMap, _: &[u8], _: Timestamp) -> Result<Vec<CallbackFact>, CallbackError> {
+        Err(CallbackError::Forged("the sandbox's provider sends no callbacks"))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use payferry_domain::customer::CustomerKind;
+
+    use super::*;
+
+    fn links(key: u8) -> VerificationLinks {
+        VerificationLinks::new(Url::parse("http://pay.example/below/").unwrap(), Sealer::new(&[key; 32]))
+    }
+
+    #[tokio::test]
+    async fn a_check_has_one_link_and_nobody_guesses_it() {
+        let provider = SandboxIdentity::new(links(1), Clock::default());
+        let request = CheckRequest { check: CheckId::generate(), kind: CustomerKind::Individual };
+        let begun = provider.begin(&request).await.unwrap();
+        assert_eq!(begun, provider.begin(&request).await.unwrap());
+        let Begun::Open { url: Some(url), .. } = begun else { panic!("{begun:?}") };
+        let token = url.path().strip_prefix("/below/sandbox/verify/").unwrap();
+        assert_eq!(links(1).check_of(token), Some(request.check));
+        assert_eq!(links(2).check_of(token), None, "another sandbox's");
+        let other = token.replace(&request.check.to_string(), &CheckId::generate().to_string());
+        for forged in [other.as_str(), &token[..token.len() - 1], "", ".", &request.check.to_string()] {
+            assert_eq!(links(1).check_of(forged), None, "{forged}");
+        }
+    }
+
+    #[tokio::test]
+    async fn screenings_approve_by_themselves_and_verifications_do_not() {
+        let provider = SandboxIdentity::new(links(1), Clock::default());
+        let check = CheckId::generate();
+        let now = Clock::default().real_now();
+        let ago = |ms: i64| format!("{RESCREEN_PREFIX}{}-x", now.plus_millis(-ms).as_millis());
+        assert_eq!(provider.look(check, &ago(1_100)).await.unwrap(), Look::Decided(Verdict::Approved));
+        assert_eq!(provider.look(check, &ago(-60_000)).await.unwrap(), Look::UnderWay);
+        assert_eq!(provider.look(check, &format!("sandbox-{check}")).await.unwrap(), Look::UnderWay);
+    }
+}

@@ -1,0 +1,350 @@
+//! Verifies by Sumsub over HTTP, or by whoever speaks the same.
+//!
+//! After its public documentation:
+//! - signed requests: <https://docs.sumsub.com/reference/authentication>
+//! - an applicant per check, whose `externalUserId` is our check id and therefore unique:
+//!   <https://docs.sumsub.com/reference/create-applicant>,
+//!   <https://docs.sumsub.com/reference/get-applicant-data-via-externaluserid>
+//! - the link that the person follows: <https://docs.sumsub.com/reference/generate-websdk-external-link>
+//! - a screening, whose applicant is given with its data and asked to be checked at once:
+//!   <https://docs.sumsub.com/reference/request-applicant-check>
+//! - what became of it: <https://docs.sumsub.com/reference/get-applicant-review-status>,
+//!   <https://docs.sumsub.com/docs/receive-and-interpret-results-via-api>,
+//!   <https://docs.sumsub.com/docs/applicant-statuses>
+//! - callbacks: in [`callback`].
+//!
+//! Deliberately absent: retries (the desk asks again), the provider's free texts, and secrets or personal data in any
+//! error.
+
+mod callback;
+mod review;
+
+use std::fmt;
+use std::time::Duration;
+
+use hmac::{Hmac, KeyInit, Mac};
+use payferry_domain::{CheckId, Timestamp};
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
+use reqwest::{Client, Method, Response, StatusCode};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use sha2::Sha256;
+use url::Url;
+
+use self::callback::CallbackReader;
+use self::review::{Levels, Review};
+use super::provider::{
+    Begun, CallbackError, CallbackFact, CheckRequest, IdentityError, IdentityProvider, Look, Subject,
+};
+use crate::clock::Clock;
+use crate::compliance::http::{api_url, body_of, client_for};
+
+/// The name that stands in rows, in the audit log and in the path of callbacks.
+pub const SUMSUB_PROVIDER: &str = "sumsub";
+/// How long a verification's link works.
+const LINK_LIFETIME: Duration = Duration::from_hours(7 * 24);
+/// How long after it was asked for a screening is usually decided.
+const RESCREEN_LOOK_AFTER: Duration = Duration::from_secs(10);
+/// Begins the app tokens of Sumsub's own sandbox, whose verdicts are worth nothing.
+const SANDBOX_TOKEN_PREFIX: &str = "sbx:";
+
+/// What is configured of Sumsub. `Debug` shows no secret.
+#[derive(Clone)]
+pub struct SumsubSettings {
+    /// Where the API is: `https://api.sumsub.com`.
+    pub base_url: String,
+    /// The app token.
+    pub app_token: String,
+    /// The secret key that came with it.
+    pub secret_key: String,
+    /// The secret that callbacks are signed with.
+    pub callback_secret: String,
+    /// The level of verifications.
+    pub level: String,
+    /// The level of screenings: one that needs nothing but data, and no documents.
+    pub rescreen_level: String,
+    /// How long one request may take; a check takes up to four.
+    pub timeout: Duration,
+}
+
+impl fmt::Debug for SumsubSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SumsubSettings")
+            .field("level", &self.level)
+            .field("rescreen_level", &self.rescreen_level)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why there can be no such provider.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SumsubError {
+    /// The address is not one that a token may be sent to.
+    #[error(
+        "the identity provider's address must begin with https://, or http:// on this machine, without user, query or #"
+    )]
+    BadUrl,
+    /// The token cannot be sent.
+    #[error("the identity provider's app token is empty or has characters that a header cannot have")]
+    BadToken,
+    /// Anybody could sign with an empty secret.
+    #[error("a secret of the identity provider is empty")]
+    EmptySecret,
+    /// Callbacks could not be told apart.
+    #[error("the identity provider's two levels must be named, and differ")]
+    BadLevels,
+    /// There is no HTTP client.
+    #[error("the HTTP client for the identity provider could not be built")]
+    NoClient,
+}
+
+/// Asks Sumsub. `Debug` shows neither secrets nor address.
+#[derive(Clone)]
+pub struct Sumsub {
+    client: Client,
+    api: Url,
+    token: HeaderValue,
+    secret_key: Vec<u8>,
+    levels: Levels,
+    callbacks: CallbackReader,
+    timeout: Duration,
+    clock: Clock,
+}
+
+impl Sumsub {
+    /// A provider with these settings.
+    pub fn new(settings: SumsubSettings, clock: Clock) -> Result<Self, SumsubError> {
+        let SumsubSettings { base_url, app_token, secret_key, callback_secret, level, rescreen_level, timeout } =
+            settings;
+        let api = api_url(&base_url).ok_or(SumsubError::BadUrl)?;
+        let mut token = HeaderValue::from_str(app_token.trim()).map_err(|_| SumsubError::BadToken)?;
+        if token.is_empty() {
+            return Err(SumsubError::BadToken);
+        }
+        token.set_sensitive(true);
+        let (secret_key, callback_secret) = (secret_key.trim(), callback_secret.trim());
+        if secret_key.is_empty() || callback_secret.is_empty() {
+            return Err(SumsubError::EmptySecret);
+        }
+        if level.trim().is_empty() || rescreen_level.trim().is_empty() || level == rescreen_level {
+            return Err(SumsubError::BadLevels);
+        }
+        let client = client_for(&api).map_err(|_| SumsubError::NoClient)?;
+        let levels = Levels { identity: level, rescreen: rescreen_level };
+        let is_sandbox = app_token.trim().starts_with(SANDBOX_TOKEN_PREFIX);
+        let callbacks = CallbackReader::new(callback_secret, levels.clone(), is_sandbox);
+        Ok(Self { client, api, token, secret_key: secret_key.into(), levels, callbacks, timeout, clock })
+    }
+
+    /// The applicant of a check, made with `data` if there is none yet, and whether it was there before.
+    async fn applicant(&self, check: CheckId, level: &str, data: Value) -> Result<(String, bool), Trouble> {
+        let mut body = json!({ "externalUserId": check });
+        if let (Some(body), Value::Object(data)) = (body.as_object_mut(), data) {
+            body.extend(data);
+        }
+        let path = ["resources", "applicants"];
+        let made = self.call(Method::POST, &path, &[("levelName", level)], Some(&body)).await;
+        let (made, existed) = match made {
+            // Begun before, and forgotten in a crash.
+            Err(Trouble::Status(409)) => {
+                let key = format!("-;externalUserId={check}");
+                (self.call(Method::GET, &["resources", "applicants", &key, "one"], &[], None).await?, true)
+            }
+            made => (made?, false),
+        };
+        let applicant: Applicant = made;
+        // A conflict over something else must not hand one customer's verdict to another.
+        if applicant.external_user_id == check.to_string() && !applicant.id.is_empty() {
+            Ok((applicant.id, existed))
+        } else {
+            Err(Trouble::Malformed)
+        }
+    }
+
+    async fn review(&self, applicant: &str) -> Result<Review, Trouble> {
+        self.call(Method::GET, &["resources", "applicants", applicant, "status"], &[], None).await
+    }
+
+    async fn link(&self, check: CheckId) -> Result<Url, Trouble> {
+        let body = json!({
+            "levelName": self.levels.identity,
+            "userId": check,
+            "ttlInSecs": LINK_LIFETIME.as_secs(),
+        });
+        let path = ["resources", "sdkIntegrations", "levels", "-", "websdkLink"];
+        let link: Link = self.call(Method::POST, &path, &[], Some(&body)).await?;
+        Url::parse(&link.url).ok().filter(|url| ["https", "http"].contains(&url.scheme())).ok_or(Trouble::Malformed)
+    }
+
+    async fn begin_identity(&self, request: &CheckRequest) -> Result<Begun, Trouble> {
+        let (applicant, existed) = self.applicant(request.check, &self.levels.identity, json!({})).await?;
+        if existed && let Look::Decided(verdict) = self.review(&applicant).await?.look(&self.levels) {
+            return Ok(Begun::Decided { provider_ref: applicant, verdict });
+        }
+        let url = self.link(request.check).await?;
+        Ok(Begun::Open { provider_ref: applicant, url: Some(url), look_after: None })
+    }
+
+    async fn begin_rescreen(&self, request: &CheckRequest, subject: &Subject) -> Result<Begun, Trouble> {
+        let Subject { first_name, last_name, dob, country, phone_number } = subject;
+        let mut data = json!({
+            "fixedInfo": { "firstName": first_name, "lastName": last_name, "dob": dob, "country": country },
+        });
+        if let Some(phone_number) = phone_number {
+            data["phone"] = json!(phone_number);
+        }
+        let (applicant, existed) = self.applicant(request.check, &self.levels.rescreen, data).await?;
+        let review = if existed { Some(self.review(&applicant).await?) } else { None };
+        match review.as_ref().map(|review| (review.look(&self.levels), review.is_waiting_for_data())) {
+            Some((Look::Decided(verdict), _)) => {
+                return Ok(Begun::Decided { provider_ref: applicant, verdict });
+            }
+            // It is being looked at.
+            Some((_, false)) => {}
+            Some((_, true)) | None => {
+                let path = ["resources", "applicants", &applicant, "status", "pending"];
+                let _: Value = self.call(Method::POST, &path, &[], None).await?;
+            }
+        }
+        Ok(Begun::Open { provider_ref: applicant, url: None, look_after: Some(RESCREEN_LOOK_AFTER) })
+    }
+
+    async fn call<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &[&str],
+        query: &[(&str, &str)],
+        body: Option<&Value>,
+    ) -> Result<T, Trouble> {
+        let mut url = self.api.clone();
+        url.path_segments_mut().map_err(|()| Trouble::Malformed)?.extend(path);
+        if !query.is_empty() {
+            url.query_pairs_mut().extend_pairs(query);
+        }
+        let body = body.map(serde_json::to_vec).transpose().map_err(|_| Trouble::Malformed)?;
+        // Other machines compare it with their clock, so the sandbox's offset is not in it.
+        let at_secs = self.clock.real_now().as_millis() / 1_000;
+        let signature = self.signature(at_secs, &method, &url, body.as_deref().unwrap_or_default());
+        let mut request = self
+            .client
+            .request(method, url)
+            .header("X-App-Token", self.token.clone())
+            .header("X-App-Access-Ts", at_secs)
+            .header("X-App-Access-Sig", signature)
+            .timeout(self.timeout);
+        if let Some(body) = body {
+            request = request.header(CONTENT_TYPE, "application/json").body(body);
+        }
+        let answer = body_of(good(request.send().await?)?).await?.ok_or(Trouble::Malformed)?;
+        serde_json::from_slice(&answer).map_err(|_| Trouble::Malformed)
+    }
+
+    /// HMAC-SHA256 over the time, the method, path and query, and the body, as lower-case hexadecimal digits.
+    fn signature(&self, at_secs: i64, method: &Method, url: &Url, body: &[u8]) -> String {
+        let mut mac = Hmac::<Sha256>::new_from_slice(&self.secret_key).expect("HMAC takes a key of any length");
+        mac.update(at_secs.to_string().as_bytes());
+        mac.update(method.as_str().as_bytes());
+        mac.update(url.path().as_bytes());
+        if let Some(query) = url.query() {
+            mac.update(b"?");
+            mac.update(query.as_bytes());
+        }
+        mac.update(body);
+        hex::encode(mac.finalize().into_bytes())
+    }
+}
+
+impl fmt::Debug for Sumsub {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sumsub").field("levels", &self.levels).finish_non_exhaustive()
+    }
+}
+
+#[async_trait::async_trait]
+impl IdentityProvider for Sumsub {
+    fn name(&self) -> &'static str {
+        SUMSUB_PROVIDER
+    }
+
+    fn link_lifetime(&self) -> Option<Duration> {
+        Some(LINK_LIFETIME)
+    }
+
+    async fn begin(&self, request: &CheckRequest) -> Result<Begun, IdentityError> {
+        self.begin_identity(request).await.map_err(IdentityError::from)
+    }
+
+    async fn rescreen(&self, request: &CheckRequest, subject: &Subject) -> Result<Begun, IdentityError> {
+        self.begin_rescreen(request, subject).await.map_err(IdentityError::from)
+    }
+
+    async fn look(&self, _: CheckId, provider_ref: &str) -> Result<Look, IdentityError> {
+        match self.review(provider_ref).await {
+            Ok(review) => Ok(review.look(&self.levels)),
+            Err(Trouble::Status(404)) => Ok(Look::Lapsed),
+            Err(trouble) => Err(trouble.into()),
+        }
+    }
+
+    fn read_callback(
+        &self,
+        headers: &HeaderMap,
+        body: &[u8],
+        now: Timestamp,
+    ) -> Result<Vec<CallbackFact>, CallbackError> {
+        self.callbacks.read(headers, body, now)
+    }
+}
+
+/// Why there is no answer. Neither secrets nor address, and no text of the provider's, is in it.
+#[derive(Debug, thiserror::Error)]
+enum Trouble {
+    #[error("did not answer in time")]
+    Timeout,
+    #[error("cannot be reached")]
+    Unreachable,
+    #[error("limits the rate of requests (HTTP 429)")]
+    RateLimited,
+    #[error("refuses the app token, its permissions or the signature (HTTP {0})")]
+    Refused(u16),
+    #[error("answered HTTP {0}")]
+    Status(u16),
+    #[error("answered something else than it documents")]
+    Malformed,
+}
+
+impl From<reqwest::Error> for Trouble {
+    fn from(error: reqwest::Error) -> Self {
+        if error.is_timeout() { Self::Timeout } else { Self::Unreachable }
+    }
+}
+
+impl From<Trouble> for IdentityError {
+    fn from(trouble: Trouble) -> Self {
+        Self(format!("the Sumsub API {trouble}"))
+    }
+}
+
+fn good(response: Response) -> Result<Response, Trouble> {
+    match response.status() {
+        status if status.is_success() => Ok(response),
+        StatusCode::TOO_MANY_REQUESTS => Err(Trouble::RateLimited),
+        status @ (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => Err(Trouble::Refused(status.as_u16())),
+        status => Err(Trouble::Status(status.as_u16())),
+    }
+}
+
+/// An applicant, as far as it is used.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Applicant {
+    id: String,
+    external_user_id: String,
+}
+
+/// The answer with a link.
+#[derive(Deserialize)]
+struct Link {
+    url: String,
+}

@@ -1,0 +1,225 @@
+//! One check: the provider is asked, and what it answers is written down.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use payferry_domain::Timestamp;
+use payferry_domain::customer::{CheckPurpose, Verdict};
+use payferry_entities::{Database, customers};
+use sea_orm::{DbErr, EntityTrait};
+use serde::Deserialize;
+
+use super::conclude::{Concluded, end};
+use super::desk::DeskConfig;
+use super::metrics::DeskMetrics;
+use super::provider::{Begun, CheckRequest, IdentityError, IdentityProvider, Look, Subject};
+use super::queue::{self, Task};
+use crate::clock::Clock;
+use crate::customers::{ChangeError, customer_of};
+use crate::seal::Sealer;
+
+/// The share of a link's lifetime after which it is renewed: whoever is given it can still use it for a while.
+const LINK_RENEWED_AFTER: (u32, u32) = (3, 4);
+
+/// The provider's trouble, since when it lasts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProviderTrouble {
+    /// Why the provider did not answer the last time.
+    pub reason: String,
+    /// When it failed for the first time in a row.
+    pub since: Timestamp,
+}
+
+/// What every check's work shares.
+pub(super) struct Workshop {
+    pub(super) config: DeskConfig,
+    pub(super) provider: Option<Arc<dyn IdentityProvider>>,
+    pub(super) database: Database,
+    pub(super) sealer: Sealer,
+    pub(super) clock: Clock,
+    pub(super) metrics: DeskMetrics,
+    pub(super) trouble: Mutex<Option<ProviderTrouble>>,
+}
+
+/// Why a check could not be worked on. It stays due.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum WorkError {
+    #[error(transparent)]
+    Provider(#[from] IdentityError),
+    #[error(transparent)]
+    Change(#[from] ChangeError),
+    #[error("the database is not available: {0}")]
+    Database(#[from] DbErr),
+    #[error("the customer's particulars cannot be read")]
+    Unreadable,
+}
+
+/// What of a customer's particulars a screening needs.
+#[derive(Deserialize)]
+struct Particulars {
+    first_name: String,
+    last_name: String,
+    dob: String,
+    #[serde(default)]
+    phone_number: Option<String>,
+}
+
+impl Workshop {
+    /// Does what is due of a check, and writes it down.
+    pub(super) async fn work(&self, task: &Task) {
+        let Some(provider) = &self.provider else { return };
+        let Err(error) = self.step(provider.as_ref(), task).await else { return };
+        let away = matches!(&error, WorkError::Database(_) | WorkError::Change(ChangeError::Database(_)));
+        tracing::warn!(check.id = %task.check, provider = provider.name(), %error, "check {} is tried again", task.check);
+        if away {
+            // Nothing can be written now; the next sweep finds it as it was.
+            return;
+        }
+        let at = self.after(self.backoff(task.attempts));
+        if let Err(error) = queue::failed(self.database.writer(), task, &error.to_string(), at).await {
+            tracing::warn!(check.id = %task.check, %error, "the failure of check {} was not written down", task.check);
+        }
+    }
+
+    async fn step(&self, provider: &dyn IdentityProvider, task: &Task) -> Result<(), WorkError> {
+        let reference = task.provider_ref.as_deref().filter(|_| task.is_open && is_with(provider, task));
+        match reference {
+            Some(reference) if !self.has_old_link(provider, task) => self.look(provider, task, reference).await,
+            _ => self.begin(provider, task).await,
+        }
+    }
+
+    fn has_old_link(&self, provider: &dyn IdentityProvider, task: &Task) -> bool {
+        let Some(lifetime) = provider.link_lifetime().filter(|_| task.purpose == CheckPurpose::Identity) else {
+            return false;
+        };
+        let (share, of) = LINK_RENEWED_AFTER;
+        self.clock.now().millis_since(task.since) >= millis(lifetime * share / of)
+    }
+
+    async fn begin(&self, provider: &dyn IdentityProvider, task: &Task) -> Result<(), WorkError> {
+        let row = customers::Entity::find_by_id(task.customer.to_string()).one(self.database.reader()).await?;
+        let row = row.ok_or(ChangeError::NotFound)?;
+        let customer = customer_of(&row).map_err(ChangeError::from)?;
+        let request = CheckRequest { check: task.check, kind: customer.kind };
+        let begun = match task.purpose {
+            CheckPurpose::Identity => self.ask(provider.begin(&request)).await?,
+            CheckPurpose::Rescreen => {
+                let subject = self.subject(&row)?;
+                self.ask(provider.rescreen(&request, &subject)).await?
+            }
+        };
+        let name = provider.name();
+        let opened = async |provider_ref: &str, url: Option<&url::Url>, look_after: Duration| {
+            let sealed = queue::sealed(&self.sealer, task.check, url);
+            let (look_at, now) = (self.after(look_after), self.clock.now());
+            queue::opened(self.database.writer(), task, name, provider_ref, sealed, look_at, now).await
+        };
+        match begun {
+            Begun::Open { provider_ref, url, look_after } => {
+                opened(&provider_ref, url.as_ref(), look_after.unwrap_or(self.config.poll_interval)).await?;
+                Ok(())
+            }
+            Begun::Decided { provider_ref, verdict } => {
+                opened(&provider_ref, None, Duration::ZERO).await?;
+                self.end(provider, task, Some(verdict)).await
+            }
+        }
+    }
+
+    async fn look(&self, provider: &dyn IdentityProvider, task: &Task, reference: &str) -> Result<(), WorkError> {
+        match self.ask(provider.look(task.check, reference)).await? {
+            Look::UnderWay => {
+                let at = self.after(self.until_next_look(task));
+                Ok(queue::look_again(self.database.writer(), task, at).await?)
+            }
+            Look::Decided(verdict) => self.end(provider, task, Some(verdict)).await,
+            Look::Lapsed if task.purpose == CheckPurpose::Identity => self.end(provider, task, None).await,
+            Look::Lapsed => {
+                let at = self.after(self.backoff(task.attempts));
+                let reason = "the provider no longer has the screening";
+                Ok(queue::requeued(self.database.writer(), task, reason, at).await?)
+            }
+        }
+    }
+
+    async fn end(
+        &self,
+        provider: &dyn IdentityProvider,
+        task: &Task,
+        verdict: Option<Verdict>,
+    ) -> Result<(), WorkError> {
+        let word = verdict_word(verdict.as_ref());
+        let concluded = end(&self.database, &self.clock, task.customer, task.check, verdict, provider.name()).await?;
+        if concluded == Concluded::Changed {
+            self.metrics.verdicts.increment(word);
+        }
+        Ok(())
+    }
+
+    /// Asks within the time that is allowed, and keeps account of how the provider is.
+    async fn ask<T>(&self, request: impl Future<Output = Result<T, IdentityError>>) -> Result<T, IdentityError> {
+        let begun = Instant::now();
+        let timeout = self.config.timeout;
+        let answer = tokio::time::timeout(timeout, request).await;
+        let answer = answer.unwrap_or_else(|_| Err(IdentityError(format!("no answer within {timeout:?}"))));
+        self.metrics.seconds.record(begun.elapsed().as_secs_f64());
+        let mut trouble = self.trouble.lock();
+        match &answer {
+            Ok(_) => *trouble = None,
+            Err(IdentityError(reason)) => {
+                self.metrics.errors.increment(1);
+                let since = trouble.as_ref().map_or_else(|| self.clock.real_now(), |trouble| trouble.since);
+                *trouble = Some(ProviderTrouble { reason: reason.clone(), since });
+            }
+        }
+        answer
+    }
+
+    fn subject(&self, row: &customers::Model) -> Result<Subject, WorkError> {
+        let opened = self.sealer.open(&["customers", &row.id, "particulars"], &row.particulars);
+        let particulars = opened.ok().and_then(|json| serde_json::from_slice::<Particulars>(&json).ok());
+        let Particulars { first_name, last_name, dob, phone_number } = particulars.ok_or(WorkError::Unreadable)?;
+        Ok(Subject { first_name, last_name, dob, country: row.country.clone(), phone_number })
+    }
+
+    /// Persons take their time. A screening takes seconds, or else long: the longer it lasts, the rarer the looks.
+    fn until_next_look(&self, task: &Task) -> Duration {
+        let interval = self.config.poll_interval;
+        match task.purpose {
+            CheckPurpose::Identity => interval,
+            CheckPurpose::Rescreen => {
+                let age = self.clock.now().millis_since(task.since);
+                let least = self.config.retry_min.min(interval);
+                Duration::from_millis(u64::try_from(age).unwrap_or_default()).clamp(least, interval)
+            }
+        }
+    }
+
+    fn backoff(&self, attempts: u32) -> Duration {
+        let DeskConfig { retry_min, retry_max, .. } = self.config;
+        retry_min.saturating_mul(2_u32.saturating_pow(attempts)).min(retry_max)
+    }
+
+    fn after(&self, pause: Duration) -> Timestamp {
+        self.clock.now().plus_millis(millis(pause))
+    }
+}
+
+/// A check that was open at a provider which is no longer configured is begun at the one that is.
+fn is_with(provider: &dyn IdentityProvider, task: &Task) -> bool {
+    task.provider.as_deref() == Some(provider.name())
+}
+
+pub(super) fn verdict_word(verdict: Option<&Verdict>) -> &'static str {
+    match verdict {
+        Some(Verdict::Approved) => "approved",
+        Some(Verdict::Rejected { .. }) => "rejected",
+        None => "lapsed",
+    }
+}
+
+fn millis(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,123 @@
+//! `POST /customers/compliance`.
+
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::response::Response;
+use payferry_actors::compliance::identity::link_of;
+use payferry_actors::customers::audit::Actor;
+use payferry_actors::customers::{ChangeError, OPEN, Opened, QUEUED};
+use payferry_domain::customer::Command;
+use payferry_domain::{CheckId, CustomerId};
+use payferry_entities::checks;
+use sea_orm::EntityTrait;
+use serde::Serialize;
+use tokio::time::Instant;
+use utoipa::ToSchema;
+
+use crate::http::answer::Answer;
+use crate::http::auth::Customers;
+use crate::http::error::{ApiError, Away, FieldError, Problem};
+use crate::http::extract::{Submission, read};
+use crate::http::state::{AppState, Shared};
+
+/// How long the answer waits for the provider's link. Who is not that lucky asks again.
+const LINK_PATIENCE: Duration = Duration::from_secs(4);
+/// The first pause between two looks for it; doubles up to the last.
+const LOOK_PAUSE_MIN: Duration = Duration::from_millis(20);
+const LOOK_PAUSE_MAX: Duration = Duration::from_millis(250);
+
+/// Who is to be verified.
+#[derive(ToSchema)]
+#[allow(dead_code, reason = "describes the body, which is read field by field")]
+pub struct ComplianceRequest {
+    /// The customer.
+    #[schema(example = "cr_01J9Z3K4M5N6P7Q8R9S0T1V2W3")]
+    customer_id: String,
+}
+
+/// A verification under way.
+#[derive(Serialize, ToSchema)]
+pub struct ComplianceAnswer {
+    message: &'static str,
+    #[schema(example = "cr_01J9Z3K4M5N6P7Q8R9S0T1V2W3")]
+    customer_id: String,
+    /// pending until there is a verdict, then approved or rejected.
+    #[schema(example = "pending")]
+    kyc_status: String,
+    #[schema(example = "ver_01J9Z3K4M5N6P7Q8R9S0T1V2W3")]
+    verification_id: String,
+    /// Where the customer (of a business: its primary contact) verifies itself. Null while the provider has not
+    /// answered: ask again, and the same verification is answered with its link.
+    verification_url: Option<String>,
+}
+
+/// Start identity verification
+///
+/// Needs the customer's acceptance of the terms and all required documents. The provider verifies the person at
+/// `verification_url`; the verdict is the customer's `kyc_status`. Asked again while it is under way, the same
+/// verification is answered; asked again after a rejection, a new one is begun.
+#[utoipa::path(
+    post, path = "/customers/compliance", tag = "Customers", operation_id = "startVerification",
+    request_body = ComplianceRequest,
+    responses(
+        (status = 202, description = "The verification.", body = ComplianceAnswer),
+        (status = 404, description = "There is no such customer.", body = Problem),
+        (
+            status = 409, body = Problem,
+            description = "`tos_not_accepted`, `documents_missing` (each named in `errors`), `customer_inactive`, \
+                           `already_cleared` or `update_in_progress`.",
+        ),
+        (status = 503, description = "`identity_provider_unconfigured`: nobody can be verified here.", body = Problem),
+    ),
+)]
+pub async fn request(State(app): State<AppState>, request: Submission<Customers>) -> Result<Response, ApiError> {
+    let customer_id: CustomerId = request.read(|body| body.required("customer_id", read::id))?;
+    let opened = Opened::find(app.database(), customer_id, Some(request.psp_id)).await;
+    let mut opened = opened.map_err(|error| match error {
+        ChangeError::NotFound => unknown_customer(),
+        error => error.into(),
+    })?;
+    if app.system.desk().provider().is_none() {
+        return Err(ApiError::Unavailable(Away::IdentityProvider, "no identity provider is configured".into()));
+    }
+    let command = Command::RequestCheck { check: CheckId::generate() };
+    opened.apply(&command, &Actor::ApiKey(request.key_id), app.clock().now()).await?;
+    let kyc_status = opened.customer().kyc_status.to_string();
+    let check = opened.customer().check.ok_or_else(|| ApiError::internal("a verification without a check"))?.id;
+    opened.commit().await?;
+    app.system.desk().nudge();
+    let answer = Answer::accepted(&ComplianceAnswer {
+        message: "Verification is under way",
+        customer_id: customer_id.to_string(),
+        kyc_status,
+        verification_id: check.to_string(),
+        verification_url: link(&app, check).await?,
+    })?;
+    // The link is the desk's to fetch after the commit, so the answer is kept in one of its own. Should it get lost in
+    // between, the same request answers the same verification by itself.
+    let kept = app.database().begin().await?;
+    request.idempotency.commit(&app, kept, answer).await
+}
+
+fn unknown_customer() -> ApiError {
+    let message = "names no customer of this account".to_owned();
+    let error = FieldError { field: "customer_id".to_owned(), code: "not_found".into(), message };
+    ApiError::FieldNotFound("customer_not_found", error)
+}
+
+/// The link of a check once the provider has given it, unless that takes too long or fails.
+async fn link(app: &Shared, check: CheckId) -> Result<Option<String>, ApiError> {
+    let deadline = Instant::now() + LINK_PATIENCE;
+    let mut pause = LOOK_PAUSE_MIN;
+    loop {
+        let row = checks::Entity::find_by_id(check.to_string()).one(app.database().reader()).await?;
+        let row = row.ok_or_else(|| ApiError::internal("a check without a row"))?;
+        let is_waiting = row.status == QUEUED && row.attempts == 0;
+        if !is_waiting || Instant::now() >= deadline {
+            return Ok(if row.status == OPEN { link_of(&row, app.sealer()) } else { None });
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(LOOK_PAUSE_MAX);
+    }
+}

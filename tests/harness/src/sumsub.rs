@@ -1,0 +1,338 @@
+//! A stand-in for Sumsub: it refuses what is not signed as Sumsub documents, keeps applicants by their external id, and
+//! sends callbacks as Sumsub does, genuine and otherwise.
+//!
+//! Written after the public documentation (docs.sumsub.com), not after the client under test.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::http::{HeaderMap, Method, StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use chrono::{DateTime, Utc};
+use hmac::{Hmac, KeyInit, Mac};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use sha2::{Sha256, Sha512};
+use tokio_util::task::AbortOnDropHandle;
+
+/// Names the client.
+pub const APP_TOKEN: &str = "prd:stand-in.token-nobody-may-see";
+/// What the client signs requests with.
+pub const SECRET_KEY: &str = "secret-key-nobody-may-see";
+/// What callbacks are signed with.
+pub const CALLBACK_SECRET: &str = "callback-secret-nobody-may-see";
+/// The level of verifications, with a space as names there may have.
+pub const LEVEL: &str = "identity level";
+/// The level of screenings.
+pub const RESCREEN_LEVEL: &str = "screening-only";
+/// How far a request's clock may be off.
+const TIME_OFF_MAX_SECS: i64 = 60;
+
+/// A running stand-in.
+pub struct SumsubStandIn {
+    url: String,
+    books: Arc<Books>,
+    _serving: AbortOnDropHandle<()>,
+}
+
+#[derive(Default)]
+struct Books {
+    applicants: Mutex<BTreeMap<String, Applicant>>,
+    requests: Mutex<Vec<Request>>,
+    refused: Mutex<Vec<String>>,
+    is_down: AtomicBool,
+    delay_ms: AtomicU64,
+}
+
+/// Somebody to be checked.
+#[derive(Debug, Clone)]
+pub struct Applicant {
+    /// Sumsub's id.
+    pub id: String,
+    /// Ours.
+    pub external_id: String,
+    /// Which checks.
+    pub level: String,
+    /// What was sent at creation.
+    pub data: Value,
+    /// `init`, `pending`, `completed`.
+    pub status: String,
+    /// As in `reviewResult`.
+    pub result: Option<Value>,
+    /// Links that were made.
+    pub links: u64,
+}
+
+/// A request that was signed as it must be.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// Method, path and query.
+    pub line: String,
+    /// JSON, or null.
+    pub body: Value,
+}
+
+/// A callback, ready to be sent.
+#[derive(Debug, Clone)]
+pub struct Callback {
+    /// `X-Payload-Digest-Alg`.
+    pub algorithm: &'static str,
+    /// `X-Payload-Digest`.
+    pub digest: String,
+    /// Byte for byte what is signed.
+    pub body: String,
+}
+
+impl SumsubStandIn {
+    /// On a free port of this machine.
+    pub async fn start() -> Self {
+        let books = Arc::new(Books::default());
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let router = Router::new().fallback(serve).with_state(books.clone());
+        let serving = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+        Self { url, books, _serving: AbortOnDropHandle::new(serving) }
+    }
+
+    /// Where its API is.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Whether it answers 503 to everything.
+    pub fn set_down(&self, is_down: bool) {
+        self.books.is_down.store(is_down, Ordering::SeqCst);
+    }
+
+    /// How long it takes for what it does. The work is done before the wait: who does not wait for it has still caused it.
+    pub fn set_delay(&self, delay: Duration) {
+        self.books.delay_ms.store(u64::try_from(delay.as_millis()).unwrap(), Ordering::SeqCst);
+    }
+
+    /// Requests that were signed as they must be.
+    pub fn requests(&self) -> Vec<Request> {
+        self.books.requests.lock().clone()
+    }
+
+    /// Why requests were refused.
+    pub fn refused(&self) -> Vec<String> {
+        self.books.refused.lock().clone()
+    }
+
+    /// All applicants.
+    pub fn applicants(&self) -> Vec<Applicant> {
+        self.books.applicants.lock().values().cloned().collect()
+    }
+
+    /// The applicant with this id of ours.
+    pub fn applicant(&self, external_id: &str) -> Option<Applicant> {
+        self.books.applicants.lock().get(external_id).cloned()
+    }
+
+    /// Forgets an applicant.
+    pub fn delete(&self, external_id: &str) {
+        self.books.applicants.lock().remove(external_id).unwrap();
+    }
+
+    /// Reviews an applicant: what `GET .../status` answers from now on.
+    pub fn review(&self, external_id: &str, status: &str, result: Value) {
+        let mut applicants = self.books.applicants.lock();
+        let applicant = applicants.get_mut(external_id).unwrap();
+        status.clone_into(&mut applicant.status);
+        applicant.result = Some(result);
+    }
+
+    /// The callback about how the applicant stands now.
+    pub fn callback(&self, external_id: &str) -> Callback {
+        self.callback_at(external_id, Utc::now())
+    }
+
+    /// The same about a moment.
+    pub fn callback_at(&self, external_id: &str, at: DateTime<Utc>) -> Callback {
+        let applicant = self.applicant(external_id).unwrap();
+        sign(&json!({
+            "applicantId": applicant.id,
+            "inspectionId": "5cb56e8e0a975a35f333cb84",
+            "applicantType": "individual",
+            "correlationId": "req-a260b669-4f14-4bb5-a4c5-ac0218acb9a4",
+            "levelName": applicant.level,
+            "sandboxMode": false,
+            "externalUserId": applicant.external_id,
+            "type": if applicant.status == "completed" { "applicantReviewed" } else { "applicantPending" },
+            "reviewResult": applicant.result,
+            "reviewStatus": applicant.status,
+            "createdAtMs": at.format("%Y-%m-%d %H:%M:%S%.3f").to_string(),
+            "clientId": "payferry",
+        }))
+    }
+}
+
+/// Nothing speaks against somebody.
+pub fn green() -> Value {
+    json!({"reviewAnswer": "GREEN"})
+}
+
+/// Something does, for good.
+pub fn red(labels: &[&str]) -> Value {
+    json!({
+        "reviewAnswer": "RED", "reviewRejectType": "FINAL", "rejectLabels": labels,
+        "moderationComment": "Dear Ada Lovelace, your document is not genuine.", "clientComment": "she lives in London",
+    })
+}
+
+/// A callback with this content, signed with the secret that the service knows.
+pub fn sign(content: &Value) -> Callback {
+    let body = content.to_string();
+    let mut mac = Hmac::<Sha256>::new_from_slice(CALLBACK_SECRET.as_bytes()).unwrap();
+    mac.update(body.as_bytes());
+    Callback { algorithm: "HMAC_SHA256_HEX", digest: hex::encode(mac.finalize().into_bytes()), body }
+}
+
+impl Callback {
+    /// The same, signed by SHA-512.
+    #[must_use]
+    pub fn by_sha512(self) -> Self {
+        let mut mac = Hmac::<Sha512>::new_from_slice(CALLBACK_SECRET.as_bytes()).unwrap();
+        mac.update(self.body.as_bytes());
+        Self { algorithm: "HMAC_SHA512_HEX", digest: hex::encode(mac.finalize().into_bytes()), ..self }
+    }
+
+    /// Its headers.
+    pub fn headers(&self) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        headers.insert("x-payload-digest-alg", self.algorithm.parse().unwrap());
+        headers.insert("x-payload-digest", self.digest.parse().unwrap());
+        headers.insert("content-type", "application/json".parse().unwrap());
+        headers
+    }
+}
+
+async fn serve(State(books): State<Arc<Books>>, method: Method, uri: Uri, headers: HeaderMap, body: Bytes) -> Response {
+    if books.is_down.load(Ordering::SeqCst) {
+        return failure(StatusCode::SERVICE_UNAVAILABLE, "Service unavailable");
+    }
+    let line = format!("{method}{}", uri.path_and_query().unwrap());
+    if let Err(why) = check_signature(&line, &headers, &body) {
+        books.refused.lock().push(format!("{line}: {why}"));
+        return failure(StatusCode::UNAUTHORIZED, &why);
+    }
+    let body: Value = if body.is_empty() { Value::Null } else { serde_json::from_slice(&body).unwrap() };
+    books.requests.lock().push(Request { line: line.clone(), body: body.clone() });
+    let answer = answer(&books, &method, &uri, &body);
+    tokio::time::sleep(Duration::from_millis(books.delay_ms.load(Ordering::SeqCst))).await;
+    answer
+}
+
+/// <https://docs.sumsub.com/reference/authentication>
+fn check_signature(line: &str, headers: &HeaderMap, body: &[u8]) -> Result<(), String> {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).ok_or(format!("no {name}"));
+    if text("x-app-token")? != APP_TOKEN {
+        return Err("unknown app token".to_owned());
+    }
+    let at = text("x-app-access-ts")?;
+    let off = (Utc::now().timestamp() - at.parse::<i64>().map_err(|_| "the time is no number")?).abs();
+    if off > TIME_OFF_MAX_SECS {
+        return Err(format!("the time is off by {off} s"));
+    }
+    let mut mac = Hmac::<Sha256>::new_from_slice(SECRET_KEY.as_bytes()).unwrap();
+    mac.update(at.as_bytes());
+    mac.update(line.as_bytes());
+    mac.update(body);
+    let expected = hex::encode(mac.finalize().into_bytes());
+    if text("x-app-access-sig")? == expected { Ok(()) } else { Err("Request signature mismatch".to_owned()) }
+}
+
+fn answer(books: &Books, method: &Method, uri: &Uri, body: &Value) -> Response {
+    let mut applicants = books.applicants.lock();
+    let path: Vec<&str> = uri.path().trim_start_matches('/').split('/').collect();
+    match (method.as_str(), path.as_slice()) {
+        ("POST", ["resources", "applicants"]) => {
+            let query: BTreeMap<String, String> =
+                url::form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes()).into_owned().collect();
+            let external_id = body["externalUserId"].as_str().unwrap().to_owned();
+            if let Some(existing) = applicants.get(&external_id) {
+                let id = &existing.id;
+                return failure(
+                    StatusCode::CONFLICT,
+                    &format!("Applicant with external user id '{external_id}' already exists: {id}"),
+                );
+            }
+            let id = format!("{:024x}", rand::random::<u64>());
+            let level = query["levelName"].clone();
+            let applicant = Applicant {
+                id,
+                external_id: external_id.clone(),
+                level,
+                data: body.clone(),
+                status: "init".to_owned(),
+                result: None,
+                links: 0,
+            };
+            let shown = view(&applicant);
+            applicants.insert(external_id, applicant);
+            (StatusCode::CREATED, axum::Json(shown)).into_response()
+        }
+        ("GET", ["resources", "applicants", key, "one"]) => {
+            let external_id = key.strip_prefix("-;externalUserId=").unwrap_or_default();
+            applicants.get(external_id).map_or_else(missing, |applicant| axum::Json(view(applicant)).into_response())
+        }
+        ("POST", ["resources", "sdkIntegrations", "levels", "-", "websdkLink"]) => {
+            let external_id = body["userId"].as_str().unwrap();
+            let Some(applicant) = applicants.get_mut(external_id).filter(|one| body["levelName"] == one.level) else {
+                return missing();
+            };
+            applicant.links += 1;
+            let url = format!("https://in.sumsub.example/websdk/p/{}-{}", applicant.id, applicant.links);
+            axum::Json(json!({ "url": url })).into_response()
+        }
+        ("GET", ["resources", "applicants", id, "status"]) => {
+            let applicant = applicants.values().find(|applicant| applicant.id == *id);
+            applicant.map_or_else(missing, |applicant| axum::Json(review(applicant)).into_response())
+        }
+        ("POST", ["resources", "applicants", id, "status", "pending"]) => {
+            let Some(applicant) = applicants.values_mut().find(|applicant| applicant.id == *id) else {
+                return missing();
+            };
+            if applicant.status != "init" {
+                return failure(StatusCode::CONFLICT, "Applicant is being checked");
+            }
+            "pending".clone_into(&mut applicant.status);
+            axum::Json(json!({"ok": 1})).into_response()
+        }
+        _ => missing(),
+    }
+}
+
+fn view(applicant: &Applicant) -> Value {
+    json!({
+        "id": applicant.id, "createdAt": "2026-11-22 00:00:00", "clientId": "payferry",
+        "externalUserId": applicant.external_id, "type": "individual", "review": review(applicant),
+    })
+}
+
+fn review(applicant: &Applicant) -> Value {
+    let mut review = json!({
+        "reviewId": "AlzvL", "attemptId": "BGAri", "attemptCnt": 1, "levelName": applicant.level,
+        "createDate": "2026-11-22 00:00:00+0000", "reviewStatus": applicant.status, "priority": 0,
+    });
+    if let Some(result) = &applicant.result {
+        review["reviewResult"] = result.clone();
+    }
+    review
+}
+
+fn missing() -> Response {
+    failure(StatusCode::NOT_FOUND, "Not found")
+}
+
+fn failure(status: StatusCode, description: &str) -> Response {
+    let body = json!({
+        "description": description, "code": status.as_u16(), "correlationId": "a84e297715e56b57fa9ff9a6cc68d341",
+    });
+    (status, axum::Json(body)).into_response()
+}

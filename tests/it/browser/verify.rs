@@ -1,0 +1,48 @@
+//! The sandbox's verification page, as a person sees it whose browser runs no scripts.
+
+use payferry_harness::browser::Browser;
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use super::world::NARROW;
+use crate::cli::customers::{make_ready, person};
+use crate::process::{Home, Running};
+
+async fn verify(sandbox: &Running, customer: &str) -> Value {
+    sandbox.ok(Method::POST, "/customers/compliance", Some(json!({ "customer_id": customer }))).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_buttons_stand_for_a_provider() {
+    let home = Home::new().await;
+    let sandbox = Running::start(&home);
+    let browser = Browser::without_javascript().await;
+    browser.resize(NARROW, 900, 1).await;
+    let customer = person(&sandbox).await;
+    make_ready(&home, &sandbox, &customer).await;
+    let read = async || sandbox.ok(Method::GET, &format!("/api/v1/customers/{customer}"), None).await;
+
+    let first = verify(&sandbox, &customer).await;
+    browser.open(first["verification_url"].as_str().unwrap()).await;
+    browser.until("h1", |text| text == "Identity verification").await;
+    browser.until("main", |text| text.contains(&customer) && text.contains("pending")).await;
+    assert!(!browser.text("main").await.unwrap().contains("Lovelace"), "nothing of the person");
+    browser.click("button[value=reject]").await;
+    browser.until("h1", |text| text == "Rejected").await;
+    assert_eq!(browser.count("button").await, 0);
+    assert_eq!(read().await["customer"]["kyc_status"], "rejected");
+
+    let second = verify(&sandbox, &customer).await;
+    browser.open(second["verification_url"].as_str().unwrap()).await;
+    browser.until("h1", |text| text == "Identity verification").await;
+    browser.click("button[value=approve]").await;
+    browser.until("h1", |text| text == "Approved").await;
+    assert_eq!(read().await["customer"]["kyc_status"], "approved");
+    // The old page says how it ended, and decides nothing more.
+    browser.open(first["verification_url"].as_str().unwrap()).await;
+    browser.until("h1", |text| text == "Rejected").await;
+    assert_eq!(browser.count("button").await, 0);
+    assert_eq!(browser.complaints().await, Vec::<String>::new());
+    browser.close().await;
+    sandbox.stop();
+}

@@ -1,0 +1,305 @@
+//! Verification over HTTP: asked for by the PSP, decided by the provider's callbacks.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::http::Method;
+use payferry::keys::Scope;
+use payferry_actors::clock::Clock;
+use payferry_actors::compliance::identity::{DeskConfig, Sumsub, SumsubSettings};
+use payferry_actors::customers::audit::Actor;
+use payferry_actors::customers::{NewCustomer, Opened, create};
+use payferry_domain::customer::{Command, CustomerKind, DocumentKind, Documents};
+use payferry_domain::{CheckId, CustomerId};
+use payferry_entities::{checks, customers};
+use payferry_harness::sumsub::{
+    APP_TOKEN, CALLBACK_SECRET, Callback, LEVEL, RESCREEN_LEVEL, SECRET_KEY, SumsubStandIn, green, red, sign,
+};
+use sea_orm::{EntityTrait, PaginatorTrait};
+use serde_json::{Value, json};
+
+use crate::app::{Reply, TestApp, TestConfig};
+
+const PATH: &str = "/customers/compliance";
+const CALLBACKS: &str = "/compliance/callbacks/sumsub";
+
+/// A service with a provider.
+struct Site {
+    app: TestApp,
+    remote: SumsubStandIn,
+}
+
+impl Site {
+    async fn new() -> Self {
+        let remote = SumsubStandIn::start().await;
+        let settings = SumsubSettings {
+            base_url: remote.url().to_owned(),
+            app_token: APP_TOKEN.to_owned(),
+            secret_key: SECRET_KEY.to_owned(),
+            callback_secret: CALLBACK_SECRET.to_owned(),
+            level: LEVEL.to_owned(),
+            rescreen_level: RESCREEN_LEVEL.to_owned(),
+            timeout: Duration::from_secs(30),
+        };
+        let provider = Sumsub::new(settings, Clock::default()).unwrap();
+        let brief = Duration::from_millis(50);
+        let desk = DeskConfig { retry_min: brief, sweep_interval: brief, ..DeskConfig::default() };
+        let config = TestConfig { identity: Some(Arc::new(provider)), desk, ..TestConfig::default() };
+        Self { app: TestApp::start_with(config).await, remote }
+    }
+
+    async fn request(&self, customer: CustomerId) -> Reply {
+        self.app.post(PATH, &json!({ "customer_id": customer })).await
+    }
+
+    async fn send(&self, callback: &Callback) -> Reply {
+        let call = self.app.request(Method::POST, CALLBACKS).without_key().bytes(callback.body.clone());
+        let call = call.header("x-payload-digest-alg", callback.algorithm);
+        call.header("x-payload-digest", &callback.digest).send().await
+    }
+
+    /// The callback by which the provider tells its verdict.
+    fn decide(&self, verification: &str, result: Value) -> Callback {
+        self.remote.review(verification, "completed", result);
+        self.remote.callback(verification)
+    }
+}
+
+/// A customer of the first PSP, as far as its compliance goes.
+async fn customer(app: &TestApp, kind: CustomerKind, commands: &[Command]) -> CustomerId {
+    let id = CustomerId::generate();
+    let particulars = json!({"first_name": "Ada", "last_name": "Lovelace", "dob": "1990-12-10"}).to_string();
+    let sealed = app.state.sealer().seal(&["customers", &id.to_string(), "particulars"], particulars.as_bytes());
+    let new = NewCustomer {
+        id,
+        psp_id: app.psp_id,
+        kind,
+        email: "ada@example.com".to_owned(),
+        country: "GBR".to_owned(),
+        currency: "GBP".to_owned(),
+        particulars: sealed,
+    };
+    let now = app.state.clock().now();
+    create(app.writer(), &[new.row(now)], &Actor::Service, now).await.unwrap();
+    for command in commands {
+        change(app, id, command).await;
+    }
+    id
+}
+
+/// Changes it, whoever may do that.
+pub async fn change(app: &TestApp, id: CustomerId, command: &Command) {
+    let mut opened = Opened::find(app.state.database(), id, None).await.unwrap();
+    opened.apply(command, &Actor::Service, app.state.clock().now()).await.unwrap();
+    opened.commit().await.unwrap();
+}
+
+fn residence() -> Command {
+    Command::AddDocuments(Documents::NONE.with(DocumentKind::ProofOfResidentialAddress))
+}
+
+/// A person of whom nothing is missing.
+pub async fn ready(app: &TestApp) -> CustomerId {
+    customer(app, CustomerKind::Individual, &[Command::AcceptTerms, residence()]).await
+}
+
+async fn kyc_status(app: &TestApp, id: CustomerId) -> String {
+    let row = customers::Entity::find_by_id(id.to_string()).one(app.state.database().reader()).await.unwrap().unwrap();
+    row.kyc_status
+}
+
+/// The link hidden, which is another each time.
+fn shown(reply: &Reply) -> Value {
+    let mut shown = reply.redacted();
+    if let Some(url) = shown["body"]["verification_url"].as_str() {
+        assert!(url.starts_with("https://in.sumsub.example/websdk/p/"), "{url}");
+        shown["body"]["verification_url"] = json!("[link]");
+    }
+    shown
+}
+
+#[tokio::test]
+async fn a_verification_is_asked_for_and_decided() {
+    let site = Site::new().await;
+    let id = ready(&site.app).await;
+    let asked = site.request(id).await;
+    insta::assert_json_snapshot!("compliance_asked", shown(&asked));
+    let verification = asked.json["verification_id"].as_str().unwrap();
+    let again = site.app.post("/api/v1/customers/compliance", &json!({ "customer_id": id })).await;
+    assert_eq!((again.status.as_u16(), &again.json), (202, &asked.json), "the same one");
+    assert_eq!(site.remote.applicants().len(), 1);
+
+    let callback = site.decide(verification, green());
+    let taken = site.send(&callback).await;
+    insta::assert_json_snapshot!("compliance_callback_taken", taken.redacted());
+    assert_eq!(kyc_status(&site.app, id).await, "approved");
+    let cleared = site.request(id).await;
+    insta::assert_json_snapshot!("compliance_already_cleared", cleared.redacted());
+
+    // Repeated, and a rejection that comes after the verdict.
+    let late = site.decide(verification, red(&["FORGERY"]));
+    for callback in [&callback, &late, &callback] {
+        assert_eq!(site.send(callback).await.status, 200);
+        assert_eq!(kyc_status(&site.app, id).await, "approved");
+    }
+    change(&site.app, id, &Command::ChangePhone { check: CheckId::generate() }).await;
+    let busy = site.request(id).await;
+    insta::assert_json_snapshot!("compliance_update_in_progress", busy.redacted());
+}
+
+#[tokio::test]
+async fn what_is_missing_is_named() {
+    let site = Site::new().await;
+    let app = &site.app;
+    let fresh = customer(app, CustomerKind::Business, &[]).await;
+    let reply = site.request(fresh).await;
+    insta::assert_json_snapshot!("compliance_tos_not_accepted", reply.redacted());
+    change(app, fresh, &Command::AcceptTerms).await;
+    change(app, fresh, &residence()).await;
+    let reply = site.request(fresh).await;
+    insta::assert_json_snapshot!("compliance_documents_missing", reply.redacted());
+    change(app, fresh, &Command::Deactivate).await;
+    site.request(fresh).await.assert_problem(409, "customer_inactive");
+
+    let foreign = app.add_psp().await;
+    let key = app.add_key(foreign, &[Scope::Full]).await;
+    let own = ready(app).await;
+    let body = json!({ "customer_id": own });
+    let reply = app.request(Method::POST, PATH).key(&key).json(&body).send().await;
+    insta::assert_json_snapshot!("compliance_foreign_customer", reply.redacted());
+    site.request(CustomerId::generate()).await.assert_problem(404, "customer_not_found");
+    for (body, fault) in [
+        (json!({}), "customer_id: required"),
+        (json!({ "customer_id": 7 }), "customer_id: wrong_type"),
+        (json!({ "customer_id": "cr_1" }), "customer_id: invalid_id"),
+    ] {
+        let reply = app.post(PATH, &body).await;
+        reply.assert_problem(422, "validation_failed");
+        assert_eq!(reply.faults(), [fault]);
+    }
+    let reader = app.add_key(app.psp_id, &[Scope::Read, Scope::Payments]).await;
+    app.request(Method::POST, PATH).key(&reader).json(&body).send().await.assert_problem(403, "missing_scope");
+    assert_eq!(checks::Entity::find().count(app.state.database().reader()).await.unwrap(), 0);
+}
+
+#[tokio::test]
+async fn a_repeated_request_is_the_first_answer_again() {
+    let site = Site::new().await;
+    let id = ready(&site.app).await;
+    let ask = || site.app.request(Method::POST, PATH).idempotency_key("k").json(&json!({ "customer_id": id })).send();
+    let first = ask().await;
+    assert_eq!(first.status, 202, "{}", first.text());
+    let callback = site.decide(first.json["verification_id"].as_str().unwrap(), green());
+    assert_eq!(site.send(&callback).await.status, 200);
+    let again = ask().await;
+    assert_eq!((again.header("idempotent-replayed"), &again.bytes), (Some("true"), &first.bytes));
+    let other = json!({ "customer_id": ready(&site.app).await });
+    let reused = site.app.request(Method::POST, PATH).idempotency_key("k").json(&other).send().await;
+    reused.assert_problem(422, "idempotency_key_reused");
+}
+
+#[tokio::test]
+async fn a_provider_that_is_down_costs_the_link_and_not_the_verification() {
+    let site = Site::new().await;
+    site.remote.set_down(true);
+    let id = ready(&site.app).await;
+    let asked = site.request(id).await;
+    insta::assert_json_snapshot!("compliance_asked_without_link", shown(&asked));
+    site.remote.set_down(false);
+    let linked = async |_: &TestApp| {
+        let again = site.request(id).await;
+        assert_eq!(again.json["verification_id"], asked.json["verification_id"]);
+        again.json["verification_url"].is_string().then_some(())
+    };
+    site.app.until("there is a link", linked).await;
+}
+
+#[tokio::test]
+async fn rejected_says_why_and_may_begin_anew() {
+    let site = Site::new().await;
+    let id = ready(&site.app).await;
+    let first = site.request(id).await.json["verification_id"].as_str().unwrap().to_owned();
+    assert_eq!(site.send(&site.decide(&first, red(&["FORGERY"]))).await.status, 200);
+    assert_eq!(kyc_status(&site.app, id).await, "rejected");
+    let anew = site.request(id).await;
+    assert_eq!((anew.status.as_u16(), &anew.json["kyc_status"]), (202, &json!("pending")));
+    assert_ne!(anew.json["verification_id"], first.as_str());
+    assert_eq!(site.send(&site.decide(&first, green())).await.status, 200);
+    assert_eq!(kyc_status(&site.app, id).await, "pending", "the old one is over");
+}
+
+#[tokio::test]
+async fn callbacks_that_are_not_genuine_change_nothing() {
+    let site = Site::new().await;
+    let id = ready(&site.app).await;
+    let verification = site.request(id).await.json["verification_id"].as_str().unwrap().to_owned();
+    let genuine = site.decide(&verification, green());
+    let forged = site.send(&Callback { digest: "ab".repeat(32), ..genuine.clone() }).await;
+    insta::assert_json_snapshot!("compliance_callback_forged", forged.redacted());
+    let stale = site.remote.callback_at(&verification, chrono::Utc::now() - chrono::TimeDelta::days(3));
+    site.send(&stale).await.assert_problem(401, "callback_not_genuine");
+    let unsigned = site.app.request(Method::POST, CALLBACKS).without_key().bytes(genuine.body.clone()).send().await;
+    unsigned.assert_problem(401, "callback_not_genuine");
+    // The PSP's own key proves nothing here.
+    let keyed = site.app.request(Method::POST, CALLBACKS).bytes(genuine.body.clone()).send().await;
+    keyed.assert_problem(401, "callback_not_genuine");
+    let unreadable = site.send(&sign(&json!({"type": "applicantReviewed"}))).await;
+    insta::assert_json_snapshot!("compliance_callback_unreadable", unreadable.redacted());
+    let elsewhere = site.app.request(Method::POST, "/compliance/callbacks/didit").without_key();
+    let elsewhere = elsewhere.bytes(genuine.body.clone()).send().await;
+    insta::assert_json_snapshot!("compliance_callback_unknown_provider", elsewhere.redacted());
+    let huge = site.app.request(Method::POST, CALLBACKS).without_key().bytes("x".repeat(70_000)).send().await;
+    huge.assert_problem(413, "body_too_large");
+    assert_eq!(kyc_status(&site.app, id).await, "pending");
+    // Somebody else's check, signed all the same.
+    let mut foreign: Value = serde_json::from_str(&genuine.body).unwrap();
+    foreign["externalUserId"] = json!(CheckId::generate());
+    assert_eq!(site.send(&sign(&foreign)).await.status, 200);
+    let mut other_session: Value = serde_json::from_str(&genuine.body).unwrap();
+    other_session["applicantId"] = json!("000000000000000000000000");
+    assert_eq!(site.send(&sign(&other_session)).await.status, 200);
+    assert_eq!(kyc_status(&site.app, id).await, "pending");
+    assert_eq!(site.send(&genuine).await.status, 200);
+    assert_eq!(kyc_status(&site.app, id).await, "approved");
+}
+
+#[tokio::test]
+async fn a_callback_that_cannot_be_written_down_is_asked_for_again() {
+    let site = Site::new().await;
+    let id = ready(&site.app).await;
+    let verification = site.request(id).await.json["verification_id"].as_str().unwrap().to_owned();
+    let genuine = site.decide(&verification, green());
+    site.app.state.database().clone().close().await.unwrap();
+    site.send(&genuine).await.assert_problem(503, "database_unavailable");
+    // What is forged is refused without a look at the database.
+    let forged = site.send(&Callback { digest: "ab".repeat(32), ..genuine }).await;
+    forged.assert_problem(401, "callback_not_genuine");
+}
+
+#[tokio::test]
+async fn without_a_provider_nobody_is_verified_and_that_is_said() {
+    let app = TestApp::start().await;
+    let id = ready(&app).await;
+    let reply = app.post(PATH, &json!({ "customer_id": id })).await;
+    insta::assert_json_snapshot!("compliance_unconfigured", reply.redacted());
+    assert_eq!(reply.header("retry-after"), None);
+    assert_eq!(checks::Entity::find().count(app.state.database().reader()).await.unwrap(), 0);
+    let callback = app.request(Method::POST, CALLBACKS).without_key().bytes("{}").send().await;
+    callback.assert_problem(404, "provider_not_found");
+}
+
+#[tokio::test]
+async fn an_address_that_sends_too_many_callbacks_is_told_to_wait() {
+    let limits = payferry::http::Limits {
+        callbacks_per_minute: std::num::NonZeroU32::new(2),
+        ..payferry::http::Limits::sandbox()
+    };
+    let app = TestApp::start_with(TestConfig { limits, ..TestConfig::default() }).await;
+    let send = || app.request(Method::POST, CALLBACKS).without_key().bytes("{}").send();
+    for _ in 0..2 {
+        send().await.assert_problem(404, "provider_not_found");
+    }
+    let refused = send().await;
+    refused.assert_problem(429, "rate_limited");
+    assert!(refused.header("retry-after").is_some());
+}
