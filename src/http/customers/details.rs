@@ -96,7 +96,11 @@ pub async fn set(State(app): State<AppState>, request: Submission<Customers>) ->
         customer_id: opened.row.id.clone(),
         kyc_status: opened.row.kyc_status.clone(),
     })?;
-    request.idempotency.commit(&app, opened.into_transaction(), answer).await
+    let answered = request.idempotency.commit(&app, opened.into_transaction(), answer).await?;
+    if replaces {
+        app.system.desk().nudge();
+    }
+    Ok(answered)
 }
 
 fn read(

@@ -66,7 +66,11 @@ pub async fn update(
     let customer = CustomerRecord::read(&app, opened.transaction(), &opened.row).await?;
     let message = if is_new { "Customer updated" } else { "Customer unchanged" };
     let answer = Answer::ok(&CustomerAnswer { message, customer })?;
-    request.idempotency.commit(&app, opened.into_transaction(), answer).await
+    let answered = request.idempotency.commit(&app, opened.into_transaction(), answer).await?;
+    if is_new {
+        app.system.desk().nudge();
+    }
+    Ok(answered)
 }
 
 fn phone_number(body: &Fields<'_>) -> Option<String> {
