@@ -100,7 +100,8 @@ pub fn currency(value: &Value) -> Result<String, Fault> {
 pub fn phone_number(value: &Value) -> Result<String, Fault> {
     let text = read::string(value)?;
     let digits = text.strip_prefix('+').unwrap_or_default();
-    let are_digits = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    // No calling code begins with a zero.
+    let are_digits = !digits.is_empty() && !digits.starts_with('0') && digits.bytes().all(|b| b.is_ascii_digit());
     if !are_digits || digits.len() > PHONE_DIGITS_MAX {
         return Err(Fault::new("invalid_phone_number", "must be an E.164 number, such as +14155550123"));
     }
@@ -148,7 +149,7 @@ pub fn date_of_birth(value: &Value, today: NaiveDate) -> Result<NaiveDate, Fault
     /// Characters of a date; chrono would take fewer.
     const DATE_CHARS: usize = 10;
     let text = read::string(value)?;
-    let date = Some(text).filter(|text| text.len() == DATE_CHARS);
+    let date = Some(text).filter(|text| text.len() == DATE_CHARS && !text.starts_with(['+', '-']));
     let date = date.and_then(|text| NaiveDate::parse_from_str(text, "%Y-%m-%d").ok());
     let date = date.ok_or_else(|| Fault::new("invalid_date", "must be a date that exists, as YYYY-MM-DD"))?;
     if date >= today {

@@ -20,7 +20,7 @@ async fn the_link_shows_what_to_pay_and_nothing_of_anybody() {
         "metadata": { "buyer": "Jane Roe" }, "reference": "INV-1" });
     let made = app.post("/payments/initiate", &body).await;
     let link = made.json["magic_link"].as_str().unwrap();
-    assert_eq!(link.strip_prefix("https://pay.example/pay/").unwrap().len(), 32);
+    assert_eq!(link.strip_prefix("https://pay.example/pay/").unwrap().len(), 40);
     let page = open(&app, link).await;
     assert_eq!((page.status.as_u16(), page.header("content-type")), (200, Some("text/html; charset=utf-8")));
     let text = page.text();
