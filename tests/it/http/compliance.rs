@@ -24,13 +24,13 @@ const PATH: &str = "/customers/compliance";
 const CALLBACKS: &str = "/compliance/callbacks/sumsub";
 
 /// A service with a provider.
-struct Site {
-    app: TestApp,
-    remote: SumsubStandIn,
+pub struct Site {
+    pub app: TestApp,
+    pub remote: SumsubStandIn,
 }
 
 impl Site {
-    async fn new() -> Self {
+    pub async fn new() -> Self {
         let remote = SumsubStandIn::start().await;
         let settings = SumsubSettings {
             base_url: remote.url().to_owned(),

@@ -13,6 +13,7 @@ use serde_json::json;
 use super::dump;
 use super::uploads::{form, upload};
 use crate::app::TestApp;
+use crate::http::compliance::Site;
 use crate::http::logs::{heard, listen};
 
 /// Kept sealed, each unmistakable.
@@ -183,4 +184,23 @@ async fn the_log_does_not_show_who_a_customer_is() {
     for hidden in [OPEN, "owner@example.com", "search=zx91", "+447700900123", "doc-1"] {
         assert!(!log.contains(hidden), "{hidden} is logged");
     }
+}
+
+#[tokio::test]
+async fn the_log_does_not_show_what_a_provider_is_told() {
+    listen();
+    let site = Site::new().await;
+    let app = &site.app;
+    story(app).await;
+    // Another number is screened: with it, name and date of birth go to the provider.
+    let found = app.get("/api/v1/customers?search=zx91").await;
+    let path = format!("/api/v1/customers/{}", found.json["customers"][0]["id"].as_str().unwrap());
+    let told = site.remote.applicants().len();
+    let changed = app.request(Method::PATCH, &path).json(&json!({ "phone_number": "+447700900986" })).send().await;
+    assert_eq!(changed.json["customer"]["kyc_status"], "pending_update", "{}", changed.text());
+    app.until("the provider is told", async |_| (site.remote.applicants().len() > told).then_some(())).await;
+    let log = heard();
+    assert!(log.contains("TRACE"));
+    assert_hidden("the log", log.as_bytes());
+    assert!(!log.contains("+447700900986"));
 }
