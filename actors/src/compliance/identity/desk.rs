@@ -29,7 +29,7 @@ use crate::observe::{ActorKind, Behaviour, Books, Mailbox};
 use crate::seal::Sealer;
 
 /// The actor's name.
-const NAME: &str = "desk";
+const NAME: &str = "compliance_desk";
 
 /// Limits of the desk.
 #[derive(Debug, Clone)]
