@@ -130,7 +130,7 @@ fn wanted(backend: DbBackend, psp_id: PspId, search: Option<&str>, status: Optio
 }
 
 /// That a column holds a text, every character of which means itself.
-fn holds(backend: DbBackend, column: Column, text: String) -> SimpleExpr {
+pub(crate) fn holds(backend: DbBackend, column: Column, text: String) -> SimpleExpr {
     let place = if backend == DbBackend::Postgres { "strpos" } else { "instr" };
     Expr::expr(Func::cust(place).arg(Expr::col(column)).arg(text)).gt(0)
 }

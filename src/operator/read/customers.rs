@@ -6,7 +6,7 @@ use payferry_actors::customers::{StoreError, customer_of};
 use payferry_domain::customer::{Documents, KycStatus, Missing, missing};
 use payferry_domain::{CustomerId, PspId, Timestamp};
 use payferry_entities::{Database, checks, customer_documents, customers};
-use sea_orm::sea_query::{Expr, LikeExpr};
+use sea_orm::sea_query::Expr;
 use sea_orm::{
     ColumnTrait, DbErr, EntityTrait, Iterable, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect, Select,
 };
@@ -14,6 +14,7 @@ use serde::Serialize;
 
 use super::Moment;
 use crate::audit;
+use crate::http::customers::list::holds;
 
 /// Checks and documents of one customer that are shown, the latest.
 const HISTORY_MAX: u64 = 50;
@@ -159,7 +160,8 @@ pub async fn list(database: &Database, filter: &Filter, limit: u64, offset: u64)
         query = query.filter(customers::Column::IsActive.eq(is_active));
     }
     if let Some(search) = &filter.search {
-        query = query.filter(customers::Column::EmailSearch.like(containing(search)));
+        let (backend, column) = (database.backend(), customers::Column::EmailSearch);
+        query = query.filter(holds(backend, column, search.to_lowercase()));
     }
     let total = query.clone().count(database.reader()).await?;
     let rows = columns(query)
@@ -205,12 +207,6 @@ pub async fn one(database: &Database, id: CustomerId) -> Result<CustomerView, Re
 fn columns(query: Select<customers::Entity>) -> Select<customers::Entity> {
     let open = customers::Column::iter().filter(|column| !matches!(column, customers::Column::Particulars));
     query.select_only().columns(open).column_as(Expr::value(""), customers::Column::Particulars)
-}
-
-/// What matches a text that contains `search`, whatever its signs.
-fn containing(search: &str) -> LikeExpr {
-    let search = search.to_lowercase().replace('\\', "\\\\").replace('%', "\\%").replace('_', "\\_");
-    LikeExpr::new(format!("%{search}%")).escape('\\')
 }
 
 fn line(row: &customers::Model) -> Result<CustomerLine, StoreError> {
