@@ -53,6 +53,8 @@ pub struct AppParts {
     pub operator_token: String,
     /// What sort of API keys the operator makes.
     pub key_mode: KeyMode,
+    /// Cancelled when the public listener is to end, for what its handlers would otherwise keep open.
+    pub closing: CancellationToken,
 }
 
 /// The listeners of a service, bound and not yet answering: so that links can carry the bound port.
@@ -139,7 +141,7 @@ impl App {
             bookkeeping: config.payments.bookkeeping,
         })
         .await?;
-        let api = Serving::start(listeners.api, routes(&system), CancellationToken::new());
+        let api = Serving::start(listeners.api, routes(&system), parts.closing);
         let sweep = documents::sweep_on(parts.documents.clone(), system.database().clone());
         let sweep = AbortOnDropHandle::new(tokio::spawn(sweep));
         let closing = CancellationToken::new();

@@ -16,6 +16,7 @@ use moka::sync::Cache;
 use payferry_domain::KeyId;
 
 use super::error::ApiError;
+use super::live::{STREAMS_AT_ONCE, STREAMS_PER_ADDRESS};
 
 /// Requests a second that a key may make in the long run.
 pub const KEY_REQUESTS_PER_SEC: u32 = 500;
@@ -58,6 +59,10 @@ pub struct Limits {
     pub behind_proxy: bool,
     /// How long a request may take, its body included.
     pub request_timeout: Duration,
+    /// Streams open at once.
+    pub streams_at_once: usize,
+    /// Streams open at once for one address.
+    pub streams_per_address: usize,
 }
 
 impl Limits {
@@ -82,6 +87,8 @@ impl Limits {
             unknown_keys_per_minute: UNKNOWN_KEYS_PER_MINUTE,
             behind_proxy: false,
             request_timeout: REQUEST_TIMEOUT,
+            streams_at_once: STREAMS_AT_ONCE,
+            streams_per_address: STREAMS_PER_ADDRESS,
         }
     }
 }
@@ -143,6 +150,11 @@ impl Limiters {
     pub(super) fn unknown_key(&self, parts: &Parts) {
         let tried = self.strangers.get_with(household(self.address(parts)), Arc::default);
         tried.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The household that asks.
+    pub(super) fn household(&self, parts: &Parts) -> IpAddr {
+        household(self.address(parts))
     }
 
     fn address(&self, parts: &Parts) -> IpAddr {

@@ -5,11 +5,12 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use axum::http::Method;
-use metrics::{Counter, Histogram, counter, describe_counter, describe_histogram, histogram};
+use metrics::{Counter, Histogram, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
 use parking_lot::RwLock;
 
 const REQUESTS: &str = "payferry_http_requests_total";
 const SECONDS: &str = "payferry_http_request_duration_seconds";
+const STREAMS: &str = "payferry_http_streams_open";
 
 /// The handles of one route, which are looked up once; there are as many as there are routes.
 struct Handles {
@@ -26,8 +27,24 @@ static HANDLES: LazyLock<RwLock<ByRoute>> = LazyLock::new(RwLock::default);
 pub(super) fn describe() {
     describe_counter!(REQUESTS, "Requests answered, by method, route template and status.");
     describe_histogram!(SECONDS, metrics::Unit::Seconds, "Time from the request's head to its answer's.");
+    describe_gauge!(STREAMS, "Streams of payments that are open: payers' pages, and those of PSPs.");
     // Those looked up before somebody listened would stay deaf.
     HANDLES.write().clear();
+}
+
+/// A stream was opened; it is counted until the answer is dropped.
+pub(super) fn stream_opened() -> OpenStream {
+    gauge!(STREAMS).increment(1.0);
+    OpenStream
+}
+
+/// A stream that is open.
+pub(super) struct OpenStream;
+
+impl Drop for OpenStream {
+    fn drop(&mut self) {
+        gauge!(STREAMS).decrement(1.0);
+    }
 }
 
 /// One request was answered.

@@ -15,6 +15,7 @@ pub mod error;
 pub mod extract;
 pub mod idempotency;
 pub mod limits;
+mod live;
 pub mod merchants;
 mod metrics;
 pub mod openapi;

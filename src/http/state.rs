@@ -11,12 +11,14 @@ use payferry_actors::webhook::UrlPolicy;
 use payferry_domain::{MerchantId, PspId};
 use payferry_entities::Database;
 use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use super::auth::KeyRing;
 use super::consent::Terms;
 use super::idempotency::Running;
 use super::limits::{Limiters, Limits};
+use super::live::Rooms;
 use crate::documents::DocumentStore;
 use crate::keys::KeyMode;
 
@@ -36,6 +38,8 @@ pub struct HttpConfig {
     pub documents: DocumentStore,
     /// What customers accept.
     pub terms: Terms,
+    /// Cancelled when the listener is to end: streams end then.
+    pub closing: CancellationToken,
 }
 
 /// Which world this is.
@@ -82,6 +86,8 @@ pub struct Shared {
     pub(super) door: Semaphore,
     pub(super) keys: KeyRing,
     pub(super) limiters: Limiters,
+    /// Room for streams.
+    pub(super) rooms: Arc<Rooms>,
     pub(super) running: Running,
     /// Whose merchants are whose; merchants are never taken away or given to somebody else.
     pub(super) merchants: Cache<MerchantId, PspId>,
@@ -95,6 +101,7 @@ impl AppState {
             door: Semaphore::new(config.limits.requests_at_once),
             keys: KeyRing::new(&system, config.environment.key_mode()),
             limiters: Limiters::new(&config.limits),
+            rooms: Rooms::new(config.limits.streams_at_once),
             running: Running::default(),
             merchants: Cache::new(MERCHANTS_KNOWN_MAX),
             system,

@@ -27,6 +27,7 @@ use payferry_entities::{Database, api_keys, chain_cursors, psps};
 use payferry_migration::{Migrator, MigratorTrait};
 use sea_orm::{EntityTrait, IntoActiveModel};
 use serde::{Deserialize, Serialize};
+use tokio_util::sync::CancellationToken;
 
 use crate::app::{App, AppParts, Listeners};
 use crate::config::{self, Config, database_url};
@@ -142,6 +143,7 @@ impl Sandbox {
         };
         let links = VerificationLinks::new(listeners.public_url().clone(), keys.sealer());
         let clock = world.clock().clock().clone();
+        let closing = CancellationToken::new();
         let parts = AppParts {
             database,
             sealer: keys.sealer(),
@@ -153,9 +155,10 @@ impl Sandbox {
             documents: documents.clone(),
             operator_token: keys.operator_token.clone(),
             key_mode: KeyMode::Test,
+            closing: closing.clone(),
         };
         let public_url = listeners.public_url().clone();
-        let routes = |system: &System| routes::router(system.clone(), public_url, documents, world.clone());
+        let routes = |system: &System| routes::router(system.clone(), public_url, documents, closing, world.clone());
         let app = App::start(config, listeners, parts, routes).await?;
         Ok(Self { app, world, ready, folder })
     }

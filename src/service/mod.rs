@@ -13,6 +13,7 @@ use payferry_actors::clock::Clock;
 use payferry_domain::Address;
 use payferry_entities::Database;
 use serde::Serialize;
+use tokio_util::sync::CancellationToken;
 
 use crate::app::{App, AppParts, Listeners};
 use crate::config::Config;
@@ -61,12 +62,14 @@ impl Service {
         let ready =
             Ready { api_url: listeners.api_url()?, operator_url: listeners.operator_url()?, pid: std::process::id() };
         let documents = DocumentStore::open(&config.documents, sealer.clone())?;
+        let closing = CancellationToken::new();
         let http = HttpConfig {
             public_url: listeners.public_url().clone(),
             environment,
             limits: limits(config),
             documents: documents.clone(),
             terms: terms(config)?,
+            closing: closing.clone(),
         };
         let parts = AppParts {
             database,
@@ -79,6 +82,7 @@ impl Service {
             documents,
             operator_token,
             key_mode: environment.key_mode(),
+            closing,
         };
         let routes = |system: &System| router(AppState::new(system.clone(), http));
         let app = App::start(config, listeners, parts, routes).await?;

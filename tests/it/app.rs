@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::http::header::{AUTHORIZATION, CONTENT_TYPE};
-use axum::http::{HeaderMap, Method, Request, StatusCode};
+use axum::http::{HeaderMap, Method, Request, Response, StatusCode};
 use payferry::documents::DocumentStore;
 use payferry::http::consent::Terms;
 use payferry::http::{AppState, Environment, HttpConfig, Limits};
@@ -27,6 +27,7 @@ use payferry_migration::{Migrator, MigratorTrait};
 use sea_orm::{EntityTrait, IntoActiveModel};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
 /// The master key of every test.
@@ -153,7 +154,7 @@ impl TestApp {
         let documents = DocumentStore::in_folder(&documents_folder(temp.path()), Sealer::new(&MASTER_KEY)).unwrap();
         let terms = Terms::default();
         let (environment, limits) = (config.environment, config.limits);
-        let http = HttpConfig { public_url, environment, limits, documents, terms };
+        let http = HttpConfig { public_url, environment, limits, documents, terms, closing: CancellationToken::new() };
         let state = AppState::new(system, http);
         let router = payferry::http::router_with(state.clone(), config.routes);
         let (key, psp_id) = (String::new(), PspId::generate());
@@ -317,10 +318,14 @@ impl Call {
         self.header(CONTENT_TYPE.as_str(), "application/json")
     }
 
-    pub async fn send(self) -> Reply {
+    /// The answer as it begins: its body may go on.
+    pub async fn begin(self) -> Response<Body> {
         let request = Request::from_parts(self.parts, Body::from(self.body));
-        let response = self.router.oneshot(request).await.unwrap();
-        let (parts, body) = response.into_parts();
+        self.router.oneshot(request).await.unwrap()
+    }
+
+    pub async fn send(self) -> Reply {
+        let (parts, body) = self.begin().await.into_parts();
         let bytes = axum::body::to_bytes(body, usize::MAX).await.unwrap().to_vec();
         let json = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
         Reply { status: parts.status, headers: parts.headers, bytes, json }

@@ -16,6 +16,7 @@ mod task;
 #[cfg(test)]
 mod tests;
 mod unit;
+mod wake;
 mod write;
 
 use std::fmt;
@@ -35,6 +36,7 @@ pub use unit::{
     NewEvent, OperationChange, OperationOutcome, Receipt, SignedOperation, Submission, TransfersApplied, Transition,
     Unit,
 };
+pub use wake::Wake;
 
 use metrics::JournalMetrics;
 pub(crate) use metrics::{COMMIT_SECONDS, GROUP_UNITS};
@@ -103,6 +105,7 @@ impl Journal {
             metrics: JournalMetrics::new(),
             own: books.of(ActorKind::Journal, NAME),
             books,
+            wakes: Arc::default(),
             closing: CancellationToken::new(),
             closed: CancellationToken::new(),
             #[cfg(test)]
@@ -134,6 +137,16 @@ impl Journal {
 
     fn books(&self) -> &Arc<ActorBooks> {
         &self.shared.own
+    }
+
+    /// Wakes whenever something is committed about this payment, or announced to this PSP; by its id.
+    pub fn wake_on(&self, subject: impl fmt::Display) -> Wake {
+        self.shared.wakes.subscribe(subject.to_string())
+    }
+
+    /// Payments and PSPs whose commits somebody waits for.
+    pub fn waited_for(&self) -> usize {
+        self.shared.wakes.len()
     }
 
     /// Lets nothing more in, commits everything queued, and returns when that is done and the task has ended. Needs the

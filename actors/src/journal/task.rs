@@ -14,6 +14,7 @@ use super::metrics::JournalMetrics;
 use super::queue::Queues;
 use super::statements::Statements;
 use super::stats::Counters;
+use super::wake::Wakes;
 use super::write::{Attempt, attempt};
 use super::{JournalError, NAME, Submitted, Unit};
 use crate::observe::{ActorBooks, ActorKind, Books, words_of};
@@ -41,6 +42,8 @@ pub(super) struct Shared {
     pub(super) counters: Counters,
     pub(super) metrics: JournalMetrics,
     pub(super) books: Books,
+    /// Who waits for commits.
+    pub(super) wakes: Arc<Wakes>,
     /// The journal's own among them.
     pub(super) own: Arc<ActorBooks>,
     /// Asked to flush and stop.
@@ -130,6 +133,7 @@ impl Shared {
             match attempt {
                 Attempt::Committed(receipts) => {
                     self.committed(&part, begun.elapsed());
+                    self.wakes.committed(&part);
                     for (submitted, receipt) in part.drain(..).zip(receipts) {
                         // Whoever asked may have stopped waiting; the commit stands.
                         let _ = submitted.answer.send(Ok(receipt));
@@ -190,6 +194,7 @@ impl Shared {
                 }
                 Attempt::Unknown(error) => {
                     self.books.tally().doubt();
+                    self.wakes.committed(&part);
                     tracing::error!(%error, units = part.len(), "the journal does not know whether its commit was made");
                     self.refuse(part, &JournalError::Unknown(error.to_string()));
                     return Part::Done;

@@ -2,6 +2,7 @@
 
 pub mod cancel;
 pub mod deliveries;
+pub mod events;
 pub mod get;
 pub mod initiate;
 pub mod list;
@@ -10,12 +11,13 @@ mod view;
 
 use payferry_actors::chains::Chains;
 use payferry_actors::wallet::checksummed;
-use payferry_domain::payment::{Payment, Status};
-use payferry_domain::{PaymentId, PspId};
+use payferry_domain::payment::{Payment, Status, Terms};
+use payferry_domain::{Amount, Chain, PaymentId, PspId};
 use payferry_entities::payments::{Column, Entity, Model};
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 
 pub use view::PaymentRecord;
+pub(super) use view::progress;
 
 use super::error::ApiError;
 use super::state::Shared;
@@ -31,10 +33,19 @@ async fn own(app: &Shared, psp_id: PspId, payment_id: &str) -> Result<Model, Api
 /// What a wallet reads from a QR code (EIP-681): a transfer of what is still due. `None` if the payment no longer waits
 /// for money: nobody is to be asked to pay in vain.
 pub(super) fn payment_uri(chains: &Chains, payment: &Payment) -> Option<String> {
-    let terms = &payment.terms;
     let waits = payment.status == Status::Pending || payment.is_completable();
     let due = Some(payment.amount_due()).filter(|due| waits && !due.is_zero())?;
-    let chain_id = chains.spec(terms.chain).map_or_else(|| terms.chain.default_id(), |spec| spec.chain_id);
+    Some(transfer_uri(chains, &payment.terms, due))
+}
+
+/// A transfer of `amount` to the payment's wallet, for wallets (EIP-681).
+pub(super) fn transfer_uri(chains: &Chains, terms: &Terms, amount: Amount) -> String {
     let (token, wallet) = (checksummed(terms.token_address), checksummed(terms.wallet));
-    Some(format!("ethereum:{token}@{chain_id}/transfer?address={wallet}&uint256={}", due.units()))
+    let chain_id = chain_id(chains, terms.chain);
+    format!("ethereum:{token}@{chain_id}/transfer?address={wallet}&uint256={}", amount.units())
+}
+
+/// The chain's id here.
+pub(super) fn chain_id(chains: &Chains, chain: Chain) -> u64 {
+    chains.spec(chain).map_or_else(|| chain.default_id(), |spec| spec.chain_id)
 }

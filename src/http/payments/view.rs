@@ -2,7 +2,7 @@
 
 use payferry_actors::wallet::checksummed;
 use payferry_domain::payment::{
-    ChainChoice, HistoryEntry, Label, Payment, Refund, Settlement, Transfer, TransferToken, Verdict,
+    ChainChoice, HistoryEntry, Label, Payment, Refund, Settlement, Transfer, TransferStatus, TransferToken, Verdict,
 };
 use payferry_domain::{Address, Amount, Finality, Timestamp};
 use serde::Serialize;
@@ -208,6 +208,26 @@ impl PaymentRecord {
             updated_at: payment.updated_at.to_string(),
         }
     }
+}
+
+/// How far the youngest transfer that may count has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::http) struct Progress {
+    /// Blocks on it, itself included; at most `required`.
+    pub(in crate::http) confirmations: u64,
+    /// Blocks that are needed.
+    pub(in crate::http) required: u64,
+}
+
+/// The progress of a transfer that waits to become final by a number of blocks; nothing if there is none.
+pub(in crate::http) fn progress(app: &Shared, payment: &Payment) -> Option<Progress> {
+    let waits = |transfer: &Transfer| transfer.is_right() && transfer.status == TransferStatus::Seen;
+    let Finality::Blocks(required) = payment.required_finality() else { return None };
+    if !payment.transfers.iter().any(waits) {
+        return None;
+    }
+    let required = u64::from(required);
+    Some(Progress { confirmations: confirmations(app, payment)?.min(required), required })
 }
 
 /// Of the youngest transfer that may count.

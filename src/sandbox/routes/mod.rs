@@ -19,6 +19,7 @@ use axum::routing::{get, post};
 use axum::{Extension, Router};
 use payferry_actors::System;
 use serde_json::{Map, Value};
+use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use super::inbox::BODY_BYTES_MAX;
@@ -30,13 +31,20 @@ use crate::http::extract::Fields;
 use crate::http::{ApiError, AppState, Environment, HttpConfig, Limits, router_with};
 
 /// The whole public router of a sandbox.
-pub(super) fn router(system: System, public_url: Url, documents: DocumentStore, world: Arc<World>) -> Router {
+pub(super) fn router(
+    system: System,
+    public_url: Url,
+    documents: DocumentStore,
+    closing: CancellationToken,
+    world: Arc<World>,
+) -> Router {
     let config = HttpConfig {
         public_url,
         environment: Environment::Sandbox,
         limits: Limits::sandbox(),
         documents,
         terms: Terms::default(),
+        closing,
     };
     router_with(AppState::new(system, config), routes(world))
 }

@@ -150,6 +150,11 @@ impl Browser {
         self.cdp("Network.emulateNetworkConditions", conditions).await;
     }
 
+    /// Runs a script in every page from now on, before any of the page's own.
+    pub async fn run_first(&self, script: &str) {
+        self.cdp("Page.addScriptToEvaluateOnNewDocument", json!({"source": script})).await;
+    }
+
     /// Runs a script and answers what it returns.
     pub async fn run(&self, script: &str) -> Value {
         let answer = self.driver.execute(script, Vec::new()).await;

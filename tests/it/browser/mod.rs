@@ -3,6 +3,7 @@
 mod admin;
 mod customers;
 mod live;
+mod pay;
 mod pictures;
 mod verify;
 mod world;

@@ -8,6 +8,7 @@ mod crowd;
 mod customers;
 mod everywhere;
 mod idempotency;
+mod live;
 pub(crate) mod logs;
 mod merchants;
 mod pages;

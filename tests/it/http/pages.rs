@@ -36,11 +36,15 @@ async fn the_link_shows_what_to_pay_and_nothing_of_anybody() {
     ] {
         assert!(text.contains(shown), "{shown} is missing");
     }
-    for hidden in ["Jane", "INV-1", "owner@shop.example", &merchant, "psp_", "<script", "src="] {
+    assert!(text.contains("<svg class=\"qr\" role=\"img\""));
+    assert!(text.contains("<noscript><meta http-equiv=\"refresh\""), "it moves on without JavaScript, too");
+    for hidden in ["Jane", "INV-1", "owner@shop.example", &merchant, "psp_", "src=", "url(", "@import", "style="] {
         assert!(!text.contains(hidden), "{hidden} is shown");
     }
     let policy = page.header("content-security-policy").unwrap();
-    assert!(policy.starts_with("default-src 'none';") && policy.contains("frame-ancestors 'none'"), "{policy}");
+    for part in ["default-src 'none';", "script-src 'sha256-", "style-src 'sha256-", "frame-ancestors 'none'"] {
+        assert!(policy.contains(part), "{policy}");
+    }
     assert!(!policy.contains("unsafe"));
     assert_eq!(page.header("referrer-policy"), Some("no-referrer"));
     assert_eq!(page.header("cache-control"), Some("no-store"));
@@ -48,7 +52,8 @@ async fn the_link_shows_what_to_pay_and_nothing_of_anybody() {
     app.pay(&made, "12.5").await;
     app.payment_when(&made, "settled").await;
     let text = open(&app, link).await.text().to_owned();
-    assert!(text.contains("Payment received") && !text.contains("ethereum:"), "nobody is asked to pay twice");
+    assert!(text.contains("Payment complete") && !text.contains("ethereum:"), "nobody is asked to pay twice");
+    assert!(!text.contains("http-equiv=\"refresh\""), "it stays as it is");
 }
 
 #[tokio::test]

@@ -1,0 +1,101 @@
+//! `GET /pay/{token}`: the payer's page. Whoever has the link sees it; it shows nothing of any person.
+//!
+//! `scene` says what the payer is told, `view` how it looks, `qr` draws the code. The page is whole without JavaScript;
+//! with it, `GET /pay/{token}/events` brings the same content anew whenever it changes.
+
+mod qr;
+mod scene;
+mod view;
+
+use axum::extract::rejection::PathRejection;
+use axum::extract::{FromRequestParts, Path, State};
+use axum::http::StatusCode;
+use axum::http::header::RETRY_AFTER;
+use axum::http::request::Parts;
+use axum::response::Response;
+use axum::response::sse::Event;
+use maud::html;
+use payferry_actors::payment::store;
+use payferry_domain::payment::Payment;
+use payferry_entities::payments::{Column, Entity};
+use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
+
+use crate::http::error::ApiError;
+use crate::http::live::{self, Holder};
+use crate::http::state::{AppState, Shared};
+
+/// Characters of a link's token, far above what they have.
+const TOKEN_CHARS_MAX: usize = 128;
+
+/// A request that was within the limit of its address.
+pub(crate) struct Admitted;
+
+impl FromRequestParts<AppState> for Admitted {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, app: &AppState) -> Result<Self, Response> {
+        app.limiters.page(parts).map(|()| Self).map_err(|error| failure(&error))
+    }
+}
+
+/// The page.
+pub(in crate::http) async fn serve(
+    _: Admitted,
+    State(app): State<AppState>,
+    token: Result<Path<String>, PathRejection>,
+) -> Response {
+    match find(&app, token).await {
+        Ok(payment) => view::page(&app, &payment),
+        Err(error) => failure(&error),
+    }
+}
+
+/// Its content, again whenever it changes.
+pub(in crate::http) async fn events(
+    _: Admitted,
+    State(app): State<AppState>,
+    token: Result<Path<String>, PathRejection>,
+    parts: Parts,
+) -> Response {
+    let begin = async || {
+        let payment = find(&app, token).await?;
+        let holder = Holder::Address(app.limiters.household(&parts));
+        Ok((payment, app.rooms.take(holder, app.config.limits.streams_per_address)?))
+    };
+    match begin().await {
+        Ok((payment, place)) => live::follow(app.clone(), payment, place, event),
+        Err(error) => failure(&error),
+    }
+}
+
+fn event(app: &Shared, payment: &Payment) -> Event {
+    Event::default().event("page").data(view::content(app, payment).into_string())
+}
+
+async fn find(app: &Shared, token: Result<Path<String>, PathRejection>) -> Result<Payment, ApiError> {
+    // What is not even text is no link's token.
+    let token = token.map_or_else(|_| String::new(), |Path(token)| token);
+    let spelled = token.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
+    if token.len() > TOKEN_CHARS_MAX || !spelled {
+        return Err(ApiError::NotFound("payment"));
+    }
+    let row = Entity::find().filter(Column::LinkToken.eq(token)).one(app.database().reader()).await?;
+    Ok(store::payment_of(&row.ok_or(ApiError::NotFound("payment"))?)?)
+}
+
+/// A page instead of a document: people read it.
+fn failure(error: &ApiError) -> Response {
+    if let Some((_, reason)) = error.for_log() {
+        tracing::error!(error = reason, "a payer's page failed: {reason}");
+    }
+    let (status, retry_after) = (error.status(), error.retry_after_secs());
+    let (headline, explanation) = match status {
+        StatusCode::NOT_FOUND => ("No such payment", "This link leads to no payment. Ask the merchant for a new one."),
+        StatusCode::TOO_MANY_REQUESTS => ("Too many requests", "Wait a minute, then reload."),
+        _ => ("Not available", "The page cannot be shown at the moment. Reload in a little while."),
+    };
+    let body = html! { main.narrow { h1 { (headline) } p { (explanation) } } };
+    let mut response = super::respond(status, super::page(headline, &body).into_string());
+    response.headers_mut().extend(retry_after.map(|secs| (RETRY_AFTER, secs.into())));
+    response
+}

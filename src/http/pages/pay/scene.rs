@@ -1,0 +1,281 @@
+//! What the payer is told: one scene for every way a payment can stand.
+//!
+//! Pure. The words name no person and no screening, and never ask for money that is on its way already. Deliberately
+//! absent: how it looks (`view`).
+
+use payferry_domain::payment::{Decision, FailureReason, Funds, Label, Payment, RefundState, Status, Transfer};
+use payferry_domain::{Amount, Timestamp};
+
+/// How it goes, for colours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mood {
+    /// The payer is to act.
+    Asking,
+    /// Something is under way.
+    Working,
+    /// All is well.
+    Good,
+    /// Something does not fit.
+    Trouble,
+    /// Nothing more comes of it.
+    Over,
+}
+
+impl Mood {
+    pub(super) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Asking => "asking",
+            Self::Working => "working",
+            Self::Good => "good",
+            Self::Trouble => "trouble",
+            Self::Over => "over",
+        }
+    }
+}
+
+/// The way of a payment that goes well.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Step {
+    /// Nothing has arrived.
+    Waiting,
+    /// Something has arrived that may still be taken back.
+    Seen,
+    /// It is there for good.
+    Confirmed,
+    /// It is passed on.
+    Complete,
+}
+
+impl Step {
+    pub(super) const ALL: [Self; 4] = [Self::Waiting, Self::Seen, Self::Confirmed, Self::Complete];
+}
+
+/// All that the payer is told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Scene {
+    pub(super) headline: &'static str,
+    pub(super) explanation: String,
+    pub(super) mood: Mood,
+    /// How far it is; nothing once it does not go its usual way.
+    pub(super) step: Option<Step>,
+    /// What is to be sent now, if anything.
+    pub(super) to_pay: Option<Amount>,
+    /// What is to be known besides.
+    pub(super) notices: Vec<String>,
+}
+
+impl Scene {
+    /// The payment as it stands at `now`.
+    pub(super) fn of(payment: &Payment, now: Timestamp) -> Self {
+        let mut scene = match payment.status {
+            Status::Pending => pending(payment, now),
+            Status::Confirmed => usual(
+                "Payment confirmed",
+                "Thank you. Your payment has arrived for good; there is nothing more to do.",
+                Mood::Good,
+                Step::Confirmed,
+            ),
+            Status::Settled => usual(
+                "Payment complete",
+                "Thank you. Your payment has arrived and was passed on to the merchant.",
+                Mood::Good,
+                Step::Complete,
+            ),
+            Status::Mismatched => mismatched(payment, now),
+            Status::Failed => failed(payment),
+        };
+        scene.notices = notices(payment);
+        scene
+    }
+}
+
+/// Right money in time that has arrived and does not count yet.
+pub(super) fn on_its_way(payment: &Payment) -> Amount {
+    payment.transfers.iter().filter(|transfer| is_coming(payment, transfer)).map(|transfer| transfer.amount).sum()
+}
+
+fn is_coming(payment: &Payment, transfer: &Transfer) -> bool {
+    let is_good = transfer.is_right() && transfer.is_present() && !transfer.is_blocked();
+    is_good && !transfer.counted && payment.is_in_time(transfer)
+}
+
+/// What has still to be sent when all that is on its way arrives.
+fn missing(payment: &Payment) -> Amount {
+    let expected = payment.settleable().saturating_add(on_its_way(payment));
+    if expected >= payment.terms.tolerance.least_for(payment.terms.amount) {
+        return Amount::ZERO;
+    }
+    payment.terms.amount.saturating_sub(expected)
+}
+
+fn usual(headline: &'static str, explanation: impl Into<String>, mood: Mood, step: Step) -> Scene {
+    let explanation = explanation.into();
+    Scene { headline, explanation, mood, step: Some(step), to_pay: None, notices: Vec::new() }
+}
+
+fn unusual(headline: &'static str, explanation: impl Into<String>, mood: Mood) -> Scene {
+    let explanation = explanation.into();
+    Scene { headline, explanation, mood, step: None, to_pay: None, notices: Vec::new() }
+}
+
+fn pending(payment: &Payment, now: Timestamp) -> Scene {
+    let token = payment.terms.token;
+    let (coming, missing) = (on_its_way(payment), missing(payment));
+    let in_review = |transfer: &Transfer| transfer.decision() == Some(Decision::Review);
+    let is_reviewed = payment.transfers.iter().any(|transfer| is_coming(payment, transfer) && in_review(transfer));
+    if payment.labels.contains(Label::InReview) || is_reviewed {
+        let explanation = "Your transfer has arrived and is being checked, which can take a while. There is nothing for \
+                           you to do; do not pay again.";
+        return usual("Payment being checked", explanation, Mood::Working, Step::Seen);
+    }
+    if payment.misses_remined() {
+        let explanation = "Your transfer was seen, and then the chain took its block back. It usually comes again by \
+                           itself within minutes; do not pay again yet.";
+        return usual("Waiting for the chain", explanation, Mood::Working, Step::Seen);
+    }
+    if missing.is_zero() {
+        let explanation = format!(
+            "Your transfer of {coming} {token} has arrived and is being confirmed by the chain. There is nothing more \
+             to do."
+        );
+        return usual("Payment seen", explanation, Mood::Working, Step::Seen);
+    }
+    if now >= payment.expires_at {
+        let explanation = "The time to pay is over. Transfers that were sent in time are still being looked for; do not \
+                           send anything now.";
+        return usual("Time is up", explanation, Mood::Working, Step::Waiting);
+    }
+    if !coming.is_zero() {
+        let explanation = format!(
+            "{coming} {token} of {} {token} has arrived and is being confirmed. {missing} {token} is missing: send it to \
+             the same address in time.",
+            payment.terms.amount
+        );
+        let scene = usual("Part of the payment seen", explanation, Mood::Asking, Step::Seen);
+        return Scene { to_pay: Some(missing), ..scene };
+    }
+    let explanation = "Send exactly this amount to the address shown here. You will see it arrive on this page.";
+    let scene = usual("Waiting for your payment", explanation, Mood::Asking, Step::Waiting);
+    Scene { to_pay: Some(missing), ..scene }
+}
+
+fn mismatched(payment: &Payment, now: Timestamp) -> Scene {
+    let (token, due) = (payment.terms.token, payment.terms.amount);
+    let (received, missing) = (payment.amount_received(), missing(payment));
+    if payment.is_completable() && missing.is_zero() {
+        let explanation = "The rest of your payment has arrived and is being confirmed by the chain. There is nothing \
+                           more to do.";
+        return usual("Payment seen", explanation, Mood::Working, Step::Seen);
+    }
+    if payment.is_completable() && now < payment.expires_at {
+        let explanation = format!(
+            "{received} {token} of {due} {token} has arrived. {missing} {token} is missing: send it to the same address \
+             in time, and the payment is complete."
+        );
+        let scene = usual("Payment incomplete", explanation, Mood::Asking, Step::Seen);
+        return Scene { to_pay: Some(missing), ..scene };
+    }
+    if payment.labels.contains(Label::Late) {
+        let explanation = "Money arrived after the time to pay was over. The merchant has been told, and accepts it or \
+                           sends it back. Contact the merchant; do not pay again.";
+        return unusual("Payment arrived late", explanation, Mood::Trouble);
+    }
+    if payment.labels.contains(Label::Underpaid) {
+        let explanation = format!(
+            "{received} {token} of {due} {token} arrived in time. The merchant has been told, and accepts it or sends it \
+             back. Contact the merchant; do not send anything more."
+        );
+        return unusual("Payment incomplete", explanation, Mood::Trouble);
+    }
+    if payment.labels.contains(Label::Overpaid) {
+        let explanation = format!(
+            "{received} {token} arrived instead of {due} {token}. The merchant has been told, and accepts it or sends \
+             money back. There is nothing for you to pay."
+        );
+        return unusual("More than the amount arrived", explanation, Mood::Trouble);
+    }
+    let explanation = "What arrived is not what was asked for. The merchant has been told. Contact the merchant; do not \
+                       send anything more.";
+    unusual("Payment does not match", explanation, Mood::Trouble)
+}
+
+fn failed(payment: &Payment) -> Scene {
+    let (headline, explanation) = match payment.failure_reason {
+        Some(FailureReason::Expired) => (
+            "Payment expired",
+            "The time to pay is over. Do not send anything any more; ask the merchant for a new link. If you have \
+             just sent it, contact the merchant: it is not lost.",
+        ),
+        Some(FailureReason::Cancelled) => {
+            ("Payment cancelled", "The merchant cancelled this payment. Do not send anything.")
+        }
+        Some(FailureReason::KytBlocked) => (
+            "Payment being checked",
+            "What arrived is being checked, and this payment cannot be completed. Do not send anything more; contact the \
+             merchant.",
+        ),
+        Some(FailureReason::SettlementFailed) => (
+            "Payment sent back",
+            "This payment could not be completed, and the merchant sends it back. Contact the merchant before you pay \
+             again.",
+        ),
+        None => ("Payment failed", "Do not send anything; contact the merchant."),
+    };
+    unusual(headline, explanation, Mood::Over)
+}
+
+fn notices(payment: &Payment) -> Vec<String> {
+    let terms = &payment.terms;
+    let mut notices = Vec::new();
+    let strays = || payment.transfers.iter().filter(|transfer| transfer.is_present() && !transfer.is_right());
+    if payment.labels.contains(Label::WrongToken) || strays().any(|stray| stray.key.chain == terms.chain) {
+        notices.push(format!(
+            "A token arrived that is not the {} asked for, so it does not pay this. Contact the merchant, who can have it \
+             sent back.",
+            terms.token
+        ));
+    }
+    if payment.labels.contains(Label::WrongChain) || strays().any(|stray| stray.key.chain != terms.chain) {
+        notices.push(format!(
+            "Money arrived on another chain than {}, so it does not pay this. Contact the merchant, who can have it sent \
+             back.",
+            chain_name(terms.chain)
+        ));
+    }
+    let is_failed = payment.status == Status::Failed;
+    if payment.labels.contains(Label::FundsBlocked) && !is_failed {
+        let notice = "A transfer that arrived is being checked and does not count meanwhile. Contact the merchant.";
+        notices.push(notice.to_owned());
+    }
+    let excess = payment.excess_received();
+    if !excess.is_zero() {
+        notices.push(format!(
+            "{excess} {} arrived after the payment was complete. The merchant has been told and can send it back.",
+            terms.token
+        ));
+    }
+    let returned = |state: RefundState| -> Amount {
+        let refunds = payment.refunds.iter().filter(|refund| refund.state == state && refund.funds == Funds::Received);
+        refunds.map(|refund| refund.amount).sum()
+    };
+    let (going, gone) = (returned(RefundState::Pending), returned(RefundState::Sent));
+    if !going.is_zero() {
+        notices.push(format!("{going} {} is on its way back.", terms.token));
+    }
+    if !gone.is_zero() {
+        notices.push(format!("{gone} {} was sent back.", terms.token));
+    }
+    notices
+}
+
+/// The chain as wallets call it.
+pub(super) fn chain_name(chain: payferry_domain::Chain) -> &'static str {
+    match chain {
+        payferry_domain::Chain::Base => "Base",
+        payferry_domain::Chain::Polygon => "Polygon",
+        payferry_domain::Chain::Arbitrum => "Arbitrum One",
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,211 @@
+//! Stories of one payment, told by the domain itself, and what the payer reads of them.
+#![allow(clippy::unwrap_used)]
+
+use payferry_domain::payment::{
+    BlockRef, ChainChoice, Command, ObservedTransfer, OverpaymentPolicy, Presence, Terms, TransferKey, Verdict,
+    initiate, transition,
+};
+use payferry_domain::{
+    Address, Chain, FeeBps, Finality, FinalityPolicy, Hash32, MerchantId, PaymentId, PspId, Token, Tolerance,
+};
+
+use super::*;
+
+const START: Timestamp = Timestamp(1_732_000_000_000);
+const EXPIRY_SECS: i64 = 1_200;
+const USDC: Address = Address([0xaa; 20]);
+
+fn amount(text: &str) -> Amount {
+    text.parse().unwrap()
+}
+
+/// 10.00 USDC on Base.
+fn terms() -> Terms {
+    Terms {
+        id: PaymentId::generate(),
+        psp_id: PspId::generate(),
+        merchant_id: MerchantId::generate(),
+        customer_id: None,
+        reference: None,
+        metadata: None,
+        amount: amount("10"),
+        token: Token::Usdc,
+        token_address: USDC,
+        chain: Chain::Base,
+        chain_choice: ChainChoice::Asked,
+        wallet: Address([0x77; 20]),
+        link_token: "unguessable".to_owned(),
+        fee_bps: FeeBps::DEFAULT,
+        tolerance: Tolerance::default(),
+        overpayment: OverpaymentPolicy::Hold,
+        refund_to_sender: false,
+        dust_floor: amount("0.001"),
+        finality: FinalityPolicy::sandbox(),
+        created_at: START,
+    }
+}
+
+/// A transfer, by its number.
+struct Tx(ObservedTransfer);
+
+fn tx(number: u8, text: &str, secs: i64) -> Tx {
+    let key = TransferKey { chain: Chain::Base, tx_hash: Hash32([number; 32]), log_index: 0 };
+    let block = BlockRef { number: 100, hash: Hash32([200; 32]), time: START.plus_secs(secs) };
+    Tx(ObservedTransfer {
+        key,
+        revision: 1,
+        block,
+        first_block_time: None,
+        from: Address([0x11; 20]),
+        token_address: USDC,
+        token: Some(Token::Usdc),
+        amount: amount(text),
+        presence: Presence::Present,
+    })
+}
+
+impl Tx {
+    fn seen(&self) -> Command {
+        Command::ObserveTransfer(self.0)
+    }
+
+    fn gone(&self) -> Command {
+        Command::ObserveTransfer(ObservedTransfer { revision: 2, presence: Presence::Orphaned, ..self.0 })
+    }
+
+    fn finalised(&self) -> Command {
+        Command::FinaliseTransfer { key: self.0.key, revision: self.0.revision, reached: Finality::Finalized }
+    }
+
+    fn screened(&self, decision: Decision) -> Command {
+        let verdict = Verdict {
+            decision,
+            by_operator: false,
+            risk_level: None,
+            score: None,
+            flags: Vec::new(),
+            provider: "list".to_owned(),
+            provider_ref: None,
+            list_version: None,
+            plain_sender: Some(true),
+            checked_at: START,
+        };
+        Command::ScreenTransfer { key: self.0.key, revision: self.0.revision, verdict }
+    }
+
+    /// Seen, final and allowed.
+    fn whole(&self) -> [Command; 3] {
+        [self.seen(), self.finalised(), self.screened(Decision::Allow)]
+    }
+}
+
+/// The payment after these commands.
+fn after(terms: Terms, commands: impl IntoIterator<Item = Command>) -> Payment {
+    let mut payment = initiate(terms, START.plus_secs(EXPIRY_SECS)).payment;
+    for command in commands {
+        let step = transition(&payment, &command, START.plus_secs(60)).unwrap();
+        payment = step.unwrap_or_else(|| panic!("{command:?} changes nothing")).payment;
+    }
+    payment
+}
+
+fn deadline() -> Command {
+    Command::PassDeadline { chain_time: START.plus_secs(EXPIRY_SECS) }
+}
+
+/// Headline, what is asked for, and how far it is, at so many seconds.
+#[track_caller]
+fn told(payment: &Payment, secs: i64, headline: &str, to_pay: Option<&str>, step: Option<Step>) -> Scene {
+    let scene = Scene::of(payment, START.plus_secs(secs));
+    assert_eq!((scene.headline, scene.to_pay, scene.step), (headline, to_pay.map(amount), step), "{scene:#?}");
+    for word in ["screen", "sanction", "KYT", "block", "risk"] {
+        let said = scene.notices.iter().chain([&scene.explanation]).any(|text| text.contains(word));
+        assert!(!said || word == "block" && scene.headline == "Waiting for the chain", "{word}: {scene:#?}");
+    }
+    scene
+}
+
+#[test]
+fn an_exact_payment_goes_its_four_steps() {
+    let paid = tx(1, "10", 60);
+    told(&after(terms(), []), 10, "Waiting for your payment", Some("10"), Some(Step::Waiting));
+    told(&after(terms(), [paid.seen()]), 70, "Payment seen", None, Some(Step::Seen));
+    told(&after(terms(), [paid.seen(), paid.finalised()]), 70, "Payment seen", None, Some(Step::Seen));
+    let confirmed = after(terms(), paid.whole());
+    told(&confirmed, 70, "Payment confirmed", None, Some(Step::Confirmed));
+    let settled = Payment { status: Status::Settled, ..confirmed };
+    told(&settled, 5_000, "Payment complete", None, Some(Step::Complete));
+}
+
+#[test]
+fn nobody_is_asked_for_what_is_on_its_way() {
+    let (most, rest) = (tx(1, "6", 60), tx(2, "4", 90));
+    let seen = after(terms(), [most.seen()]);
+    let scene = told(&seen, 70, "Part of the payment seen", Some("4"), Some(Step::Seen));
+    assert!(scene.explanation.contains("6.00 USDC of 10.00 USDC"), "{}", scene.explanation);
+    let short = after(terms(), most.whole());
+    told(&short, 70, "Payment incomplete", Some("4"), Some(Step::Seen));
+    told(&short, EXPIRY_SECS, "Payment incomplete", None, None);
+    let topped_up = after(terms(), most.whole().into_iter().chain([rest.seen()]));
+    told(&topped_up, 100, "Payment seen", None, Some(Step::Seen));
+    let tolerant = Terms { tolerance: Tolerance { absolute: amount("5"), bps: 0 }, ..terms() };
+    told(&after(tolerant, [most.seen()]), 70, "Payment seen", None, Some(Step::Seen));
+}
+
+#[test]
+fn too_much_too_late_and_nothing_at_all() {
+    let much = after(terms(), tx(1, "12", 60).whole());
+    let scene = told(&much, 70, "More than the amount arrived", None, None);
+    assert!(scene.explanation.contains("12.00 USDC arrived instead of 10.00"), "{}", scene.explanation);
+
+    let waiting = after(terms(), []);
+    told(&waiting, EXPIRY_SECS, "Time is up", None, Some(Step::Waiting));
+    told(&after(terms(), [deadline()]), EXPIRY_SECS, "Payment expired", None, None);
+    told(&after(terms(), [Command::Cancel]), 20, "Payment cancelled", None, None);
+    let late = tx(1, "10", EXPIRY_SECS + 60);
+    let came_late = after(terms(), [deadline()].into_iter().chain(late.whole()));
+    told(&came_late, EXPIRY_SECS + 100, "Payment arrived late", None, None);
+
+    let again = after(terms(), tx(1, "10", 60).whole().into_iter().chain(tx(2, "3", 90).whole()));
+    let scene = told(&again, 100, "Payment confirmed", None, Some(Step::Confirmed));
+    assert!(scene.notices[0].starts_with("3.00 USDC arrived after"), "{:?}", scene.notices);
+}
+
+#[test]
+fn what_is_screened_is_only_said_to_be_checked() {
+    let paid = tx(1, "10", 60);
+    let review = after(terms(), [paid.seen(), paid.screened(Decision::Review)]);
+    told(&review, 70, "Payment being checked", None, Some(Step::Seen));
+    told(&review, EXPIRY_SECS + 5, "Payment being checked", None, Some(Step::Seen));
+    let blocked = after(terms(), [paid.seen(), paid.finalised(), paid.screened(Decision::Block)]);
+    assert_eq!(blocked.failure_reason, Some(FailureReason::KytBlocked));
+    told(&blocked, 70, "Payment being checked", None, None);
+    let dust = tx(1, "1", 60);
+    let spoiled = after(terms(), [dust.seen(), dust.finalised(), dust.screened(Decision::Block)]);
+    let scene = told(&spoiled, 70, "Waiting for your payment", Some("10"), Some(Step::Waiting));
+    assert!(scene.notices[0].contains("being checked"), "{:?}", scene.notices);
+}
+
+#[test]
+fn money_that_does_not_fit_is_named_and_asks_for_the_merchant() {
+    let mut other = tx(1, "10", 60);
+    (other.0.token_address, other.0.token) = (Address([0xbb; 20]), Some(Token::Usdt));
+    let wrong_token = after(terms(), [other.seen()]);
+    let scene = told(&wrong_token, 70, "Waiting for your payment", Some("10"), Some(Step::Waiting));
+    assert!(scene.notices[0].contains("not the USDC asked for"), "{:?}", scene.notices);
+    let expired = after(terms(), [other.seen(), other.finalised(), deadline()]);
+    told(&expired, EXPIRY_SECS, "Payment does not match", None, None);
+
+    let mut elsewhere = tx(1, "10", 60);
+    elsewhere.0.key.chain = Chain::Polygon;
+    elsewhere.0.token_address = Address([0xcc; 20]);
+    let scene = Scene::of(&after(terms(), [elsewhere.seen()]), START.plus_secs(70));
+    assert!(scene.notices[0].contains("on another chain than Base"), "{:?}", scene.notices);
+}
+
+#[test]
+fn a_transfer_that_the_chain_took_back_is_waited_for() {
+    let paid = tx(1, "10", 60);
+    let orphaned = after(terms(), [paid.seen(), paid.gone()]);
+    told(&orphaned, 70, "Waiting for the chain", None, Some(Step::Seen));
+}

@@ -1,0 +1,262 @@
+//! How the payer's page looks. One file whole: style and script are inline and allowed by their hash.
+//!
+//! Each part has an id: the script replaces those that differ in what the stream brings, and no others, so that what
+//! somebody reads, selects or has focused stays.
+
+use std::sync::LazyLock;
+
+use axum::http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY};
+use axum::http::{HeaderName, HeaderValue};
+use axum::response::{IntoResponse, Response};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+use payferry_actors::wallet::checksummed;
+use payferry_domain::payment::{Payment, Transfer, TransferStatus, TransferToken};
+use payferry_domain::{Amount, Finality, Timestamp};
+use sha2::{Digest, Sha256};
+
+use super::qr;
+use super::scene::{Scene, Step, chain_name};
+use crate::http::live::is_over;
+use crate::http::payments::{chain_id, progress, transfer_uri};
+use crate::http::state::Shared;
+
+const STYLE: &str = include_str!("pay.css");
+const SCRIPT: &str = include_str!("pay.js");
+
+/// Seconds after which a browser without JavaScript loads the page again.
+const RELOAD_SECS: u32 = 15;
+
+/// What a call of `transfer(address,uint256)` begins with.
+const TRANSFER_SELECTOR: &str = "a9059cbb";
+
+/// The icon: a coin.
+const ICON: &str = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E%3Ccircle \
+    cx='8' cy='8' r='7' fill='%230b6e75'/%3E%3Cpath d='M4.5 8.5l2.5 2.5 4.5-5' fill='none' stroke='%23fff' \
+    stroke-width='1.6'/%3E%3C/svg%3E";
+
+/// Nothing from elsewhere, nothing but the two texts above, no frame around it, no forms.
+static POLICY: LazyLock<HeaderValue> = LazyLock::new(|| {
+    let hash = |text: &str| STANDARD.encode(Sha256::digest(text));
+    let policy = format!(
+        "default-src 'none'; style-src 'sha256-{}'; script-src 'sha256-{}'; connect-src 'self'; img-src data:; \
+         form-action 'none'; base-uri 'none'; frame-ancestors 'none'",
+        hash(STYLE),
+        hash(SCRIPT)
+    );
+    HeaderValue::from_str(&policy).expect("base64 and words are a header's text")
+});
+
+/// The whole page.
+pub(super) fn page(app: &Shared, payment: &Payment) -> Response {
+    let title = Scene::of(payment, app.clock().now()).headline;
+    let markup = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="robots" content="noindex, nofollow";
+                title { (title) }
+                link rel="icon" href=(ICON);
+                style { (PreEscaped(STYLE)) }
+                @if !is_over(payment) {
+                    noscript { meta http-equiv="refresh" content=(RELOAD_SECS); }
+                }
+            }
+            body {
+                (content(app, payment))
+                p #announcer role="status" aria-live="polite" {}
+                script { (PreEscaped(SCRIPT)) }
+            }
+        }
+    };
+    let mut response = markup.into_string().into_response();
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
+    headers.insert(CONTENT_SECURITY_POLICY, POLICY.clone());
+    headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    headers.insert(HeaderName::from_static("x-robots-tag"), HeaderValue::from_static("noindex, nofollow"));
+    response
+}
+
+/// What changes with the payment.
+pub(super) fn content(app: &Shared, payment: &Payment) -> Markup {
+    let now = app.clock().now();
+    let scene = Scene::of(payment, now);
+    html! {
+        main #payment data-status=(payment.status) data-mood=(scene.mood.as_str()) data-over[is_over(payment)]
+            data-now=(now.as_millis()) data-asks[scene.to_pay.is_some()] {
+            (state(app, payment, &scene))
+            @if let Some(to_pay) = scene.to_pay { (asking(app, payment, to_pay)) }
+            (arrived(payment))
+            p #foot {
+                @if !is_over(payment) { span #link role="presentation" {} " " }
+                a href="" { "Reload" } " to see the latest."
+            }
+        }
+    }
+}
+
+fn state(app: &Shared, payment: &Payment, scene: &Scene) -> Markup {
+    let terms = &payment.terms;
+    html! {
+        section #state aria-labelledby="headline" {
+            p.sum { span.amount { (terms.amount) " " (terms.token) } " " span.soft { "on " (chain_name(terms.chain)) } }
+            h1 #headline { (scene.headline) }
+            p #explanation { (scene.explanation) }
+            @for notice in &scene.notices { p.notice role="note" { (notice) } }
+            @if scene.to_pay.is_some() {
+                p.clock {
+                    span.left hidden data-until=(payment.expires_at.as_millis()) { strong role="timer" {} " left" }
+                    span.soft { "Pay until " (moment(payment.expires_at)) }
+                }
+            }
+            @if let Some(step) = scene.step { (steps(app, payment, step)) }
+        }
+    }
+}
+
+fn steps(app: &Shared, payment: &Payment, at: Step) -> Markup {
+    let seen = match progress(app, payment) {
+        Some(progress) => format!("{} of {} confirmations", progress.confirmations, progress.required),
+        None if at == Step::Seen
+            && payment.transfers.iter().any(|transfer| transfer.status == TransferStatus::Seen) =>
+        {
+            match payment.required_finality() {
+                Finality::Blocks(_) => String::new(),
+                Finality::Safe | Finality::Finalized => "waiting until the chain calls it final".to_owned(),
+            }
+        }
+        None => String::new(),
+    };
+    html! {
+        ol.steps aria-label="Progress" {
+            @for step in Step::ALL {
+                @let name = match step {
+                    Step::Waiting => "Waiting for payment",
+                    Step::Seen => "Payment seen",
+                    Step::Confirmed => "Confirmed",
+                    Step::Complete => "Complete",
+                };
+                @let is_done = step < at || at == Step::Complete;
+                @let class = if is_done { "done" } else if step == at { "now" } else { "ahead" };
+                li class=(class) aria-current=[(step == at).then_some("step")] {
+                    span { (name) @if is_done { span.unseen { " (done)" } } }
+                    @if step == Step::Seen && !seen.is_empty() { span.soft { (seen) } }
+                }
+            }
+        }
+    }
+}
+
+/// What to send, and where to.
+fn asking(app: &Shared, payment: &Payment, to_pay: Amount) -> Markup {
+    let terms = &payment.terms;
+    let (chains, chain) = (app.system.chains(), chain_name(terms.chain));
+    let uri = transfer_uri(chains, terms, to_pay);
+    let (wallet, token) = (checksummed(terms.wallet), checksummed(terms.token_address));
+    let label = format!("QR code: send {to_pay} {} on {chain} to {wallet}", terms.token);
+    let bare = |address: &str| address.trim_start_matches("0x").to_lowercase();
+    let call = format!("0x{TRANSFER_SELECTOR}{:0>64}{:064x}", bare(&wallet), to_pay.units());
+    html! {
+        section #asking aria-label="What to send" {
+            figure {
+                @if let Some(code) = qr::picture(&uri, &label) { (code) }
+                figcaption.soft { "Scan with a wallet app" }
+            }
+            div.fields {
+                (field("Send exactly", "amount", &to_pay.to_string(), &html! { " " (terms.token) }))
+                div.field { p.label { "On the chain" } p { strong { (chain) } } }
+                (field("To this address", "address", &wallet, &html! {}))
+                (field(&format!("{} token contract", terms.token), "contract", &token, &html! {}))
+            }
+            div.buttons {
+                button #wallet type="button" hidden data-chain=(format!("{:#x}", chain_id(chains, terms.chain)))
+                    data-chain-name=(chain) data-to=(token) data-call=(call) { "Pay with the wallet in this browser" }
+                a.button href=(uri) { "Open in a wallet app" }
+                p #told role="status" aria-live="polite" {}
+            }
+            p.warning {
+                "Send " strong { (terms.token) } " on " strong { (chain) } " only. Another token or another chain does not "
+                "pay this, and getting it back takes the merchant's help."
+            }
+        }
+    }
+}
+
+/// A value to copy. Without JavaScript, a click selects it whole.
+fn field(label: &str, name: &str, value: &str, unit: &Markup) -> Markup {
+    let id = format!("value-{name}");
+    html! {
+        div.field.wide[name != "amount"] {
+            p.label { (label) }
+            p { span.value id=(id) { (value) } (unit) }
+            button.copy type="button" hidden data-copy=(value) aria-label=(format!("Copy the {name}")) { "Copy" }
+        }
+    }
+}
+
+/// What has arrived, without who sent it.
+fn arrived(payment: &Payment) -> Markup {
+    let shown: Vec<&Transfer> = payment.transfers.iter().filter(|one| one.status != TransferStatus::Ignored).collect();
+    if shown.is_empty() {
+        return html! {};
+    }
+    html! {
+        section #arrived aria-labelledby="arrived-title" {
+            h2 #arrived-title { "What has arrived" }
+            ul {
+                @for transfer in shown {
+                    li {
+                        strong { (transfer.amount) " " (token_name(payment, transfer)) }
+                        @if transfer.key.chain != payment.terms.chain { " on " (chain_name(transfer.key.chain)) }
+                        " " span.soft { (moment(transfer.block.time)) " · " (standing(transfer)) }
+                    }
+                }
+            }
+            @if !payment.amount_received().is_zero() {
+                p.soft {
+                    "Counted for this payment: " (payment.amount_received()) " of " (payment.terms.amount) " "
+                    (payment.terms.token)
+                }
+            }
+        }
+    }
+}
+
+fn token_name(payment: &Payment, transfer: &Transfer) -> &'static str {
+    match transfer.token {
+        TransferToken::Right => payment.terms.token.as_str(),
+        TransferToken::Other { token, .. } => token.as_str(),
+        TransferToken::LookAlike { .. } => "of an unknown token",
+    }
+}
+
+fn standing(transfer: &Transfer) -> &'static str {
+    match transfer.status {
+        TransferStatus::Orphaned => "taken back by the chain",
+        _ if !transfer.is_right() => "does not pay this",
+        _ if transfer.counted => "confirmed",
+        TransferStatus::Seen => "being confirmed",
+        _ => "being checked",
+    }
+}
+
+/// A time as people read it; the script puts it into the reader's own zone.
+fn moment(at: Timestamp) -> Markup {
+    let text = chrono::DateTime::<chrono::Utc>::from(at).format("%-d %b %Y, %H:%M UTC").to_string();
+    html! { time datetime=(at) { (text) } }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_inline_ends_its_own_element() {
+        // Escaping is off in them.
+        assert!(!STYLE.contains("</") && !SCRIPT.contains("</"));
+    }
+}

@@ -1,0 +1,45 @@
+//! `GET /payments/{payment_id}/events`: the payment as it changes, as server-sent events.
+
+use axum::extract::State;
+use axum::response::Response;
+use axum::response::sse::Event;
+use payferry_actors::payment::store;
+use payferry_domain::payment::Payment;
+
+use super::{PaymentRecord, own};
+use crate::http::auth::{Caller, Read};
+use crate::http::error::{ApiError, Problem};
+use crate::http::extract::Path;
+use crate::http::live::{self, Holder, STREAMS_PER_PSP};
+use crate::http::state::{AppState, Shared};
+
+/// Follow a payment
+///
+/// Server-sent events: `payment` with the payment as `GET /payments/{payment_id}` shows it, at once and whenever it
+/// changes (its `id` is the payment's version); `end` once it is settled or failed, and the stream ends. It also ends
+/// after half an hour; open it again. At most 1,024 at once for one account.
+#[utoipa::path(
+    get, path = "/payments/{payment_id}/events", tag = "Payments", operation_id = "followPayment",
+    params(("payment_id" = String, Path, description = "As `initiate` answered it.")),
+    responses(
+        (status = 200, description = "The stream.", body = String, content_type = "text/event-stream"),
+        (status = 404, description = "There is none with this id.", body = Problem),
+    ),
+)]
+pub async fn events(
+    State(app): State<AppState>,
+    caller: Caller<Read>,
+    Path(payment_id): Path<String>,
+) -> Result<Response, ApiError> {
+    let payment = store::payment_of(&own(&app, caller.psp_id, &payment_id).await?)?;
+    let place = app.rooms.take(Holder::Psp(caller.psp_id), STREAMS_PER_PSP)?;
+    Ok(live::follow(app, payment, place, event))
+}
+
+fn event(app: &Shared, payment: &Payment) -> Event {
+    let event = Event::default().event("payment").id(payment.version.to_string());
+    event.json_data(PaymentRecord::of(app, payment)).unwrap_or_else(|error| {
+        tracing::error!(%error, "a payment cannot be shown on its stream");
+        Event::default().comment("not shown")
+    })
+}

@@ -1,0 +1,202 @@
+//! The payer's page, as a payer has it: on a desk and on a telephone, with scripts and without.
+
+use payferry_domain::{Chain, Token};
+use payferry_harness::browser::Browser;
+use payferry_harness::free_ports;
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use super::world::{Desk, NARROW, WIDE, pictures};
+use crate::process::Running;
+
+/// A wallet as a browser's extension would have it, on another chain at first; it writes down what it is asked.
+const WALLET: &str = "window.asked = []; window.refusal = null; let chain = '0x1'; \
+    window.ethereum = { request: async ({ method, params }) => { \
+      window.asked.push({ method, params }); \
+      if (window.refusal && method === 'eth_sendTransaction') throw { code: window.refusal }; \
+      if (method === 'eth_requestAccounts') return ['0x1111111111111111111111111111111111111111']; \
+      if (method === 'eth_chainId') return chain; \
+      if (method === 'wallet_switchEthereumChain') { chain = params[0].chainId; return null; } \
+      return '0x' + '12'.repeat(32); } };";
+
+/// A payment of 25 USDC on Base whose page is open; its id, and what the PSP was answered.
+async fn opened(desk: &Desk) -> (String, Value) {
+    let made = desk.psp.initiate("25", Token::Usdc, Chain::Base.as_str()).await;
+    desk.browser.open(made["magic_link"].as_str().unwrap()).await;
+    desk.browser.until("h1", |text| text == "Waiting for your payment").await;
+    (made["payment_id"].as_str().unwrap().to_owned(), made)
+}
+
+/// The page at both widths, as pictures; `kept` ones are among those that the documentation shows.
+async fn pictured(desk: &Desk, name: &str, kept: bool) {
+    for width in [WIDE, NARROW] {
+        desk.assert_fits(width).await;
+        if kept || std::env::var_os("PAYFERRY_SCREENSHOTS").is_none() {
+            desk.browser.picture(&pictures().join(format!("{name}-{width}.png"))).await;
+        }
+    }
+}
+
+async fn mining(desk: &Desk, paused: bool) {
+    desk.psp.ok(Method::POST, "/sandbox/chains/base/mining", json!({ "paused": paused })).await;
+}
+
+async fn mine(desk: &Desk) {
+    desk.psp.ok(Method::POST, "/sandbox/chains/base/mine", json!({ "blocks": 1 })).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_payer_sees_each_step_without_loading_anything_again() {
+    let desk = Desk::start().await;
+    let browser = &desk.browser;
+    let (id, made) = opened(&desk).await;
+    let wallet = made["intermediary_wallet"].as_str().unwrap();
+    browser.until("#value-address", |text| text == wallet).await;
+    browser.until("#value-amount", |text| text == "25.00").await;
+    browser.until("[role=timer]", |text| text.starts_with("19:") || text == "20:00").await;
+    browser.until("#link", |text| text.contains("updates by itself")).await;
+    assert_eq!(browser.count("svg.qr path").await, 1);
+    assert_eq!(browser.count("#wallet:not([hidden])").await, 0, "there is no wallet in this browser");
+    pictured(&desk, "pay", true).await;
+    desk.mark().await;
+
+    let copied = "Object.defineProperty(navigator, 'clipboard', { value: { writeText: async text => { \
+        window.copied = text; } } })";
+    browser.run(copied).await;
+    browser.click("[data-copy^='0x'][aria-label='Copy the address']").await;
+    browser.until("[aria-label='Copy the address']", |text| text == "Copied").await;
+    assert_eq!(browser.run("return window.copied").await, wallet);
+
+    // A part, block by block, and the rest.
+    mining(&desk, true).await;
+    desk.pay(&id, Some("10")).await;
+    mine(&desk).await;
+    browser.until("h1", |text| text == "Part of the payment seen").await;
+    browser.until("li[aria-current=step]", |text| text.contains("1 of 2 confirmations")).await;
+    browser.until("#value-amount", |text| text == "15.00").await;
+    pictured(&desk, "pay-seen", false).await;
+    mine(&desk).await;
+    browser.until("h1", |text| text == "Payment incomplete").await;
+    browser.until("#explanation", |text| text.contains("10.00 USDC of 25.00 USDC")).await;
+    pictured(&desk, "pay-incomplete", true).await;
+    mining(&desk, false).await;
+    desk.pay(&id, Some("15")).await;
+    browser.until("h1", |text| text == "Payment complete").await;
+    browser.until("#announcer", |text| text.contains("Payment complete")).await;
+    assert_eq!(browser.count("#asking").await, 0, "nobody is asked any more");
+    assert_eq!(browser.count(".steps .done").await, 4);
+    pictured(&desk, "pay-complete", true).await;
+    assert!(desk.is_marked().await, "the page was not loaded again");
+    desk.assert_calm().await;
+    desk.browser.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wallet_in_the_browser_is_asked_for_exactly_this_transfer() {
+    let desk = Desk::start().await;
+    let browser = &desk.browser;
+    browser.run_first(WALLET).await;
+    let (id, made) = opened(&desk).await;
+    browser.run("window.refusal = 4001").await;
+    browser.click("#wallet").await;
+    browser.until("#told", |text| text.contains("declined")).await;
+    browser.run("window.refusal = null; window.asked = []").await;
+    browser.click("#wallet").await;
+    browser.until("#told", |text| text.contains("has sent the payment")).await;
+    let asked = browser.run("return window.asked").await;
+    let methods: Vec<_> = asked.as_array().unwrap().iter().map(|call| call["method"].as_str().unwrap()).collect();
+    // The chain was changed the first time.
+    assert_eq!(methods, ["eth_requestAccounts", "eth_chainId", "eth_sendTransaction"]);
+    let sent = &asked[2]["params"][0];
+    let bare = |value: &Value| value.as_str().unwrap().trim_start_matches("0x").to_lowercase();
+    assert_eq!(sent["to"], made["token_address"]);
+    assert_eq!(
+        bare(&sent["data"]),
+        format!("a9059cbb{:0>64}{:064x}", bare(&made["intermediary_wallet"]), 25_000_000),
+        "transfer(wallet, 25 USDC)"
+    );
+    let uri = made["payment_uri"].as_str().unwrap();
+    assert!(
+        uri.contains("@8453/") && browser.run("return ethereum.request({method: 'eth_chainId'})").await == "0x2105"
+    );
+    desk.pay(&id, None).await;
+    browser.until("h1", |text| text == "Payment complete").await;
+    desk.assert_calm().await;
+    desk.browser.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_javascript_the_page_is_whole_and_moves_on() {
+    let desk = Desk::start_with(Browser::without_javascript().await, [0, 0]).await;
+    let browser = &desk.browser;
+    let (id, made) = opened(&desk).await;
+    browser.until("#value-address", |text| text == made["intermediary_wallet"].as_str().unwrap()).await;
+    browser.until(".clock", |text| text.starts_with("Pay until") && text.ends_with("UTC")).await;
+    assert_eq!(browser.count("svg.qr path").await, 1);
+    assert_eq!(browser.count(&format!("a.button[href='{}']", made["payment_uri"].as_str().unwrap())).await, 1);
+    assert_eq!(browser.count("button:not([hidden])").await, 0, "no button that does nothing");
+    pictured(&desk, "pay-without-scripts", false).await;
+    desk.pay(&id, None).await;
+    // By itself: the page says when it is to be loaded again.
+    browser.until("h1", |text| text == "Payment complete").await;
+    desk.assert_calm().await;
+    desk.browser.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_other_way_is_said_in_words() {
+    let desk = Desk::start().await;
+    let browser = &desk.browser;
+    let (over, _) = opened(&desk).await;
+    desk.pay(&over, Some("30")).await;
+    browser.until("h1", |text| text == "More than the amount arrived").await;
+    pictured(&desk, "pay-over", false).await;
+
+    let (other, _) = opened(&desk).await;
+    let wrong = json!({ "chain": "polygon" });
+    desk.psp.ok(Method::POST, &format!("/sandbox/payments/{other}/pay"), wrong).await;
+    browser.until(".notice", |text| text.contains("another chain than Base")).await;
+    browser.until("h1", |text| text == "Waiting for your payment").await;
+    pictured(&desk, "pay-wrong-chain", false).await;
+
+    let (cancelled, _) = opened(&desk).await;
+    desk.psp.ok(Method::POST, &format!("/payments/{cancelled}/cancel"), Value::Null).await;
+    browser.until("h1", |text| text == "Payment cancelled").await;
+    assert_eq!(browser.count("svg.qr").await, 0);
+
+    let (expired, _) = opened(&desk).await;
+    desk.psp.ok(Method::POST, "/sandbox/clock/advance", json!({ "seconds": 1_201 })).await;
+    browser.until("h1", |text| text == "Payment expired").await;
+    assert_eq!(browser.count("#asking").await, 0);
+    pictured(&desk, "pay-expired", false).await;
+    desk.pay(&expired, None).await;
+    desk.psp.until_status(&expired, "mismatched").await;
+    browser.reload().await;
+    browser.until("h1", |text| text == "Payment arrived late").await;
+    desk.assert_calm().await;
+    if std::env::var_os("PAYFERRY_SCREENSHOTS").is_none() {
+        browser.prefer_dark(true).await;
+        opened(&desk).await;
+        pictured(&desk, "pay-dark", false).await;
+    }
+    desk.browser.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_service_that_comes_back_is_followed_again() {
+    let ports = free_ports();
+    let desk = Desk::start_with(Browser::start().await, ports).await;
+    let browser = &desk.browser;
+    let (id, _) = opened(&desk).await;
+    browser.until("#link", |text| text.contains("updates by itself")).await;
+    desk.mark().await;
+    let pid = desk.running.child.id().to_string();
+    assert!(std::process::Command::new("kill").args(["-KILL", &pid]).status().unwrap().success());
+    browser.until("#link", |text| text.contains("Connecting")).await;
+    let again = Running::start_with(&desk.home, ports, &[]);
+    desk.pay(&id, None).await;
+    browser.until("h1", |text| text == "Payment complete").await;
+    assert!(desk.is_marked().await, "the page was not loaded again");
+    again.kill();
+    desk.browser.close().await;
+}
