@@ -137,6 +137,7 @@ impl App {
             identity: parts.identity,
             desk: config.identity.desk(),
             webhooks: parts.webhooks,
+            ceilings: config.limits.ceilings(),
             shards: config.payments.shards,
             bookkeeping: config.payments.bookkeeping,
         })

@@ -4,6 +4,7 @@
 //! there does not exist. Deliberately absent: secrets themselves (the file names where they are).
 
 mod chains;
+mod limits;
 mod load;
 
 use std::net::SocketAddr;
@@ -19,6 +20,7 @@ use serde::{Deserialize, Deserializer};
 use crate::http::Environment;
 
 pub use chains::{ChainConfig, Chains, Endpoint};
+pub use limits::Limits;
 pub use load::{ConfigError, DEFAULTS, ENV_PREFIX, Location};
 
 /// Requests that a provider is sent for one step of a check, at most.
@@ -43,6 +45,8 @@ pub struct Config {
     pub kyt: Kyt,
     /// Who verifies customers.
     pub identity: Identity,
+    /// How much may be sent.
+    pub limits: Limits,
     /// What is logged.
     pub log: Log,
     /// The actors of payments.
@@ -316,6 +320,7 @@ fn expected(key: &str) -> &'static str {
         "log.filter" => "a level or target=level with commas, such as \"warn,payferry=info\"",
         "log.format" => "\"text\" or \"json\"",
         "webhooks.retry_delays_ms" => "a list of three whole numbers above zero",
+        "limits.send_max" | "limits.send_daily_max" => "an amount of tokens as text, such as \"5000\"",
         "payments.shards" => "a number that divides 256, such as 16",
         key => match key.strip_prefix("chains.").and_then(|rest| rest.split_once('.')) {
             Some((_, key)) => chains::expected(key),
@@ -473,6 +478,7 @@ mod tests {
         let spec = base.spec(Chain::Base, Address([9; 20]), &config.contracts);
         assert_eq!((spec.chain_id, spec.start_block, spec.tokens.len()), (84_532, Some(7), 1));
         assert_eq!(spec.finality, FinalityPolicy::flat(Finality::Blocks(5)));
+        assert_eq!(spec.finality_least, spec.finality, "unless it is said, nobody may wait less");
         assert_eq!((spec.fees.max_fee_wei, spec.fees.priority_fee_min_wei), (250_000_000, 1_000_000));
         assert_eq!(spec.treasury.to_string(), "0x00000000000000000000000000000000000000aa");
     }
@@ -495,6 +501,9 @@ mod tests {
         let of = |line: &str| refused(&format!("[chains.base]\n{line}\n"), &[]);
         let bands = of("finality = [{ below = \"5\", wait = 2 }]");
         assert!(bands.contains("`chains.base.finality`") && bands.contains("one band or three"), "{bands}");
+        assert!(of("finality_least = 2").contains("the bands of `finality`, or an empty list"));
+        let limit = refused("[limits]\nsend_max = 5000\n", &[]);
+        assert!(limit.contains("`limits.send_max` is 5000, expected an amount of tokens as text"), "{limit}");
         let endpoints = of("endpoints = [\"ftp://node.example/hunter2\"]");
         assert!(endpoints.contains("a list of http or https URLs") && !endpoints.contains("hunter2"), "{endpoints}");
         assert!(of("usdc = \"0x12\"").ends_with("expected an address, 0x and 40 hexadecimal digits, or nothing"));

@@ -2,58 +2,32 @@
 //!
 //! The database is the truth; what is served here is at most [`STALE_MAX`] old, on every node.
 
+mod policies;
+pub mod wallets;
+
 use std::sync::Arc;
 use std::time::Duration;
 
-use payferry_domain::payment::{EventName, EventPattern, OverpaymentPolicy};
-use payferry_domain::{Amount, FeeBps, PspId, Tolerance};
+use payferry_domain::PspId;
+use payferry_domain::payment::{Announcement, EventName, EventPattern};
 use payferry_entities::{Database, psps, webhook_endpoints};
 use sea_orm::{DbErr, EntityTrait};
-use serde::{Deserialize, Serialize};
+
+pub use policies::{
+    Ceilings, DUST_FLOOR_DEFAULT, DUST_FLOOR_MAX, EventFamilies, PspPolicies, SEND_DAILY_MAX_DEFAULT, SEND_MAX_DEFAULT,
+};
 
 /// How long a change of policy may take to be seen.
 pub const STALE_MAX: Duration = Duration::from_secs(1);
 /// PSPs remembered at once.
 const PSPS_MAX: u64 = 10_000;
-/// Transfers below this are ignored unless the PSP says otherwise: address poisoning is sent in such amounts.
-pub const DUST_FLOOR_DEFAULT: Amount = Amount(1_000);
-
-/// What a PSP has decided about its payments, stored as JSON in `psps.settings`; missing fields have these defaults.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct PspPolicies {
-    /// The treasury's share of each settlement.
-    pub fee_bps: FeeBps,
-    /// How much less than due still pays.
-    pub tolerance: Tolerance,
-    /// What happens with more than was due.
-    pub overpayment: OverpaymentPolicy,
-    /// Whether refunds may go to the sender when no address is given.
-    pub refund_to_sender: bool,
-    /// Whether every payment must name its customer.
-    pub require_customer: bool,
-    /// Transfers below this are ignored.
-    pub dust_floor: Amount,
-}
-
-impl Default for PspPolicies {
-    fn default() -> Self {
-        Self {
-            fee_bps: FeeBps::DEFAULT,
-            tolerance: Tolerance::default(),
-            overpayment: OverpaymentPolicy::default(),
-            refund_to_sender: false,
-            require_customer: false,
-            dust_floor: DUST_FLOOR_DEFAULT,
-        }
-    }
-}
-
 /// A PSP as payments need it.
 #[derive(Debug, Clone)]
 pub struct Psp {
     /// Its policies.
     pub policies: PspPolicies,
+    /// How much it may send.
+    pub ceilings: Ceilings,
     /// Which events its endpoint wants; empty means all.
     pub event_patterns: Vec<EventPattern>,
 }
@@ -62,6 +36,12 @@ impl Psp {
     /// Whether the PSP's filter lets the event through.
     pub fn wants(&self, event: EventName) -> bool {
         self.event_patterns.is_empty() || self.event_patterns.iter().any(|pattern| pattern.matches(event))
+    }
+
+    /// Whether it is sent one of the names that a payment announces together: its filter and its families let it through.
+    pub fn is_sent(&self, event: EventName, together: &[Announcement]) -> bool {
+        let is_told = |name| together.iter().any(|announcement| announcement.name == name);
+        self.wants(event) && self.policies.event_families.send(event, is_told)
     }
 }
 
@@ -83,13 +63,20 @@ pub enum PspError {
 #[derive(Clone)]
 pub struct PspDirectory {
     database: Database,
+    ceilings: Ceilings,
     seen: moka::future::Cache<PspId, Arc<Psp>>,
 }
 
 impl PspDirectory {
-    /// An empty directory over `database`.
-    pub fn new(database: Database) -> Self {
-        Self { database, seen: moka::future::Cache::builder().max_capacity(PSPS_MAX).time_to_live(STALE_MAX).build() }
+    /// An empty directory over `database`, with the configuration's ceilings.
+    pub fn new(database: Database, ceilings: Ceilings) -> Self {
+        let seen = moka::future::Cache::builder().max_capacity(PSPS_MAX).time_to_live(STALE_MAX).build();
+        Self { database, ceilings, seen }
+    }
+
+    /// The configuration's ceilings, for PSPs of which the operator has not said otherwise.
+    pub const fn ceilings(&self) -> Ceilings {
+        self.ceilings
     }
 
     /// The PSP, at most [`STALE_MAX`] old.
@@ -108,7 +95,8 @@ impl PspDirectory {
         let unreadable = |error: String| PspError::Unreadable(id, error);
         let row = psps::Entity::find_by_id(id.to_string()).one(self.database.reader()).await.map_err(away)?;
         let row = row.ok_or(PspError::Unknown)?;
-        let policies = serde_json::from_str(&row.settings).map_err(|error| unreadable(error.to_string()))?;
+        let policies: PspPolicies =
+            serde_json::from_str(&row.settings).map_err(|error| unreadable(error.to_string()))?;
         let endpoint =
             webhook_endpoints::Entity::find_by_id(id.to_string()).one(self.database.reader()).await.map_err(away)?;
         let patterns: Vec<String> = match endpoint {
@@ -119,7 +107,7 @@ impl PspDirectory {
             .iter()
             .map(|pattern| pattern.parse().map_err(|_| unreadable(format!("event pattern {pattern}"))))
             .collect::<Result<_, _>>()?;
-        Ok(Arc::new(Psp { policies, event_patterns }))
+        Ok(Arc::new(Psp { ceilings: policies.ceilings(self.ceilings), policies, event_patterns }))
     }
 }
 

@@ -26,6 +26,7 @@ use crate::observe::{
     ActorKind, Books, Failure, Figures, Incident, KindView, Mailbox, NodeState, PaymentLine, Quarantine, Tallied,
     TreeView,
 };
+use crate::pauses::Pauses;
 use crate::payment::{AnswerRow, Ask, CommandFailure, Message, PaymentMemory, Services};
 use crate::psps::PspDirectory;
 use crate::seal::Sealer;
@@ -119,6 +120,8 @@ struct Inner {
     _writing: AbortOnDropHandle<()>,
     /// Shows gauges.
     _refreshing: AbortOnDropHandle<()>,
+    /// Follows what is paused.
+    _following: AbortOnDropHandle<()>,
 }
 
 impl System {
@@ -303,6 +306,16 @@ impl System {
     /// The PSPs' policies.
     pub fn psps(&self) -> &PspDirectory {
         &self.inner.services.psps
+    }
+
+    /// What the operator holds back.
+    pub fn pauses(&self) -> &Pauses {
+        &self.inner.services.pauses
+    }
+
+    /// Goes by the pauses as they are in the database now: after a change made here. Other nodes follow within a second.
+    pub async fn refresh_pauses(&self) -> Result<(), sea_orm::DbErr> {
+        self.inner.services.pauses.refresh(&self.inner.services.chains).await
     }
 
     /// Stops the tree in order: nothing new comes in, what is queued is handled, and the journal is flushed. Bounded in

@@ -185,6 +185,23 @@ impl FinalityPolicy {
         Self::flat(Finality::Blocks(2))
     }
 
+    /// These tiers, each band raised to the surest that `least` wants of any amount in it: never looser than either.
+    #[must_use]
+    pub fn at_least(self, least: Self) -> Self {
+        let band = |from: Amount, below: Option<Amount>, own: Finality| {
+            // What `least` wants changes at its own bounds only.
+            let changes = [from, least.small_below, least.medium_below].into_iter();
+            let within = changes.filter(|amount| *amount >= from && below.is_none_or(|below| *amount < below));
+            within.map(|amount| least.required(amount)).fold(own, Finality::max)
+        };
+        Self {
+            small: band(Amount::ZERO, Some(self.small_below), self.small),
+            medium: band(self.small_below, Some(self.medium_below), self.medium),
+            large: band(self.small_below.max(self.medium_below), None, self.large),
+            ..self
+        }
+    }
+
     /// What `amount` needs. Callers pass max(payment amount, everything received so far), so that a large sum cannot
     /// be split under a small tier.
     pub fn required(&self, amount: Amount) -> Finality {
@@ -235,6 +252,50 @@ mod tests {
         assert_eq!(FinalityPolicy::sandbox().required(AMOUNT), Finality::Blocks(2));
         assert_eq!("polygon".parse::<Chain>().unwrap(), Chain::Polygon);
         assert!("Base".parse::<Chain>().is_err());
+    }
+
+    #[test]
+    fn tiers_are_raised_to_the_least_allowed_of_every_amount() {
+        let least = FinalityPolicy::default_for(Chain::Base);
+        // Given tiers with other bounds, when they are raised, then an amount waits as long as either wants, or longer.
+        let own = FinalityPolicy {
+            small_below: Amount::from_tokens(2_000),
+            small: Finality::Blocks(5),
+            medium_below: Amount::from_tokens(20_000),
+            medium: Finality::Finalized,
+            large: Finality::Safe,
+        };
+        let raised = own.at_least(least);
+        assert_eq!(raised, FinalityPolicy { small: Finality::Safe, large: Finality::Finalized, ..own });
+        // Given tiers that are nowhere looser, then they stay as they are.
+        for kept in [least, FinalityPolicy::flat(Finality::Finalized), raised] {
+            assert_eq!(kept.at_least(least), kept);
+        }
+        // Given bands that hold no amount, then nothing is wanted of them.
+        let no_medium = FinalityPolicy { medium_below: own.small_below, medium: Finality::Blocks(1), ..raised };
+        assert_eq!(no_medium.at_least(least), no_medium);
+        let none_small = FinalityPolicy { small_below: Amount::ZERO, small: Finality::Blocks(1), ..raised };
+        assert_eq!(none_small.at_least(least), none_small);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn raised_tiers_are_never_looser(own in any_policy(), least in any_policy(), amount in 0_i64..60) {
+            let (raised, amount) = (own.at_least(least), Amount(amount));
+            proptest::prop_assert!(raised.required(amount) >= own.required(amount).max(least.required(amount)));
+            proptest::prop_assert_eq!(raised.at_least(least), raised);
+        }
+    }
+
+    fn any_policy() -> impl proptest::strategy::Strategy<Value = FinalityPolicy> {
+        use proptest::prelude::*;
+        let finality = || {
+            prop::sample::select(vec![Finality::Blocks(2), Finality::Blocks(9), Finality::Safe, Finality::Finalized])
+        };
+        (0_i64..50, 0_i64..50, finality(), finality(), finality()).prop_map(|(one, other, small, medium, large)| {
+            let (small_below, medium_below) = (Amount(one.min(other)), Amount(one.max(other)));
+            FinalityPolicy { small_below, small, medium_below, medium, large }
+        })
     }
 
     const AMOUNT: Amount = Amount::from_tokens(1_000_000);

@@ -23,6 +23,7 @@ pub mod failure;
 pub mod idempotency_keys;
 pub mod merchants;
 pub mod operations;
+pub mod pauses;
 pub mod payment_details;
 pub mod payment_transitions;
 pub mod payments;
@@ -30,6 +31,7 @@ pub mod postgres;
 pub mod psps;
 pub mod transfers;
 pub mod webhook_endpoints;
+pub mod withdrawal_wallets;
 
 pub use connection::{Connection, Transaction};
 pub use database::{Database, DatabaseError};

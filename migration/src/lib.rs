@@ -13,6 +13,7 @@ mod m0003_chains;
 mod m0004_webhooks;
 mod m0005_customers;
 mod m0006_live_payments;
+mod m0008_operation;
 mod statements;
 
 /// All changes, oldest first.
@@ -28,6 +29,7 @@ impl MigratorTrait for Migrator {
             Box::new(m0004_webhooks::Migration),
             Box::new(m0005_customers::Migration),
             Box::new(m0006_live_payments::Migration),
+            Box::new(m0008_operation::Migration),
         ]
     }
 }

@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, bail};
+use payferry_actors::chain::ChainSpec;
 use payferry_actors::seal::{KeyVersion, MASTER_KEY_BYTES, Sealer};
+use payferry_domain::Chain;
 use payferry_entities::Database;
 use payferry_migration::{MigrationStatus, Migrator, MigratorTrait};
 
@@ -90,6 +92,20 @@ impl DatabaseArgs {
         let file = config.secrets.master_key_file.clone().context("`secrets.master_key_file` is not set")?;
         write_secret(&file, masters.expose().as_bytes())?;
         Ok((version, file))
+    }
+
+    /// Which world it is.
+    pub(super) fn mode(&self, config: &Config) -> KeyMode {
+        if self.data_dir.is_some() { KeyMode::Test } else { config.server.environment.key_mode() }
+    }
+
+    /// The chains that belong to it, whether they run or not: to tell addresses of ours from others.
+    pub(super) fn specs(&self, config: &Config) -> anyhow::Result<Vec<ChainSpec>> {
+        if self.data_dir.is_some() {
+            return Ok(Chain::ALL.map(crate::sandbox::known_spec).to_vec());
+        }
+        let contract = crate::service::contract(config)?;
+        Ok(config.chains.iter().map(|(chain, section)| section.spec(*chain, contract, &config.contracts)).collect())
     }
 
     /// What hashes API keys here, and which sort they are.

@@ -9,6 +9,7 @@ mod deploy;
 mod key;
 mod load;
 mod migrate;
+mod pause;
 mod psp;
 mod rotate_keys;
 mod sandbox;
@@ -58,6 +59,8 @@ enum Command {
     Migrate(migrate::Args),
     /// Make, list and change payment service providers.
     Psp(psp::Args),
+    /// Hold back chains, PSPs, settlement or sending, and let them go on.
+    Pause(pause::Args),
     /// Make, list and revoke API keys.
     Key(key::Args),
     /// Show who did what to which customer.
@@ -111,6 +114,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             Command::Bench(args) => bench::run(args).await,
             Command::Migrate(args) => migrate::run(args, config).await,
             Command::Psp(args) => psp::run(args, config).await,
+            Command::Pause(args) => pause::run(args, config).await,
             Command::Key(args) => key::run(args, config).await,
             Command::Audit(args) => audit::run(args, config).await,
             Command::RotateKeys(args) => rotate_keys::run(args, config).await,

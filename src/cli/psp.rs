@@ -2,13 +2,17 @@
 
 use std::process::ExitCode;
 
+use payferry_actors::psps::wallets::Wallets;
+use payferry_actors::psps::{DUST_FLOOR_MAX, EventFamilies};
 use payferry_domain::payment::OverpaymentPolicy;
-use payferry_domain::{Amount, FeeBps, PspId, Timestamp};
+use payferry_domain::{Address, Amount, Chain, FeeBps, PspId, Timestamp};
 use payferry_entities::Database;
 
 use super::database::DatabaseArgs;
 use crate::config::Config;
-use crate::tenants::{self, Name, PolicyChange, PspRecord, Slice};
+use crate::http::customers::values;
+use crate::http::settings::wallets::WalletRecord;
+use crate::tenants::{self, Name, OwnOrDefault, PolicyChange, PspRecord, Slice};
 
 /// PSPs read at once.
 const PAGE: usize = 1_000;
@@ -44,7 +48,9 @@ enum Command {
     /// Change a PSP's policies. They hold for payments made from then on; a running service sees them within a second.
     #[command(after_help = "Examples:
   payferry psp set psp_01J9Z3K4M5N6P7Q8R9S0T1V2W3 --fee-bps 50 --data-dir payferry-data
-  payferry psp set psp_01J9Z3K4M5N6P7Q8R9S0T1V2W3 --tolerance 0.05 --overpayment accept --data-dir payferry-data")]
+  payferry psp set psp_01J9Z3K4M5N6P7Q8R9S0T1V2W3 --tolerance 0.05 --overpayment accept --data-dir payferry-data
+  payferry psp set psp_01J9Z3K4M5N6P7Q8R9S0T1V2W3 --send-max 5000 --send-daily-max 20000 --data-dir payferry-data
+  payferry psp set psp_01J9Z3K4M5N6P7Q8R9S0T1V2W3 --withdrawal-wallet 0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913")]
     Set {
         /// Which PSP.
         psp_id: PspId,
@@ -54,8 +60,33 @@ enum Command {
         #[command(flatten)]
         policies: PolicyArgs,
         #[command(flatten)]
+        wallet: WalletArgs,
+        #[command(flatten)]
         database: DatabaseArgs,
     },
+}
+
+#[derive(Debug, clap::Args)]
+struct WalletArgs {
+    /// Where the PSP withdraws to: an address, or none. In production another address holds after 24 hours.
+    #[arg(long, value_name = "ADDRESS", value_parser = wallet)]
+    withdrawal_wallet: Option<Wallet>,
+    /// On this chain only [default: on every chain without a wallet of its own].
+    #[arg(long, value_name = "CHAIN", requires = "withdrawal_wallet")]
+    withdrawal_chain: Option<Chain>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Wallet {
+    None,
+    At(Address),
+}
+
+fn wallet(text: &str) -> Result<Wallet, String> {
+    if text == "none" {
+        return Ok(Wallet::None);
+    }
+    values::wallet(&text.into()).map(Wallet::At).map_err(|fault| fault.message.into_owned())
 }
 
 #[derive(Debug, clap::Args)]
@@ -78,9 +109,28 @@ struct PolicyArgs {
     /// Whether every payment must name its customer.
     #[arg(long)]
     require_customer: Option<bool>,
-    /// Transfers below this are ignored.
-    #[arg(long, value_name = "AMOUNT")]
+    /// Transfers below this are ignored; at most 1.
+    #[arg(long, value_name = "AMOUNT", value_parser = dust_floor)]
     dust_floor: Option<Amount>,
+    /// Which of two names of one happening are sent: payment.*, payin.* or both.
+    #[arg(long)]
+    event_families: Option<Families>,
+    /// The most that one refund, payout, withdrawal or transfer moves: an amount, or default, the configuration's.
+    #[arg(long, value_name = "AMOUNT")]
+    send_max: Option<OwnOrDefault<Amount>>,
+    /// The most that is sent in a token on one UTC day, over all chains: an amount, or default, the configuration's.
+    #[arg(long, value_name = "AMOUNT")]
+    send_daily_max: Option<OwnOrDefault<Amount>>,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum Families {
+    /// Both.
+    Both,
+    /// payment.* and what has no other name.
+    Payment,
+    /// payin.* and what has no other name.
+    Payin,
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
@@ -98,12 +148,22 @@ fn fee(text: &str) -> Result<FeeBps, String> {
     FeeBps::new(bps).ok_or_else(|| "expected a whole number from 0 to 10000".to_owned())
 }
 
+fn dust_floor(text: &str) -> Result<Amount, String> {
+    let amount: Amount = text.parse().map_err(|error: payferry_domain::money::AmountError| error.to_string())?;
+    if amount > DUST_FLOOR_MAX { Err(format!("must be at most {DUST_FLOOR_MAX}")) } else { Ok(amount) }
+}
+
 impl From<PolicyArgs> for PolicyChange {
     fn from(args: PolicyArgs) -> Self {
         let overpayment = args.overpayment.map(|policy| match policy {
             Overpayment::Hold => OverpaymentPolicy::Hold,
             Overpayment::Accept => OverpaymentPolicy::Accept,
             Overpayment::RefundExcess => OverpaymentPolicy::RefundExcess,
+        });
+        let event_families = args.event_families.map(|families| match families {
+            Families::Both => EventFamilies::Both,
+            Families::Payment => EventFamilies::Payment,
+            Families::Payin => EventFamilies::Payin,
         });
         Self {
             fee_bps: args.fee_bps,
@@ -113,6 +173,10 @@ impl From<PolicyArgs> for PolicyChange {
             refund_to_sender: args.refund_to_sender,
             require_customer: args.require_customer,
             dust_floor: args.dust_floor,
+            event_families,
+            send_max: args.send_max,
+            send_daily_max: args.send_daily_max,
+            ..Self::default()
         }
     }
 }
@@ -124,13 +188,37 @@ pub(super) async fn run(args: Args, config: Config) -> anyhow::Result<ExitCode> 
             println!("{}", tenants::create_psp(&database, &name, policies.into(), now()).await?.id);
         }
         Command::List { database } => list(&database.open(&config).await?).await?,
-        Command::Set { psp_id, name, policies, database } => {
-            let database = database.open(&config).await?;
+        Command::Set { psp_id, name, policies, wallet, database: args } => {
+            let database = args.open(&config).await?;
+            // The address first: if it is refused, nothing is changed.
+            let wallets = set_wallet(&database, &args, &config, psp_id, &wallet).await?;
             let psp = tenants::change_psp(&database, psp_id, name.as_ref(), policies.into(), now()).await?;
             println!("{}  {}", psp.id, settings(&psp)?);
+            for WalletRecord { chain, address, status, effective_at, .. } in WalletRecord::of_all(&wallets) {
+                println!("withdraws on {chain} to {address}, {status} from {effective_at}");
+            }
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Sets where a PSP withdraws to, if that is asked for; answers where it does.
+async fn set_wallet(
+    database: &Database,
+    args: &DatabaseArgs,
+    config: &Config,
+    psp_id: PspId,
+    asked: &WalletArgs,
+) -> anyhow::Result<Wallets> {
+    let address = match asked.withdrawal_wallet {
+        None => return Ok(tenants::list_wallets(database, psp_id, now()).await?),
+        Some(Wallet::None) => None,
+        Some(Wallet::At(address)) => Some(address),
+    };
+    let (specs, mode) = (args.specs(config)?, args.mode(config));
+    let specs: Vec<_> = specs.iter().collect();
+    let asked = (asked.withdrawal_chain, address);
+    Ok(tenants::set_wallet(database, &specs, mode, psp_id, asked, now()).await?)
 }
 
 async fn list(database: &Database) -> anyhow::Result<()> {

@@ -21,6 +21,10 @@ const BLOCK_TIME_MS_MIN: u64 = 10;
   payferry sandbox --ephemeral --listen 127.0.0.1:0 --operator-listen 127.0.0.1:0 --json
   payferry sandbox --data-dir /var/tmp/ferry --block-time-ms 100
 
+Beside it, what only an operator sets: where its PSP withdraws to, and pauses.
+  payferry psp set psp_01J9Z3K4M5N6P7Q8R9S0T1V2W3 --withdrawal-wallet 0x... --data-dir payferry-data
+  payferry pause set chain:base --reason 'to see what happens' --data-dir payferry-data
+
 A signal (ctrl-c, SIGTERM) stops it in order within 10 s; a second one at once. Nothing that was acknowledged is lost
 either way: the next start on the same folder goes on where this one ended.")]
 pub(super) struct Args {

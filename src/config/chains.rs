@@ -42,6 +42,9 @@ pub struct ChainConfig {
     /// What is final, by amount.
     #[serde(deserialize_with = "finality")]
     pub finality: FinalityPolicy,
+    /// The least that a PSP's own tiers have to want; `None`: as much as `finality`.
+    #[serde(deserialize_with = "optional_finality")]
+    pub finality_least: Option<FinalityPolicy>,
     /// How often the head is asked for.
     pub poll_interval_ms: NonZeroU64,
     /// Whether the endpoints know the `safe` block.
@@ -97,6 +100,7 @@ impl ChainConfig {
         spec.lookalikes.clone_from(&self.lookalikes);
         spec.start_block = self.start_block;
         spec.finality = self.finality;
+        spec.finality_least = self.finality_least.unwrap_or(self.finality);
         spec.poll_interval = Duration::from_millis(self.poll_interval_ms.get());
         spec.has_safe = self.has_safe;
         spec.has_finalized = self.has_finalized;
@@ -158,6 +162,7 @@ pub(super) fn expected(key: &str) -> &'static str {
             "one band or three, the amounts rising, such as [{ below = \"1000\", wait = 2 }, { below = \"50000\", \
              wait = \"safe\" }, { wait = \"finalized\" }]"
         }
+        "finality_least" => "the bands of `finality`, or an empty list",
         "has_safe" | "has_finalized" | "json_rpc_batches" => "true or false",
         "l1_gas" => "\"none\" or \"arbitrum\"",
         "max_fee_gwei" | "priority_fee_min_gwei" => "gwei as text, such as \"0.001\"",
@@ -212,27 +217,36 @@ impl Wait {
 }
 
 fn finality<'de, D: Deserializer<'de>>(deserializer: D) -> Result<FinalityPolicy, D::Error> {
+    policy(&Vec::<Band>::deserialize(deserializer)?).ok_or_else(|| D::Error::custom("not bands of amounts"))
+}
+
+/// Bands, or nothing for an empty list.
+fn optional_finality<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<FinalityPolicy>, D::Error> {
     let bands = Vec::<Band>::deserialize(deserializer)?;
-    let read = || {
-        let waits: Vec<Finality> = bands.iter().map(|band| band.wait.finality()).collect::<Option<_>>()?;
-        let (last, lower) = bands.split_last()?;
-        let below: Vec<Amount> =
-            lower.iter().map(|band| Amount::from_str(band.below.as_deref()?).ok()).collect::<Option<_>>()?;
-        match (waits.as_slice(), below.as_slice(), &last.below) {
-            ([all], [], None) => Some(FinalityPolicy::flat(*all)),
-            ([small, medium, large], [small_below, medium_below], None) if small_below <= medium_below => {
-                Some(FinalityPolicy {
-                    small_below: *small_below,
-                    small: *small,
-                    medium_below: *medium_below,
-                    medium: *medium,
-                    large: *large,
-                })
-            }
-            _ => None,
+    if bands.is_empty() {
+        return Ok(None);
+    }
+    policy(&bands).map(Some).ok_or_else(|| D::Error::custom("not bands of amounts"))
+}
+
+fn policy(bands: &[Band]) -> Option<FinalityPolicy> {
+    let waits: Vec<Finality> = bands.iter().map(|band| band.wait.finality()).collect::<Option<_>>()?;
+    let (last, lower) = bands.split_last()?;
+    let below: Vec<Amount> =
+        lower.iter().map(|band| Amount::from_str(band.below.as_deref()?).ok()).collect::<Option<_>>()?;
+    match (waits.as_slice(), below.as_slice(), &last.below) {
+        ([all], [], None) => Some(FinalityPolicy::flat(*all)),
+        ([small, medium, large], [small_below, medium_below], None) if small_below <= medium_below => {
+            Some(FinalityPolicy {
+                small_below: *small_below,
+                small: *small,
+                medium_below: *medium_below,
+                medium: *medium,
+                large: *large,
+            })
         }
-    };
-    read().ok_or_else(|| D::Error::custom("not bands of amounts"))
+        _ => None,
+    }
 }
 
 fn l1_gas<'de, D: Deserializer<'de>>(deserializer: D) -> Result<L1Gas, D::Error> {

@@ -165,6 +165,8 @@ requires! {
     Customers;
     /// The route changes where webhooks go, or sends them again.
     Webhooks;
+    /// The route changes what every payment of the account means.
+    Full;
 }
 
 const fn name_of(scope: Scope) -> &'static str {

@@ -20,6 +20,8 @@ pub use credentials::{KeyProblem, TokenProblem};
 
 /// Seconds after which a caller may try again when the database or a chain is away.
 const RETRY_AWAY_SECS: u64 = 2;
+/// Seconds after which a caller may try again where the operator holds back what is new: people lift pauses.
+const RETRY_PAUSED_SECS: u64 = 60;
 /// Seconds after which a caller may ask again for a request that still runs.
 const RETRY_RUNNING_SECS: u64 = 1;
 
@@ -127,6 +129,8 @@ pub enum Away {
     Database,
     /// A chain, or all of them.
     Chain,
+    /// A chain, or all of them: the operator holds back what is new.
+    ChainPaused,
     /// The payment: it is given up until an operator looks at it.
     Payment,
     /// Nobody is configured to verify customers.
@@ -148,6 +152,12 @@ impl ApiError {
     /// One field is at fault.
     pub fn field(field: &str, code: &'static str, message: impl Into<String>) -> Self {
         Self::Validation(vec![FieldError { field: field.to_owned(), code: code.into(), message: message.into() }])
+    }
+
+    /// The operator has paused the account: it starts no payments, and no money out.
+    pub fn psp_paused() -> Self {
+        let detail = "The operator has paused this account: no payments and no money out can be started.".to_owned();
+        Self::Conflict("psp_paused", detail, Vec::new())
     }
 
     /// A fault of the service.
@@ -263,6 +273,7 @@ impl ApiError {
             Self::RateLimited(secs) | Self::NotOperator(TokenProblem::TooManyAttempts(secs)) => Some((*secs).max(1)),
             Self::IdempotencyRunning => Some(RETRY_RUNNING_SECS),
             Self::Unavailable(Away::IdentityProvider, _) => None,
+            Self::Unavailable(Away::ChainPaused, _) => Some(RETRY_PAUSED_SECS),
             Self::TimedOut | Self::Unavailable(..) => Some(RETRY_AWAY_SECS),
             _ => None,
         }
@@ -362,6 +373,7 @@ impl Away {
         match self {
             Self::Database => "database_unavailable",
             Self::Chain => "chain_unavailable",
+            Self::ChainPaused => "chain_paused",
             Self::Payment => "payment_quarantined",
             Self::IdentityProvider => "identity_provider_unconfigured",
             Self::Capacity => "overloaded",
@@ -373,6 +385,9 @@ impl Away {
         match self {
             Self::Database => "The database does not answer at the moment; try again.",
             Self::Chain => "The chain does not answer at the moment; try again, or use another chain.",
+            Self::ChainPaused => {
+                "The chain takes no new payments at the moment: the operator has paused it. Use another chain."
+            }
             Self::Payment => "The payment cannot be worked on at the moment; an operator has been told.",
             Self::IdentityProvider => "No identity provider is configured here: customers cannot be verified.",
             Self::Capacity => "Too much is going on at the moment; try again.",

@@ -23,6 +23,7 @@ pub mod pages;
 pub mod payments;
 pub mod router;
 mod serve;
+pub mod settings;
 mod state;
 pub mod webhooks;
 

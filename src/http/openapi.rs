@@ -44,6 +44,7 @@ pub struct PageParams {
         (name = "Merchants", description = "The PSP's merchants, synced in batches."),
         (name = "Payments", description = "One payment: an amount, a wallet made for it, and what arrived there."),
         (name = "Webhooks", description = "Where events go, what went there, and the feed of everything."),
+        (name = "Settings", description = "What the account has decided about its payments."),
     ),
 )]
 struct Head;

@@ -10,7 +10,9 @@ use utoipa_axum::routes;
 
 use super::error::ApiError;
 use super::state::AppState;
-use super::{compliance, consent, customers, documents, edge, merchants, metrics, openapi, pages, payments, webhooks};
+use super::{
+    compliance, consent, customers, documents, edge, merchants, metrics, openapi, pages, payments, settings, webhooks,
+};
 
 /// Under this, the paths without a prefix stand again.
 pub const PREFIX: &str = "/api/v1";
@@ -51,6 +53,7 @@ pub fn router_with(app: AppState, more: Router<AppState>) -> Router {
         .routes(routes!(webhooks::redeliver::redeliver))
         .routes(routes!(webhooks::undelivered::undelivered))
         .routes(routes!(webhooks::events::events))
+        .routes(routes!(settings::show::show, settings::change::change))
         .split_for_parts();
     let document = openapi::complete(bare_document.merge_from(prefixed_document), app.config.public_url.as_str());
     let reference = pages::reference::render(&document);

@@ -14,6 +14,7 @@ mod events;
 pub mod health;
 mod login;
 mod page;
+mod pauses;
 pub mod read;
 mod record;
 mod routes;

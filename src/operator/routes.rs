@@ -4,7 +4,7 @@ use axum::handler::Handler;
 use axum::http::Method;
 use axum::routing::{MethodRouter, get, on, patch, post};
 
-use super::{Operator, actors, admin, audit, customers, documents, events, health, login, page, stuck};
+use super::{Operator, actors, admin, audit, customers, documents, events, health, login, page, pauses, stuck};
 
 /// Who reaches a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,10 +47,15 @@ pub fn table() -> Vec<Route> {
         read("/ops/customers/{customer_id}", customers::get),
         write("/ops/customers/{customer_id}/decide", customers::decide),
         read("/ops/customers/{customer_id}/documents/{kind}", documents::read),
+        read("/ops/pauses", pauses::list),
+        write("/ops/pauses", pauses::set),
+        write("/ops/pauses/{scope}/lift", pauses::lift),
         read("/ops/psps", admin::psps::list),
         write("/ops/psps", admin::psps::create),
         read("/ops/psps/{psp_id}", admin::psps::get),
         change("/ops/psps/{psp_id}", admin::psps::change),
+        read("/ops/psps/{psp_id}/withdrawal-wallets", admin::wallets::list),
+        write("/ops/psps/{psp_id}/withdrawal-wallets", admin::wallets::set),
         read("/ops/psps/{psp_id}/keys", admin::keys::list),
         write("/ops/psps/{psp_id}/keys", admin::keys::create),
         write("/ops/psps/{psp_id}/keys/{key_id}/revoke", admin::keys::revoke),

@@ -58,6 +58,37 @@ pub struct SandboxChain {
     next_payer: AtomicUsize,
 }
 
+/// What is deployed on a chain, at the same addresses in every sandbox.
+struct Deployed {
+    contract: Address,
+    payferry: Bytes,
+    tokens: [(Token, Address, B256, Bytes); 2],
+    spec: ChainSpec,
+}
+
+impl Deployed {
+    fn on(chain: Chain, accounts: &Accounts) -> Self {
+        let operator = accounts.operator.address();
+        let payferry = payferry_init_code(Accounts::admin(), operator, operator, Accounts::treasury());
+        let owner = accounts.deployer.address();
+        let codes = [(Token::Usdc, test_usdc_init_code(owner)), (Token::Usdt, test_usdt_init_code(owner))];
+        let tokens = codes.map(|(token, code)| {
+            let salt = token_salt(chain, token);
+            (token, CREATE2_DEPLOYER.create2_from_code(salt, &code), salt, code)
+        });
+        let contract = payferry_address(&payferry, B256::ZERO);
+        let taken = tokens.each_ref().map(|(token, address, ..)| (*token, domain_address(*address)));
+        let (ours, treasury) = (domain_address(contract), domain_address(Accounts::treasury()));
+        let spec = ChainSpec::new(chain, ours, treasury, taken.to_vec()).sandbox();
+        Self { contract, payferry, tokens, spec }
+    }
+}
+
+/// What the service is told of a chain of any sandbox.
+pub fn known_spec(chain: Chain) -> ChainSpec {
+    Deployed::on(chain, &Accounts::known()).spec
+}
+
 impl SandboxChain {
     /// Opens the chain of `file` (in memory without one) and deploys what is not there yet.
     pub async fn open(
@@ -75,27 +106,12 @@ impl SandboxChain {
         };
         let devchain = Devchain::open(config).await?;
         devchain.pause_mining();
-        let operator = accounts.operator.address();
-        let payferry = payferry_init_code(Accounts::admin(), operator, operator, Accounts::treasury());
-        let owner = accounts.deployer.address();
-        let tokens = [
-            (Token::Usdc, token_salt(chain, Token::Usdc), test_usdc_init_code(owner)),
-            (Token::Usdt, token_salt(chain, Token::Usdt), test_usdt_init_code(owner)),
-        ];
-        let addresses =
-            tokens.each_ref().map(|(token, salt, code)| (*token, CREATE2_DEPLOYER.create2_from_code(*salt, code)));
-        let contract = payferry_address(&payferry, B256::ZERO);
-        let spec = ChainSpec::new(
-            chain,
-            domain_address(contract),
-            domain_address(Accounts::treasury()),
-            addresses.map(|(token, address)| (token, domain_address(address))).to_vec(),
-        );
+        let Deployed { contract, payferry, tokens, spec } = Deployed::on(chain, &accounts);
         let turns = accounts.all_payers().map(|_| Mutex::default()).collect();
-        let this = Self { devchain, spec: spec.sandbox(), accounts, turns, next_payer: AtomicUsize::new(0) };
+        let this = Self { devchain, spec, accounts, turns, next_payer: AtomicUsize::new(0) };
         this.deploy(contract, B256::ZERO, &payferry).await.context("Payferry could not be deployed")?;
-        for ((token, salt, code), (_, address)) in tokens.iter().zip(addresses) {
-            this.deploy(address, *salt, code).await.with_context(|| format!("{token} could not be deployed"))?;
+        for (token, address, salt, code) in tokens {
+            this.deploy(address, salt, &code).await.with_context(|| format!("{token} could not be deployed"))?;
             this.fund_payers(address).await.with_context(|| format!("payers could not be given {token}"))?;
         }
         let missing = FOUNDATION_BLOCKS.saturating_sub(this.devchain.head().number);

@@ -37,7 +37,7 @@ use crate::keys::Scope;
 use crate::tenants::psp_row;
 
 pub use accounts::Accounts;
-pub use chain::{FOUNDATION_BLOCKS, Payer, SandboxChain, TRANSFER_MAX};
+pub use chain::{FOUNDATION_BLOCKS, Payer, SandboxChain, TRANSFER_MAX, known_spec};
 pub use folder::{DEFAULT_FOLDER, Folder, database_file, documents_folder, keys_file, write_secret};
 pub use inbox::{Inboxes, Signed, verify as verify_signature};
 pub use keys::Keys;

@@ -1,5 +1,6 @@
 //! API keys: made, listed and revoked. The key itself is shown once.
 
+use payferry_actors::customers::audit::Actor;
 use payferry_actors::seal::Sealer;
 use payferry_domain::{KeyId, PspId, Timestamp};
 use payferry_entities::{Database, api_keys};
@@ -103,7 +104,8 @@ pub async fn create(
     let transaction = database.begin().await?;
     api_keys::Entity::insert(row.into_active_model()).exec_without_returning(&transaction).await?;
     let detail = json!({ "scopes": record.scopes, "expires_at": record.expires_at });
-    super::write_down(&transaction, "key.created", psp_id, record.id.to_string(), detail, now).await?;
+    super::write_down(&transaction, "key.created", psp_id, record.id.to_string(), detail, &Actor::Operator, now)
+        .await?;
     transaction.commit().await?;
     Ok((record, key))
 }
@@ -149,7 +151,8 @@ pub async fn revoke(
     let mut row = row.into_active_model();
     row.revoked_at = Set(Some(now.as_millis()));
     let revoked = record(row.update(&transaction).await?)?;
-    super::write_down(&transaction, "key.revoked", revoked.psp_id, id.to_string(), json!({}), now).await?;
+    super::write_down(&transaction, "key.revoked", revoked.psp_id, id.to_string(), json!({}), &Actor::Operator, now)
+        .await?;
     transaction.commit().await?;
     Ok(revoked)
 }

@@ -6,20 +6,26 @@
 
 mod api_keys;
 mod psps;
+mod wallets;
 
 use std::fmt;
 use std::str::FromStr;
 
 use payferry_actors::customers::audit::{self, Actor, Entry};
-use payferry_domain::{KeyId, PspId, Timestamp};
+use payferry_actors::destination::Unsuitable;
+use payferry_actors::wallet::checksummed;
+use payferry_domain::{Address, KeyId, PspId, Timestamp};
 use payferry_entities::Transaction;
 
 pub use api_keys::{
     EXPIRES_DAYS_MAX, KeyRecord, KeyState, NewKey, create as create_key, list as list_keys, revoke as revoke_key,
 };
 pub use psps::{
-    PolicyChange, PspRecord, change as change_psp, create as create_psp, find as find_psp, list as list_psps, psp_row,
+    DEFAULT_WORD, OwnOrDefault, PolicyChange, PspRecord, change as change_psp, change_in as change_psp_in,
+    create as create_psp, find as find_psp, list as list_psps, psp_row,
 };
+
+pub use wallets::{list as list_wallets, set as set_wallet};
 
 /// Longest name of a PSP or a key, in characters.
 pub const NAME_CHARS_MAX: usize = 200;
@@ -60,6 +66,9 @@ pub enum TenantError {
     /// There is none with this id.
     #[error("there is no key {0}")]
     NoKey(KeyId),
+    /// Money must not be sent to this address.
+    #[error("{address} {reason}", address = checksummed(*.0), reason = .1)]
+    Unsuitable(Address, Unsuitable),
     /// A stored row is not what this version writes.
     #[error("{0} of {1} cannot be read")]
     Unreadable(&'static str, String),
@@ -68,17 +77,18 @@ pub enum TenantError {
     Database(#[from] sea_orm::DbErr),
 }
 
-/// Writes down that the operator did something: on its listener, on its page, or on the command line.
+/// Writes down who did something: the operator on its listener, on its page or on the command line, or a PSP.
 async fn write_down(
     transaction: &Transaction,
     action: &str,
     psp_id: PspId,
     subject: String,
     detail: serde_json::Value,
+    by: &Actor,
     now: Timestamp,
 ) -> Result<(), TenantError> {
     let entry = Entry { action: action.to_owned(), psp_id: Some(psp_id), subject, detail };
-    Ok(audit::append(transaction, &Actor::Operator, now, vec![entry]).await?)
+    Ok(audit::append(transaction, by, now, vec![entry]).await?)
 }
 
 impl Name {

@@ -1,11 +1,14 @@
 //! PSPs: names and policies.
 
-use payferry_actors::psps::PspPolicies;
+use std::collections::BTreeMap;
+
+use payferry_actors::customers::audit::Actor;
+use payferry_actors::psps::{EventFamilies, PspPolicies};
 use payferry_domain::payment::OverpaymentPolicy;
-use payferry_domain::{Amount, FeeBps, PspId, Timestamp};
-use payferry_entities::{Database, psps};
+use payferry_domain::{Amount, Chain, FeeBps, FinalityPolicy, PspId, Timestamp};
+use payferry_entities::{Database, Transaction, psps};
 use sea_orm::{ActiveModelTrait, EntityTrait, IntoActiveModel, PaginatorTrait, QueryOrder, QuerySelect, Set};
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use super::{Name, Slice, TenantError};
 
@@ -25,7 +28,7 @@ pub struct PspRecord {
 }
 
 /// Policies to change; the others stay.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct PolicyChange {
     /// The treasury's share of each settlement.
     pub fee_bps: Option<FeeBps>,
@@ -41,13 +44,50 @@ pub struct PolicyChange {
     pub require_customer: Option<bool>,
     /// Transfers below this are ignored.
     pub dust_floor: Option<Amount>,
+    /// Which of two names of one happening are sent.
+    pub event_families: Option<EventFamilies>,
+    /// What "final" means on these chains; on the others it stays.
+    pub finality: BTreeMap<Chain, OwnOrDefault<FinalityPolicy>>,
+    /// The most that one send moves.
+    pub send_max: Option<OwnOrDefault<Amount>>,
+    /// The most that it sends in a token on one UTC day.
+    pub send_daily_max: Option<OwnOrDefault<Amount>>,
+}
+
+/// Something of the PSP's own, or what the configuration says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OwnOrDefault<T> {
+    /// What the configuration says.
+    Default,
+    /// This.
+    Own(T),
+}
+
+/// How a request spells [`OwnOrDefault::Default`].
+pub const DEFAULT_WORD: &str = "default";
+
+impl<T> OwnOrDefault<T> {
+    fn own(self) -> Option<T> {
+        match self {
+            Self::Default => None,
+            Self::Own(own) => Some(own),
+        }
+    }
+}
+
+impl<T: std::str::FromStr> std::str::FromStr for OwnOrDefault<T> {
+    type Err = T::Err;
+
+    fn from_str(text: &str) -> Result<Self, T::Err> {
+        if text == DEFAULT_WORD { Ok(Self::Default) } else { text.parse().map(Self::Own) }
+    }
 }
 
 impl PolicyChange {
     /// Makes the change.
     pub fn apply(self, policies: &mut PspPolicies) {
-        let Self { fee_bps, tolerance, tolerance_bps, overpayment, refund_to_sender, require_customer, dust_floor } =
-            self;
+        let Self { fee_bps, tolerance, tolerance_bps, overpayment, refund_to_sender, require_customer, .. } = self;
+        let Self { dust_floor, event_families, finality, send_max, send_daily_max, .. } = self;
         set(&mut policies.fee_bps, fee_bps);
         set(&mut policies.tolerance.absolute, tolerance);
         set(&mut policies.tolerance.bps, tolerance_bps);
@@ -55,6 +95,15 @@ impl PolicyChange {
         set(&mut policies.refund_to_sender, refund_to_sender);
         set(&mut policies.require_customer, require_customer);
         set(&mut policies.dust_floor, dust_floor);
+        set(&mut policies.event_families, event_families);
+        set(&mut policies.send_max, send_max.map(OwnOrDefault::own));
+        set(&mut policies.send_daily_max, send_daily_max.map(OwnOrDefault::own));
+        for (chain, tiers) in finality {
+            match tiers {
+                OwnOrDefault::Default => policies.finality.remove(&chain),
+                OwnOrDefault::Own(own) => policies.finality.insert(chain, own),
+            };
+        }
     }
 }
 
@@ -89,7 +138,7 @@ pub async fn create(
     let record = record(row.clone())?;
     let transaction = database.begin().await?;
     psps::Entity::insert(row.into_active_model()).exec_without_returning(&transaction).await?;
-    super::write_down(&transaction, "psp.created", id, id.to_string(), json!(policies), now).await?;
+    super::write_down(&transaction, "psp.created", id, id.to_string(), json!(policies), &Actor::Operator, now).await?;
     transaction.commit().await?;
     Ok(record)
 }
@@ -113,7 +162,7 @@ pub async fn find(database: &Database, id: PspId) -> Result<PspRecord, TenantErr
     record(row.ok_or(TenantError::NoPsp(id))?)
 }
 
-/// Changes a PSP; its policies hold for payments made from then on.
+/// Changes a PSP for the operator; its policies hold for payments made from then on.
 pub async fn change(
     database: &Database,
     id: PspId,
@@ -121,22 +170,48 @@ pub async fn change(
     change: PolicyChange,
     now: Timestamp,
 ) -> Result<PspRecord, TenantError> {
-    let txn = database.begin().await?;
+    let transaction = database.begin().await?;
+    let (psp, _) = change_in(&transaction, id, name, change, &Actor::Operator, now).await?;
+    transaction.commit().await?;
+    Ok(psp)
+}
+
+/// As [`change`], in a transaction that somebody else commits; answers whether anything became different. What did is
+/// written to the audit log, before and after.
+pub async fn change_in(
+    transaction: &Transaction,
+    id: PspId,
+    name: Option<&Name>,
+    change: PolicyChange,
+    by: &Actor,
+    now: Timestamp,
+) -> Result<(PspRecord, bool), TenantError> {
     // Locked where the database has more than one writer: a change in between would be lost.
-    let row = psps::Entity::find_by_id(id.to_string()).lock_exclusive().one(&txn).await?;
+    let row = psps::Entity::find_by_id(id.to_string()).lock_exclusive().one(transaction).await?;
     let row = row.ok_or(TenantError::NoPsp(id))?;
-    let mut policies = record(row.clone())?.policies;
+    let before = record(row.clone())?;
+    let mut policies = before.policies.clone();
     change.apply(&mut policies);
+    let mut differences = differences(&json!(before.policies), &json!(policies));
     let mut row = row.into_active_model();
-    if let Some(name) = name {
+    if let Some(name) = name.filter(|name| name.as_str() != before.name) {
+        differences.insert("name".to_owned(), json!({ "from": before.name, "to": name.as_str() }));
         row.name = Set(name.as_str().to_owned());
+    }
+    if differences.is_empty() {
+        return Ok((before, false));
     }
     row.settings = Set(settings(&policies));
     row.updated_at = Set(now.as_millis());
-    let changed = row.update(&txn).await?;
-    super::write_down(&txn, "psp.changed", id, id.to_string(), json!(policies), now).await?;
-    txn.commit().await?;
-    record(changed)
+    let changed = row.update(transaction).await?;
+    super::write_down(transaction, "psp.changed", id, id.to_string(), Value::Object(differences), by, now).await?;
+    Ok((record(changed)?, true))
+}
+
+/// The fields that differ, with what they were and what they are.
+fn differences(before: &Value, after: &Value) -> Map<String, Value> {
+    let fields = after.as_object().into_iter().flatten().filter(|(name, value)| before[name.as_str()] != **value);
+    fields.map(|(name, value)| (name.clone(), json!({ "from": before[name.as_str()], "to": value }))).collect()
 }
 
 fn settings(policies: &PspPolicies) -> String {

@@ -145,6 +145,7 @@ impl TestApp {
             identity: config.identity,
             desk: config.desk,
             webhooks: WebhookConfig { url_policy, ..WebhookConfig::default() },
+            ceilings: payferry_actors::psps::Ceilings::default(),
             shards: 1,
             bookkeeping: true,
         })

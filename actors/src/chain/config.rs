@@ -28,6 +28,8 @@ pub struct ChainSpec {
     pub treasury: Address,
     /// What final means where a PSP has no tiers of its own.
     pub finality: FinalityPolicy,
+    /// The least that a PSP's own tiers have to want.
+    pub finality_least: FinalityPolicy,
     /// How often the head is asked for when no wake-up comes.
     pub poll_interval: Duration,
     /// The first block that is read when there is no cursor; the head at that moment if absent.
@@ -98,6 +100,7 @@ impl ChainSpec {
             lookalikes: Vec::new(),
             treasury,
             finality: FinalityPolicy::default_for(chain),
+            finality_least: FinalityPolicy::default_for(chain),
             poll_interval: Duration::from_millis(poll_ms),
             start_block: None,
             has_safe: true,
@@ -120,6 +123,7 @@ impl ChainSpec {
     #[must_use]
     pub fn sandbox(mut self) -> Self {
         self.finality = FinalityPolicy::sandbox();
+        self.finality_least = FinalityPolicy::sandbox();
         self.start_block = Some(0);
         self.l1_gas = L1Gas::None;
         self.fees.priority_fee_min_wei = 0;

@@ -269,8 +269,8 @@ impl PaymentActor {
         let psp = self.services.psps.get(state.payment.terms.psp_id).await.map_err(Failure::Psp)?;
         let row = answer.map(|answer| answer(&transition.payment));
         let real_now = self.services.clock.real_now();
-        let unit =
-            store::transition_unit(&state.payment, &transition, command, row, real_now, |event| psp.wants(event))?;
+        let is_sent = |event| psp.is_sent(event, &transition.announcements);
+        let unit = store::transition_unit(&state.payment, &transition, command, row, real_now, is_sent)?;
         match self.submit(state, unit).await {
             Ok(()) => {
                 self.services.metrics.moved(&transition);

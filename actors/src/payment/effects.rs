@@ -18,6 +18,7 @@ use crate::compliance::identity::ComplianceDesk;
 use crate::compliance::{ScreenRequest, Screening};
 use crate::journal::Journal;
 use crate::observe::Books;
+use crate::pauses::Pauses;
 use crate::psps::PspDirectory;
 use crate::webhook::WebhookSender;
 
@@ -27,6 +28,7 @@ pub(crate) struct Services {
     pub(crate) journal: Journal,
     pub(crate) clock: Clock,
     pub(crate) psps: PspDirectory,
+    pub(crate) pauses: Pauses,
     pub(crate) router: Arc<Router>,
     pub(crate) books: Books,
     pub(crate) metrics: PaymentMetrics,

@@ -7,6 +7,7 @@ use payferry_domain::{Amount, Chain, CustomerId, MerchantId, PaymentId, PspId, T
 
 use super::System;
 use crate::journal::{JournalError, Unit};
+use crate::pauses::Scope;
 use crate::payment::{AnswerRow, Message, Services, store};
 use crate::psps::PspError;
 use crate::wallet::Vaults;
@@ -68,6 +69,15 @@ pub enum InitiateError {
         /// What `best` looked at.
         candidates: Vec<ChainCandidate>,
     },
+    /// The operator has paused the chain, or all that take the token.
+    #[error("new payments are paused on {}", .chain.map_or("every chain", Chain::as_str))]
+    ChainPaused {
+        /// Which; `None`: all of them.
+        chain: Option<Chain>,
+    },
+    /// The operator has paused the PSP.
+    #[error("this account is paused by the operator")]
+    PspPaused,
     /// The PSP's policy wants a customer.
     #[error("this PSP requires a customer")]
     CustomerRequired,
@@ -94,6 +104,9 @@ impl System {
                 InitiateError::Unavailable(error.to_string())
             }
         })?;
+        if services.pauses.is_paused(Scope::Psp(request.psp_id)) {
+            return Err(InitiateError::PspPaused);
+        }
         if psp.policies.require_customer && request.customer_id.is_none() {
             return Err(InitiateError::CustomerRequired);
         }
@@ -122,7 +135,7 @@ impl System {
             overpayment: psp.policies.overpayment,
             refund_to_sender: psp.policies.refund_to_sender,
             dust_floor: psp.policies.dust_floor,
-            finality: spec.finality,
+            finality: psp.policies.finality_on(spec),
             created_at: now,
         };
         let transition = payment::initiate(terms, now.plus_secs(request.expires_in_secs));
@@ -160,6 +173,9 @@ impl System {
                 if chains.spec(chain).is_none_or(|spec| spec.token_address(token).is_none()) {
                     return Err(InitiateError::TokenUnavailable { token, chain: Some(chain) });
                 }
+                if chains.selector().is_paused(chain) {
+                    return Err(InitiateError::ChainPaused { chain: Some(chain) });
+                }
                 match chains.view(chain) {
                     Some(view) if !view.is_stale(now) => Ok((chain, ChainChoice::Asked)),
                     _ => Err(InitiateError::ChainAway { chain: Some(chain), candidates: Vec::new() }),
@@ -169,10 +185,13 @@ impl System {
                 Ok(choice) => Ok((choice.chain, ChainChoice::Best { candidates: choice.candidates })),
                 Err(none) => {
                     let taken = |chain: &Chain| chains.spec(*chain).is_some_and(|s| s.token_address(token).is_some());
-                    if Chain::ALL.iter().any(taken) {
-                        Err(InitiateError::ChainAway { chain: None, candidates: none.candidates })
-                    } else {
+                    let mut taking = Chain::ALL.iter().filter(|chain| taken(chain)).peekable();
+                    if taking.peek().is_none() {
                         Err(InitiateError::TokenUnavailable { token, chain: None })
+                    } else if taking.all(|chain| chains.selector().is_paused(*chain)) {
+                        Err(InitiateError::ChainPaused { chain: None })
+                    } else {
+                        Err(InitiateError::ChainAway { chain: None, candidates: none.candidates })
                     }
                 }
             },

@@ -21,8 +21,9 @@ use crate::compliance::{KytScreener, Screening, ScreeningConfig};
 use crate::inbox::PaymentInbox;
 use crate::journal::{self, Journal, JournalTask};
 use crate::observe::{ActorKind, Books, Cause, ROOT_NAME};
+use crate::pauses::Pauses;
 use crate::payment::{PaymentMetrics, Router, Services, Shard};
-use crate::psps::PspDirectory;
+use crate::psps::{Ceilings, PspDirectory};
 use crate::seal::Sealer;
 use crate::supervise::{Child, Root, RootMessage, Start};
 use crate::wallet::OperatorSigner;
@@ -48,6 +49,8 @@ pub struct SystemConfig {
     pub desk: DeskConfig,
     /// Limits and schedule of webhooks.
     pub webhooks: WebhookConfig,
+    /// How much PSPs may send unless the operator has said otherwise of one.
+    pub ceilings: Ceilings,
     /// Shard supervisors; must divide 256.
     pub shards: usize,
     /// Whether actors keep books. `false` to measure what that costs, and for nothing else.
@@ -90,6 +93,7 @@ impl System {
             identity,
             desk,
             webhooks,
+            ceilings,
             shards,
             bookkeeping,
         } = config;
@@ -100,7 +104,8 @@ impl System {
         let (journal, task) = Journal::start_with(database.clone(), books.clone());
         let writing = write(task, books.clone());
         let services = Arc::new(Services {
-            psps: PspDirectory::new(database.clone()),
+            pauses: Pauses::new(database.clone()),
+            psps: PspDirectory::new(database.clone(), ceilings),
             router: Arc::new(Router::new(shards)),
             chains: Arc::new(Chains::new(setups.iter().map(|setup| setup.spec.clone()).collect())),
             screening: RwLock::default(),
@@ -114,8 +119,11 @@ impl System {
             books,
             metrics: PaymentMetrics::new(),
         });
+        // Before there is a settler: what was paused stays so over a restart.
+        services.pauses.refresh(&services.chains).await.map_err(failed("pauses"))?;
+        let following = services.pauses.follow(services.chains.clone());
         let refreshing = refresh(services.clone());
-        let inner = Inner { services, sealer, root, _writing: writing, _refreshing: refreshing };
+        let inner = Inner { services, sealer, root, _writing: writing, _refreshing: refreshing, _following: following };
         let system = Self { inner: Arc::new(inner) };
         system.start_webhooks(webhooks).await?;
         system.start_screening(screening, screener).await?;

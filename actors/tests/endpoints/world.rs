@@ -290,6 +290,7 @@ async fn start(sites: &[Site], database: Database, options: &Options) -> System 
         identity: None,
         desk: DeskConfig::default(),
         webhooks: WebhookConfig::default(),
+        ceilings: payferry_actors::psps::Ceilings::default(),
         shards: 16,
         bookkeeping: true,
     };

@@ -199,6 +199,7 @@ async fn start(database: Database, remote: &SumsubStandIn, config: &DeskConfig) 
         identity: Some(provider),
         desk: config.clone(),
         webhooks: WebhookConfig::default(),
+        ceilings: payferry_actors::psps::Ceilings::default(),
         shards: 1,
         bookkeeping: true,
     };

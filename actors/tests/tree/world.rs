@@ -243,6 +243,7 @@ async fn start(
         identity: options.identity.clone(),
         desk: options.desk.clone(),
         webhooks: options.webhooks.clone(),
+        ceilings: payferry_actors::psps::Ceilings::default(),
         shards: 16,
         bookkeeping: !options.bookkeeping_off,
     };

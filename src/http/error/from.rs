@@ -114,6 +114,8 @@ impl From<InitiateError> for ApiError {
         match error {
             InitiateError::TokenUnavailable { .. } => Self::TokenUnavailable(sentence(&reason)),
             InitiateError::ChainAway { .. } => Self::Unavailable(Away::Chain, reason.into()),
+            InitiateError::ChainPaused { .. } => Self::Unavailable(Away::ChainPaused, reason.into()),
+            InitiateError::PspPaused => Self::psp_paused(),
             InitiateError::CustomerRequired => {
                 Self::field("customer_id", "required", "is required by this account's settings")
             }

@@ -116,6 +116,11 @@ impl<'a> Fields<'a> {
         items(list, &self.name_of(name), &self.faults, read)
     }
 
+    /// Whether a field is this text.
+    pub fn is(&self, name: &str, text: &str) -> bool {
+        self.present(name).is_some_and(|value| value == text)
+    }
+
     /// Whether a field is there and not null.
     pub fn has(&self, name: &str) -> bool {
         self.present(name).is_some()

@@ -3,6 +3,7 @@
 
 pub(super) mod keys;
 pub(super) mod psps;
+pub(super) mod wallets;
 
 use payferry_domain::PspId;
 use std::str::FromStr;
@@ -16,6 +17,7 @@ impl From<TenantError> for ApiError {
         match error {
             TenantError::NoPsp(_) => Self::NotFound("psp"),
             TenantError::NoKey(_) => Self::NotFound("key"),
+            TenantError::Unsuitable(_, reason) => Self::field("address", reason.code(), reason.to_string()),
             TenantError::Unreadable(..) => Self::internal(error),
             TenantError::Database(error) => error.into(),
         }

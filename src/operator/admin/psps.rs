@@ -2,32 +2,26 @@
 
 use axum::extract::State;
 use axum::http::Uri;
+use payferry_actors::chains::Chains;
+use payferry_actors::psps::{Ceilings, EventFamilies};
 use payferry_domain::payment::OverpaymentPolicy;
-use payferry_domain::{Amount, FeeBps, PspId};
+use payferry_domain::{Amount, Chain, FeeBps, PspId};
 use serde::Serialize;
 use serde_json::Value;
+use std::collections::BTreeMap;
 
 use super::{name, only, psp_id_of};
 use crate::http::answer::Answer;
 use crate::http::error::ApiError;
-use crate::http::extract::{Fault, Fields, JsonBody, Path, QueryFields, read};
+use crate::http::extract::{Fault, Fields, JsonBody, Path, QueryFields};
+use crate::http::settings::fields::{self, BPS_MAX, basis_points, some_amount};
+use crate::http::settings::tiers::{self, Tier};
 use crate::operator::Operator;
 use crate::operator::read::Moment;
-use crate::tenants::{self, Name, PolicyChange, PspRecord, Slice};
+use crate::tenants::{self, DEFAULT_WORD, Name, OwnOrDefault, PolicyChange, PspRecord, Slice};
 
-/// The fields of a PSP that can be set.
-const FIELDS: [&str; 8] = [
-    "name",
-    "fee_bps",
-    "tolerance",
-    "tolerance_bps",
-    "overpayment",
-    "refund_to_sender",
-    "require_customer",
-    "dust_floor",
-];
-/// A whole in basis points.
-const BPS_MAX: i64 = 10_000;
+/// The fields of a PSP that only the operator sets.
+const FIELDS: [&str; 4] = ["name", "fee_bps", "send_max", "send_daily_max"];
 
 /// A PSP as it is shown.
 #[derive(Debug, Serialize)]
@@ -41,13 +35,19 @@ struct PspLine {
     refund_to_sender: bool,
     require_customer: bool,
     dust_floor: String,
+    event_families: EventFamilies,
+    /// The PSP's own tiers, where it has some.
+    finality: BTreeMap<Chain, Vec<Tier>>,
+    send_max: String,
+    send_daily_max: String,
     created_at: Moment,
     updated_at: Moment,
 }
 
-impl From<PspRecord> for PspLine {
-    fn from(psp: PspRecord) -> Self {
+impl PspLine {
+    fn of(psp: PspRecord, configured: Ceilings) -> Self {
         let policies = psp.policies;
+        let ceilings = policies.ceilings(configured);
         Self {
             psp_id: psp.id,
             name: psp.name,
@@ -58,6 +58,10 @@ impl From<PspRecord> for PspLine {
             refund_to_sender: policies.refund_to_sender,
             require_customer: policies.require_customer,
             dust_floor: policies.dust_floor.to_string(),
+            event_families: policies.event_families,
+            finality: policies.finality.iter().map(|(chain, own)| (*chain, tiers::shown(own))).collect(),
+            send_max: ceilings.send_max.to_string(),
+            send_daily_max: ceilings.send_daily_max.to_string(),
             created_at: psp.created_at.into(),
             updated_at: psp.updated_at.into(),
         }
@@ -77,7 +81,7 @@ pub(in crate::operator) async fn list(State(operator): State<Operator>, uri: Uri
     query.finish()?;
     let slice = Slice { limit: page.limit, offset: page.offset };
     let (total, psps) = tenants::list_psps(operator.system.database(), slice).await?;
-    Answer::ok(&PspList { total, psps: psps.into_iter().map(PspLine::from).collect() })
+    Answer::ok(&PspList { total, psps: psps.into_iter().map(|psp| PspLine::of(psp, configured(&operator))).collect() })
 }
 
 /// One PSP.
@@ -86,19 +90,19 @@ pub(in crate::operator) async fn get(
     Path(psp_id): Path<String>,
 ) -> Result<Answer, ApiError> {
     let psp = tenants::find_psp(operator.system.database(), psp_id_of(&psp_id)?).await?;
-    Answer::ok(&PspLine::from(psp))
+    Answer::ok(&PspLine::of(psp, configured(&operator)))
 }
 
 /// Makes a PSP.
 pub(in crate::operator) async fn create(State(operator): State<Operator>, body: JsonBody) -> Result<Answer, ApiError> {
-    let (name, change) = body.read(read_new)?;
-    Answer::created(&PspLine::from(make(&operator, &name, change).await?))
+    let (name, change) = body.read(|fields| read_new(fields, operator.system.chains()))?;
+    Answer::created(&PspLine::of(make(&operator, &name, change).await?, configured(&operator)))
 }
 
 /// The fields of a new PSP.
-pub(in crate::operator) fn read_new(fields: &Fields<'_>) -> Option<(Name, PolicyChange)> {
-    only(fields, &FIELDS);
-    let (name, change) = (fields.required("name", name), policies(fields));
+pub(in crate::operator) fn read_new(fields: &Fields<'_>, chains: &Chains) -> Option<(Name, PolicyChange)> {
+    only(fields, &[FIELDS.as_slice(), &fields::POLICIES].concat());
+    let (name, change) = (fields.required("name", name), policies(fields, chains));
     Some((name?, change))
 }
 
@@ -121,14 +125,14 @@ pub(in crate::operator) async fn change(
     body: JsonBody,
 ) -> Result<Answer, ApiError> {
     let id = psp_id_of(&psp_id)?;
-    let (name, change) = body.read(|fields| Some(read_change(fields)))?;
-    Answer::ok(&PspLine::from(set(&operator, id, name.as_ref(), change).await?))
+    let (name, change) = body.read(|fields| Some(read_change(fields, operator.system.chains())))?;
+    Answer::ok(&PspLine::of(set(&operator, id, name.as_ref(), change).await?, configured(&operator)))
 }
 
 /// The fields of a changed PSP: what is not named stays.
-pub(in crate::operator) fn read_change(fields: &Fields<'_>) -> (Option<Name>, PolicyChange) {
-    only(fields, &FIELDS);
-    (fields.optional("name", name), policies(fields))
+pub(in crate::operator) fn read_change(fields: &Fields<'_>, chains: &Chains) -> (Option<Name>, PolicyChange) {
+    only(fields, &[FIELDS.as_slice(), &fields::POLICIES].concat());
+    (fields.optional("name", name), policies(fields, chains))
 }
 
 /// Changes a PSP, whoever asks for the operator.
@@ -142,38 +146,29 @@ pub(in crate::operator) async fn set(
     let psp = tenants::change_psp(system.database(), id, name, change, system.clock().real_now()).await?;
     // Here at once; other nodes see it when what they remember is too old.
     system.psps().forget(id).await;
-    tracing::info!(psp.id = %id, ?change, "the operator changed PSP {id}");
+    tracing::info!(psp.id = %id, "the operator changed PSP {id}");
     Ok(psp)
 }
 
-fn policies(fields: &Fields<'_>) -> PolicyChange {
-    let basis_points = |value: &Value| read::whole(value, 0, BPS_MAX).map(|bps| u16::try_from(bps).unwrap_or(u16::MAX));
+/// What the PSP decides, and what only the operator does.
+fn policies(fields: &Fields<'_>, chains: &Chains) -> PolicyChange {
     let fee = |value: &Value| {
         let out = || Fault::new("out_of_range", format!("must be between 0 and {BPS_MAX}"));
         FeeBps::new(basis_points(value)?).ok_or_else(out)
     };
-    let overpayment = |value: &Value| {
-        let unknown = |_| Fault::new("unknown_value", "must be one of hold, accept, refund_excess");
-        serde_json::from_value::<OverpaymentPolicy>(value.clone()).map_err(unknown)
-    };
     PolicyChange {
         fee_bps: fields.optional("fee_bps", fee),
-        tolerance: fields.optional("tolerance", some_amount),
-        tolerance_bps: fields.optional("tolerance_bps", basis_points),
-        overpayment: fields.optional("overpayment", overpayment),
-        refund_to_sender: fields.optional("refund_to_sender", flag),
-        require_customer: fields.optional("require_customer", flag),
-        dust_floor: fields.optional("dust_floor", some_amount),
+        send_max: fields.optional("send_max", ceiling),
+        send_daily_max: fields.optional("send_daily_max", ceiling),
+        ..fields::policies(fields, chains)
     }
 }
 
-/// An amount that may be nothing, or less than a payment's.
-fn some_amount(value: &Value) -> Result<Amount, Fault> {
-    let wrong = || Fault::new("wrong_type", "must be a string, such as \"0.05\"");
-    let text = value.as_str().ok_or_else(wrong)?;
-    text.parse().map_err(|error: payferry_domain::money::AmountError| Fault::new("amount_malformed", error.to_string()))
+/// An amount, or the configuration's.
+fn ceiling(value: &Value) -> Result<OwnOrDefault<Amount>, Fault> {
+    if value == DEFAULT_WORD { Ok(OwnOrDefault::Default) } else { some_amount(value).map(OwnOrDefault::Own) }
 }
 
-fn flag(value: &Value) -> Result<bool, Fault> {
-    value.as_bool().ok_or_else(|| Fault::new("wrong_type", "must be true or false"))
+fn configured(operator: &Operator) -> Ceilings {
+    operator.system.psps().ceilings()
 }

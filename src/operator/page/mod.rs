@@ -13,6 +13,7 @@ mod form;
 mod incidents;
 mod operations;
 mod overview;
+mod pauses;
 mod payment;
 mod payments;
 mod psps;
@@ -21,6 +22,7 @@ mod shell;
 mod stuck;
 mod timeline;
 mod tree;
+mod wallets;
 mod webhooks;
 mod words;
 
@@ -44,10 +46,14 @@ pub(super) fn routes() -> Vec<Route> {
         read("/ops/view/customers", customers::list),
         read("/ops/view/customers/{customer_id}", customers::show),
         write("/ops/view/customers/{customer_id}/decide", customers::decide),
+        read("/ops/view/pauses", pauses::show),
+        write("/ops/view/pauses", pauses::set),
+        write("/ops/view/pauses/{scope}/lift", pauses::lift),
         read("/ops/view/psps", psps::list),
         write("/ops/view/psps", psps::create),
         read("/ops/view/psps/{psp_id}", psps::show),
         write("/ops/view/psps/{psp_id}", psps::change),
+        write("/ops/view/psps/{psp_id}/withdrawal-wallets", wallets::set),
         write("/ops/view/psps/{psp_id}/keys", psps::create_key),
         write("/ops/view/psps/{psp_id}/keys/{key_id}/revoke", psps::revoke_key),
     ]

@@ -6,20 +6,22 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
 use payferry_domain::payment::OverpaymentPolicy;
-use payferry_domain::{KeyId, PspId, Timestamp};
+use payferry_domain::{Amount, KeyId, PspId, Timestamp};
 use serde::Deserialize;
 
 use super::failure::Failure;
 use super::form::{Filled, Sort, at, ticked};
 use super::path;
 use super::shell::{Page, Place};
+use super::wallets::panel as wallets_panel;
 use super::words::{Tone, ago, badge, grouped};
 use crate::http::error::ApiError;
 use crate::http::extract::Fields;
+use crate::http::settings::wallets::WalletRecord;
 use crate::keys::ApiKey;
 use crate::operator::Operator;
-use crate::operator::admin::{keys, psps};
-use crate::tenants::{self, EXPIRES_DAYS_MAX, KeyRecord, KeyState, PspRecord, Slice};
+use crate::operator::admin::{keys, psps, wallets};
+use crate::tenants::{self, DEFAULT_WORD, EXPIRES_DAYS_MAX, KeyRecord, KeyState, PspRecord, Slice};
 
 /// PSPs of one page.
 const PSPS_MAX: u64 = 50;
@@ -31,8 +33,11 @@ const SCOPES: [&str; 6] = ["full", "read", "payments", "customers", "money", "we
 const OVERPAYMENT: [(&str, &str); 3] =
     [("hold", "the PSP decides"), ("accept", "settle all of it"), ("refund_excess", "refund the excess")];
 
+const EVENT_FAMILIES: [(&str, &str); 3] =
+    [("both", "payment.* and payin.*"), ("payment", "payment.* only"), ("payin", "payin.* only")];
+
 /// The fields of a PSP, as programs name them.
-const PSP_FIELDS: [(&str, Sort); 8] = [
+const PSP_FIELDS: [(&str, Sort); 11] = [
     ("name", Sort::Text),
     ("fee_bps", Sort::Whole),
     ("tolerance", Sort::Text),
@@ -41,6 +46,9 @@ const PSP_FIELDS: [(&str, Sort); 8] = [
     ("refund_to_sender", Sort::Box),
     ("require_customer", Sort::Box),
     ("dust_floor", Sort::Text),
+    ("event_families", Sort::Text),
+    ("send_max", Sort::Text),
+    ("send_daily_max", Sort::Text),
 ];
 /// Of a new one: the policies are set on its own page.
 const NEW_PSP_FIELDS: [(&str, Sort); 1] = [("name", Sort::Text)];
@@ -70,7 +78,7 @@ pub(super) async fn list(State(operator): State<Operator>, Query(part): Query<Pa
 pub(super) async fn create(State(operator): State<Operator>, Form(pairs): Pairs) -> Result<Response, Failure> {
     let filled = Filled::sent(pairs);
     let body = filled.json(&NEW_PSP_FIELDS);
-    match Fields::of_body(&body).and_then(|fields| fields.finish(psps::read_new(&fields))) {
+    match Fields::of_body(&body).and_then(|fields| fields.finish(psps::read_new(&fields, operator.system.chains()))) {
         Ok((name, change)) => {
             let psp = psps::make(&operator, &name, change).await?;
             Ok(Redirect::to(&format!("{}/{}", path("psps"), psp.id)).into_response())
@@ -93,6 +101,9 @@ pub(super) async fn show(
         Some("saved") => {
             html! { p.notice.good role="status" { "The policies are saved. They hold for payments made from now on." } }
         }
+        Some("wallet") => {
+            html! { p.notice.good role="status" { "The withdrawal wallet is written down. The PSP sees it in its settings." } }
+        }
         Some("revoked") => {
             html! { p.notice.good role="status" { "The key is revoked. It is refused within a few seconds, everywhere." } }
         }
@@ -110,7 +121,9 @@ pub(super) async fn change(
     let site = Site::of(&operator, &psp_id).await?;
     let filled = Filled::sent(pairs);
     let body = filled.json(&PSP_FIELDS);
-    match Fields::of_body(&body).and_then(|fields| fields.finish(Some(psps::read_change(&fields)))) {
+    match Fields::of_body(&body)
+        .and_then(|fields| fields.finish(Some(psps::read_change(&fields, operator.system.chains()))))
+    {
         Ok((name, change)) => {
             psps::set(&operator, site.psp.id, name.as_ref(), change).await?;
             Ok(Redirect::to(&format!("{}/{}?done=saved", path("psps"), site.psp.id)).into_response())
@@ -229,23 +242,27 @@ fn table(psps: &[PspRecord], now: Timestamp) -> Markup {
 }
 
 /// Everything that the page of a PSP shows.
-struct Site {
-    psp: PspRecord,
+pub(super) struct Site {
+    pub(super) psp: PspRecord,
+    wallets: Vec<WalletRecord>,
+    /// What was filled in for another one.
+    pub(super) wallet: Filled,
     keys: Vec<KeyRecord>,
     keys_total: u64,
     now: Timestamp,
 }
 
 impl Site {
-    async fn of(operator: &Operator, psp_id: &str) -> Result<Self, Failure> {
+    pub(super) async fn of(operator: &Operator, psp_id: &str) -> Result<Self, Failure> {
         let psp = find(operator, psp_id).await?;
         let slice = Slice { limit: KEYS_MAX, offset: 0 };
         let listed = tenants::list_keys(operator.system.database(), Some(psp.id), slice).await;
         let (keys_total, keys) = listed.map_err(ApiError::from)?;
-        Ok(Self { psp, keys, keys_total, now: operator.system.clock().real_now() })
+        let (wallets, now) = (wallets::of(operator, psp.id).await?, operator.system.clock().real_now());
+        Ok(Self { psp, wallets, wallet: Filled::default(), keys, keys_total, now })
     }
 
-    fn page(&self, said: &Markup, policies: &Filled, key: &Filled) -> Page {
+    pub(super) fn page(&self, said: &Markup, policies: &Filled, key: &Filled) -> Page {
         let Self { psp, now, .. } = self;
         let here = format!("{}/{}", path("psps"), psp.id);
         let body = html! {
@@ -256,7 +273,10 @@ impl Site {
             }
             (said)
             div.grid.two {
-                (self.keys(&here))
+                div.col {
+                    (self.keys(&here))
+                    (wallets_panel(&here, &self.wallets, &self.wallet))
+                }
                 div.col {
                     section.panel aria-labelledby="make-key" {
                         header { h2 #make-key { "Make a key" } p { "it is shown once" } }
@@ -349,6 +369,9 @@ fn policies_form(here: &str, filled: &Filled) -> Markup {
                 (filled.line("tolerance", "Less than due still pays: amount", "0.05", true))
                 (filled.whole("tolerance_bps", "or basis points, if more", "0", 0, BPS_MAX))
                 (filled.line("dust_floor", "Transfers below are ignored", "0.001", true))
+                (filled.choice("event_families", "Names of events", &EVENT_FAMILIES))
+                (filled.line("send_max", "Most in one send", "default", true))
+                (filled.line("send_daily_max", "Most sent a day, each token", "default", true))
             }
             (filled.tick("refund_to_sender", "Refunds may go to the sender when no address is given"))
             (filled.tick("require_customer", "Every payment must name its customer"))
@@ -357,7 +380,7 @@ fn policies_form(here: &str, filled: &Filled) -> Markup {
     }
 }
 
-fn policies_of(psp: &PspRecord) -> Filled {
+pub(super) fn policies_of(psp: &PspRecord) -> Filled {
     let policies = &psp.policies;
     Filled::with([
         ("name", psp.name.clone()),
@@ -368,7 +391,15 @@ fn policies_of(psp: &PspRecord) -> Filled {
         ("refund_to_sender", ticked(policies.refund_to_sender)),
         ("require_customer", ticked(policies.require_customer)),
         ("dust_floor", policies.dust_floor.to_string()),
+        ("event_families", policies.event_families.as_str().to_owned()),
+        ("send_max", ceiling(policies.send_max)),
+        ("send_daily_max", ceiling(policies.send_daily_max)),
     ])
+}
+
+/// A ceiling of the PSP's own, or the word for the configuration's.
+fn ceiling(own: Option<Amount>) -> String {
+    own.map_or_else(|| DEFAULT_WORD.to_owned(), |amount| amount.to_string())
 }
 
 const fn overpayment(policy: OverpaymentPolicy) -> (&'static str, &'static str) {

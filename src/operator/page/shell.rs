@@ -43,6 +43,8 @@ pub(super) enum Place {
     Stuck,
     /// Customers and their verification.
     Customers,
+    /// What is held back.
+    Pauses,
     /// PSPs and their keys.
     Psps,
     /// Nowhere: nobody is let in yet.
@@ -143,6 +145,7 @@ fn bar(page: &Page) -> Markup {
                 nav aria-label="Pages" {
                     a href="/ops" aria-current=[current(Place::Overview)] { "Overview" }
                     a href="/ops/view/stuck" aria-current=[current(Place::Stuck)] { "Stuck" }
+                    a href="/ops/view/pauses" aria-current=[current(Place::Pauses)] { "Pauses" }
                     a href="/ops/view/customers" aria-current=[current(Place::Customers)] { "Customers" }
                     a href="/ops/view/psps" aria-current=[current(Place::Psps)] { "PSPs" }
                 }

@@ -63,6 +63,7 @@ fn what(kind: StuckKind, item: &StuckItem) -> Markup {
     html! {
         @match (kind, &item.payment_id, &item.psp_id) {
             (_, Some(payment), _) => (payment_link(payment)),
+            (StuckKind::Paused, ..) => a.mono href=(path("pauses")) { (item.id) },
             (StuckKind::CheckOverdue, ..) => span.mono { (item.id) },
             (_, None, Some(psp)) => a.mono href={ (path("webhooks")) "/" (psp) } { (psp) },
             (StuckKind::Chain | StuckKind::Settler, ..) => a href={ (path("chains")) "/" (item.id) } { (item.id) },

@@ -4,6 +4,7 @@ use super::{Home, Running, complaint, payferry, printed, run};
 use payferry_harness::database::TestDatabase;
 use reqwest::{Method, StatusCode};
 use sea_orm::{ConnectionTrait, DbBackend, Statement};
+use serde_json::json;
 
 #[tokio::test]
 async fn a_database_is_migrated_and_gets_psps_and_keys() {
@@ -28,11 +29,29 @@ async fn a_database_is_migrated_and_gets_psps_and_keys() {
     let psp = printed(&run(&["psp", "create", "--name", "Northern Pay", "--fee-bps", "80", "--database-url", url]));
     assert!(psp.starts_with("psp_"), "{psp}");
     run(&["psp", "set", &psp, "--tolerance", "0.05", "--overpayment", "refund-excess", "--database-url", url]);
+    let more = ["--event-families", "payin", "--send-max", "500", "--send-daily-max", "default"];
+    printed(&run(&[&["psp", "set", &psp, "--database-url", url], more.as_slice()].concat()));
+    let unknown = run(&["psp", "set", &psp, "--withdrawal-wallet", "none", "--database-url", url]);
+    assert!(complaint(&unknown).contains("`contracts.address` is not set"), "{}", complaint(&unknown));
     let listed = printed(&run(&["psp", "list", "--database-url", url]));
-    for wanted in [&psp, "Northern Pay", "\"fee_bps\":80", "\"absolute\":50000", "refund_excess"] {
+    for wanted in [
+        &psp,
+        "Northern Pay",
+        "\"fee_bps\":80",
+        "\"absolute\":50000",
+        "refund_excess",
+        "payin",
+        "\"send_max\":500000000",
+    ] {
         assert!(listed.contains(wanted), "{wanted} in {listed}");
     }
-    for bad in [["--fee-bps", "10001"], ["--tolerance", "1e3"], ["--overpayment", "keep"]] {
+    for bad in [
+        ["--fee-bps", "10001"],
+        ["--tolerance", "1e3"],
+        ["--overpayment", "keep"],
+        ["--dust-floor", "2"],
+        ["--send-max", "all"],
+    ] {
         let output = run(&["psp", "set", &psp, bad[0], bad[1], "--database-url", url]);
         assert_eq!(output.status.code(), Some(2), "{bad:?}: {}", complaint(&output));
     }
@@ -69,6 +88,68 @@ async fn a_database_is_migrated_and_gets_psps_and_keys() {
     };
     let has = |text: &[u8]| kept.windows(text.len()).any(|window| window == text);
     assert!(has(id.as_bytes()) && !has(&key.as_bytes()[40..80]), "the key itself is not kept");
+}
+
+#[tokio::test]
+async fn pauses_and_wallets_are_set_beside_a_running_sandbox_and_outlive_it() {
+    let home = Home::new().await;
+    let sandbox = Running::start(&home);
+    let beside = |args: &[&str]| printed(&run(&[args, &home.args()].concat()));
+    let merchant = sandbox.merchant().await;
+    let body = json!({"merchant_id": merchant, "amount": "10", "currency": "USDC", "chain": "base"});
+    let initiate = async |sandbox: &Running| {
+        let (status, answer) = sandbox.call(Method::POST, "/payments/initiate", Some(body.clone())).await;
+        (status.as_u16(), answer["code"].as_str().unwrap_or_default().to_owned())
+    };
+    let until = async |sandbox: &Running, status: u16| {
+        let since = std::time::Instant::now();
+        loop {
+            let answered = initiate(sandbox).await;
+            if answered.0 == status {
+                return answered.1;
+            }
+            assert!(since.elapsed().as_secs() < 30, "still {answered:?}");
+            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        }
+    };
+    assert_eq!(beside(&["pause", "list"]), "nothing is paused");
+    assert!(beside(&["pause", "set", "chain:base", "--reason", "to see"]).starts_with("chain:base is paused since "));
+    assert!(beside(&["pause", "list"]).ends_with("to see"));
+    assert_eq!(until(&sandbox, 503).await, "chain_paused");
+    let metrics =
+        reqwest::get(format!("{}/metrics", sandbox.text("operator_url"))).await.unwrap().text().await.unwrap();
+    assert!(metrics.contains("payferry_paused{scope=\"chain\"} 1"), "{metrics}");
+
+    sandbox.stop();
+    let sandbox = Running::start(&home);
+    assert_eq!(initiate(&sandbox).await, (503, "chain_paused".to_owned()), "it outlives the service");
+    assert!(beside(&["pause", "lift", "chain:base"]).starts_with("chain:base goes on"));
+    assert_eq!(beside(&["pause", "lift", "chain:base"]), "chain:base was not paused");
+    until(&sandbox, 201).await;
+    for bad in [["chain:doge", "x"], ["sending", " "]] {
+        let refused = run(&["pause", "set", bad[0], "--reason", bad[1]]);
+        assert_eq!(refused.status.code(), Some(2), "{}", complaint(&refused));
+    }
+
+    let psp = sandbox.text("psp_id").to_owned();
+    let wallet = "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913";
+    let set = beside(&["psp", "set", &psp, "--withdrawal-wallet", wallet]);
+    assert!(set.contains(&format!("withdraws on all to {wallet}, effective from ")), "{set}");
+    let settings = sandbox.ok(Method::GET, "/api/v1/settings", None).await;
+    assert_eq!(settings["settings"]["withdrawal_wallets"][0]["address"], wallet);
+    for bad in [format!("0x{}", "0".repeat(40)), sandbox_treasury()] {
+        let args =
+            [&["psp", "set", &psp, "--withdrawal-wallet", &bad, "--fee-bps", "7"], home.args().as_slice()].concat();
+        assert_eq!(run(&args).status.code(), Some(1), "{bad}");
+    }
+    let settings = sandbox.ok(Method::GET, "/api/v1/settings", None).await;
+    assert_eq!(settings["settings"]["fee_bps"], 100, "nothing was changed");
+    sandbox.stop();
+}
+
+/// Where the sandbox's fees go.
+fn sandbox_treasury() -> String {
+    payferry::sandbox::known_spec(payferry_domain::Chain::Base).treasury.to_string()
 }
 
 #[tokio::test]

@@ -14,5 +14,6 @@ mod merchants;
 mod pages;
 mod payments;
 mod serve;
+mod settings;
 mod tenancy;
 mod webhooks;

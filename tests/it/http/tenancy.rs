@@ -116,6 +116,7 @@ async fn somebody_elses_objects_are_not_there() {
     let looked_at = [
         "GET /api/v1/customers",
         "GET /api/v1/events",
+        "GET /api/v1/settings",
         "GET /api/v1/webhook",
         "GET /api/v1/webhook/undelivered",
         "GET /merchants",
@@ -123,6 +124,7 @@ async fn somebody_elses_objects_are_not_there() {
         "PATCH /api/v1/customers/payment-details",
         "PATCH /api/v1/customers/uploads",
         "PATCH /api/v1/set_webhook",
+        "PATCH /api/v1/settings",
         "POST /api/v1/customers",
         "POST /api/v1/webhook/redeliver",
         "POST /api/v1/webhook/rotate",
@@ -137,6 +139,10 @@ async fn somebody_elses_objects_are_not_there() {
     assert_eq!(set.status, 200, "{}", set.text());
     let shown = app.request(Method::GET, "/api/v1/webhook").key(&key).send().await;
     assert!(!shown.text().contains("/mine"), "{}", shown.text());
+    let tolerant = app.request(Method::PATCH, "/api/v1/settings").json(&json!({ "tolerance": "0.07" })).send().await;
+    assert_eq!(tolerant.status, 200, "{}", tolerant.text());
+    let shown = app.request(Method::GET, "/api/v1/settings").key(&key).send().await;
+    assert_eq!(shown.json["settings"]["tolerance"], "0.00");
     for path in ["/api/v1/webhook/rotate", "/api/v1/webhook/test"] {
         let refused = app.request(Method::POST, path).key(&key).json(&json!({})).send().await;
         refused.assert_problem(409, "webhook_not_set");

@@ -6,7 +6,9 @@ mod admission;
 mod customers;
 mod events;
 mod health;
+mod pauses;
 mod stuck;
+mod wallets;
 
 use std::net::SocketAddr;
 use std::time::Duration;

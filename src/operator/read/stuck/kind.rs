@@ -38,11 +38,13 @@ pub enum StuckKind {
     WebhooksDelayed,
     /// A PSP's events were given up.
     WebhooksExhausted,
+    /// The operator holds something back.
+    Paused,
 }
 
 impl StuckKind {
     /// Every kind, the most pressing first.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::JournalHindered,
         Self::Chain,
         Self::Settler,
@@ -58,6 +60,7 @@ impl StuckKind {
         Self::BreakerOpen,
         Self::WebhooksDelayed,
         Self::WebhooksExhausted,
+        Self::Paused,
     ];
 
     /// The name in answers and queries.
@@ -78,6 +81,7 @@ impl StuckKind {
             Self::BreakerOpen => "breaker_open",
             Self::WebhooksDelayed => "webhooks_delayed",
             Self::WebhooksExhausted => "webhooks_exhausted",
+            Self::Paused => "paused",
         }
     }
 
@@ -99,6 +103,7 @@ impl StuckKind {
             Self::BreakerOpen => "The PSP's receiver failed many times in a row and is left alone for a while.",
             Self::WebhooksDelayed => "Events of the PSP wait for delivery for long.",
             Self::WebhooksExhausted => "Events of the PSP were given up after all their attempts.",
+            Self::Paused => "The operator holds it back.",
         }
     }
 
@@ -127,6 +132,7 @@ impl StuckKind {
             Self::TransferUnapplied => "It is told again every few seconds; look at the payment's actor.",
             Self::BreakerOpen => "Tell the PSP; it is probed and goes on by itself, and nothing is lost meanwhile.",
             Self::WebhooksDelayed => "Look at the PSP's receiver; tell the PSP if it is slow or failing.",
+            Self::Paused => "Lift the pause once its reason is gone: `payferry pause lift`, or the page of pauses.",
             Self::WebhooksExhausted => "Once the receiver works, have the PSP redeliver, or read the feed of events.",
         }
     }

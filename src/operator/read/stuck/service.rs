@@ -1,6 +1,7 @@
 //! What the parts of the service tell of themselves: journal, chains, settlers, quarantine, webhooks.
 
 use payferry_actors::System;
+use payferry_actors::pauses::{Pause, Scope};
 use payferry_domain::Timestamp;
 
 use super::super::chains::{self, ChainState};
@@ -23,6 +24,7 @@ pub(super) fn of(system: &System, kind: StuckKind, limit: usize) -> Found {
             });
             quarantined.collect()
         }
+        StuckKind::Paused => paused(system, now),
         _ => Vec::new(),
     };
     first(items, limit)
@@ -76,6 +78,18 @@ fn settlers_in_trouble(system: &System, now: Timestamp) -> Vec<StuckItem> {
         .running()
         .filter_map(|spec| trouble(spec.chain).map(|reason| StuckItem::new(spec.chain.as_str(), None, now, reason)));
     items.collect()
+}
+
+fn paused(system: &System, now: Timestamp) -> Vec<StuckItem> {
+    let held = system.pauses().held();
+    let item = |(scope, pause): (&Scope, &Pause)| {
+        let psp_id = match scope {
+            Scope::Psp(psp_id) => Some(psp_id.to_string()),
+            _ => None,
+        };
+        StuckItem { psp_id, ..StuckItem::new(scope.to_string(), Some(pause.since), now, &pause.reason) }
+    };
+    held.iter().map(item).collect()
 }
 
 fn tripped(line: &EndpointLine, now: Timestamp) -> Option<StuckItem> {

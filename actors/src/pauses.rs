@@ -1,0 +1,288 @@
+//! What the operator holds back: chains, PSPs, settlement, sending.
+//!
+//! The table is the truth and outlives restarts; what is served here is at most [`STALE_MAX`] old, on every node. A pause
+//! holds back what is not under way: nothing is lost, and everything goes on when it is lifted. Deliberately absent: what
+//! a refusal looks like to a caller.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use metrics::{Unit, describe_gauge, gauge};
+use parking_lot::RwLock;
+use payferry_domain::{Chain, PspId, Timestamp};
+use payferry_entities::{Database, Transaction, pauses};
+use sea_orm::{DbErr, EntityTrait, IntoActiveModel, QuerySelect};
+use serde_json::json;
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::chain::Role;
+use crate::chains::Chains;
+use crate::customers::audit::{self, Actor, Entry};
+
+/// How long a pause may take to be seen by other nodes.
+pub const STALE_MAX: Duration = Duration::from_secs(1);
+
+/// What is held back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Scope {
+    /// A chain: it takes no new payments, and nothing is settled or sent there. It is still watched.
+    Chain(Chain),
+    /// A PSP: it starts no payments and sends no money out. What is under way goes on.
+    Psp(PspId),
+    /// Settlements, on this chain or on all.
+    Settlement(Option<Chain>),
+    /// Refunds, payouts, withdrawals and transfers, on this chain or on all.
+    Sending(Option<Chain>),
+}
+
+/// Not the name of anything that can be paused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("must be chain:<chain>, psp:<psp_id>, settlement, settlement:<chain>, sending or sending:<chain>")]
+pub struct UnknownScope;
+
+impl Scope {
+    /// The kinds, as metrics name them.
+    pub const KINDS: [&str; 4] = ["chain", "psp", "settlement", "sending"];
+
+    /// Which kind.
+    pub const fn kind(self) -> &'static str {
+        match self {
+            Self::Chain(_) => Self::KINDS[0],
+            Self::Psp(_) => Self::KINDS[1],
+            Self::Settlement(_) => Self::KINDS[2],
+            Self::Sending(_) => Self::KINDS[3],
+        }
+    }
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.kind())?;
+        match self {
+            Self::Chain(chain) | Self::Settlement(Some(chain)) | Self::Sending(Some(chain)) => write!(f, ":{chain}"),
+            Self::Psp(psp_id) => write!(f, ":{psp_id}"),
+            Self::Settlement(None) | Self::Sending(None) => Ok(()),
+        }
+    }
+}
+
+impl FromStr for Scope {
+    type Err = UnknownScope;
+
+    fn from_str(text: &str) -> Result<Self, UnknownScope> {
+        let (kind, of) = text.split_once(':').map_or((text, None), |(kind, of)| (kind, Some(of)));
+        let chain = |of: &str| of.parse::<Chain>().map_err(|_| UnknownScope);
+        match (kind, of) {
+            ("chain", Some(of)) => chain(of).map(Self::Chain),
+            ("psp", Some(of)) => of.parse().map(Self::Psp).map_err(|_| UnknownScope),
+            ("settlement", of) => of.map(chain).transpose().map(Self::Settlement),
+            ("sending", of) => of.map(chain).transpose().map(Self::Sending),
+            _ => Err(UnknownScope),
+        }
+    }
+}
+
+/// One pause.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pause {
+    /// Why, in the operator's words.
+    pub reason: String,
+    /// The kind of actor that set it.
+    pub set_by: String,
+    /// Since when.
+    pub since: Timestamp,
+}
+
+/// All pauses by what they hold back.
+pub type Held = BTreeMap<Scope, Pause>;
+
+/// The pauses as they were read last. Clones are the same.
+#[derive(Clone)]
+pub struct Pauses {
+    database: Database,
+    held: Arc<RwLock<Arc<Held>>>,
+    /// One reading after the other: what was read before a change must not be taken over after it.
+    turn: Arc<tokio::sync::Mutex<()>>,
+}
+
+impl Pauses {
+    /// Over `database`, nothing read yet.
+    pub(crate) fn new(database: Database) -> Self {
+        describe_gauge!("payferry_paused", Unit::Count, "What the operator holds back, by kind.");
+        Self { database, held: Arc::default(), turn: Arc::default() }
+    }
+
+    /// Everything that is paused, at most [`STALE_MAX`] old; while the database is away, as it was before.
+    pub fn held(&self) -> Arc<Held> {
+        self.held.read().clone()
+    }
+
+    /// Whether exactly this is paused.
+    pub fn is_paused(&self, scope: Scope) -> bool {
+        self.held.read().contains_key(&scope)
+    }
+
+    /// Whether nothing is settled on a chain.
+    pub fn is_settlement_held(&self, chain: Chain) -> bool {
+        self.is_any_paused([Scope::Chain(chain), Scope::Settlement(None), Scope::Settlement(Some(chain))])
+    }
+
+    /// Whether nothing is sent on a chain. What is accepted meanwhile waits.
+    pub fn is_sending_held(&self, chain: Chain) -> bool {
+        self.is_any_paused([Scope::Chain(chain), Scope::Sending(None), Scope::Sending(Some(chain))])
+    }
+
+    fn is_any_paused<const N: usize>(&self, scopes: [Scope; N]) -> bool {
+        let held = self.held.read();
+        scopes.iter().any(|scope| held.contains_key(scope))
+    }
+
+    /// Reads the table, and has the chains go by it.
+    pub(crate) async fn refresh(&self, chains: &Chains) -> Result<(), DbErr> {
+        let _turn = self.turn.lock().await;
+        let held = Arc::new(load(&self.database).await?);
+        let before = std::mem::replace(&mut *self.held.write(), held.clone());
+        if before != held {
+            let names: Vec<String> = held.keys().map(Scope::to_string).collect();
+            tracing::warn!(paused = names.join(" "), "what is paused has changed: {}", names.len());
+        }
+        for spec in chains.running() {
+            let chain = spec.chain;
+            chains.selector().set_paused(chain, held.contains_key(&Scope::Chain(chain)));
+            let Some(settler) = chains.settler(chain) else { continue };
+            let holds = [(Role::Settle, self.is_settlement_held(chain)), (Role::Send, self.is_sending_held(chain))];
+            for (role, is_held) in holds {
+                if settler.is_paused(role) != is_held {
+                    settler.set_paused(role, is_held);
+                }
+            }
+        }
+        for kind in Scope::KINDS {
+            let count = u32::try_from(held.keys().filter(|scope| scope.kind() == kind).count()).unwrap_or(u32::MAX);
+            gauge!("payferry_paused", "scope" => kind).set(count);
+        }
+        Ok(())
+    }
+
+    /// Reads the table again and again, until it is dropped.
+    pub(crate) fn follow(&self, chains: Arc<Chains>) -> AbortOnDropHandle<()> {
+        let pauses = self.clone();
+        AbortOnDropHandle::new(tokio::spawn(async move {
+            let mut is_away = false;
+            loop {
+                // Sooner than it may be seen at the latest: reading takes time, too.
+                tokio::time::sleep(STALE_MAX / 2).await;
+                let read = pauses.refresh(&chains).await;
+                if let Err(error) = &read
+                    && !is_away
+                {
+                    tracing::warn!(%error, "the pauses cannot be read; those that were read last hold");
+                }
+                is_away = read.is_err();
+            }
+        }))
+    }
+}
+
+impl fmt::Debug for Pauses {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pauses").field("held", &self.held()).finish_non_exhaustive()
+    }
+}
+
+/// Reads every pause. A row of another version's making is passed over, and told.
+pub async fn load(database: &Database) -> Result<Held, DbErr> {
+    let rows = pauses::Entity::find().all(database.reader()).await?;
+    let read = |row: pauses::Model| {
+        let pause = Pause { reason: row.reason, set_by: row.set_by, since: Timestamp(row.since) };
+        match row.scope.parse() {
+            Ok(scope) => Some((scope, pause)),
+            Err(error) => {
+                tracing::error!(%error, "a pause of something unknown is passed over");
+                None
+            }
+        }
+    };
+    Ok(rows.into_iter().filter_map(read).collect())
+}
+
+/// Pauses something, in a transaction that somebody else commits; answers the pause. Of what is paused already, the pause that
+/// there is, untouched.
+pub async fn set(
+    transaction: &Transaction,
+    scope: Scope,
+    reason: &str,
+    by: &Actor,
+    now: Timestamp,
+) -> Result<Pause, DbErr> {
+    let row = pauses::Model {
+        scope: scope.to_string(),
+        reason: reason.to_owned(),
+        set_by: by.kind().to_owned(),
+        since: now.as_millis(),
+    };
+    let keep = sea_orm::sea_query::OnConflict::column(pauses::Column::Scope).do_nothing().to_owned();
+    let inserted = pauses::Entity::insert(row.clone().into_active_model())
+        .on_conflict(keep)
+        .exec_without_returning(transaction)
+        .await?;
+    let is_new = inserted > 0;
+    if is_new {
+        let entry = entry("pause.set", scope, json!({ "reason": reason }));
+        audit::append(transaction, by, now, vec![entry]).await?;
+    }
+    let there = pauses::Entity::find_by_id(scope.to_string()).one(transaction).await?.unwrap_or(row);
+    Ok(Pause { reason: there.reason, set_by: there.set_by, since: Timestamp(there.since) })
+}
+
+/// Lifts a pause, in a transaction that somebody else commits; answers the pause that it was, if there was one.
+pub async fn lift(transaction: &Transaction, scope: Scope, by: &Actor, now: Timestamp) -> Result<Option<Pause>, DbErr> {
+    let id = scope.to_string();
+    let Some(row) = pauses::Entity::find_by_id(&id).lock_exclusive().one(transaction).await? else { return Ok(None) };
+    pauses::Entity::delete_by_id(&id).exec(transaction).await?;
+    let pause = Pause { reason: row.reason, set_by: row.set_by, since: Timestamp(row.since) };
+    let detail = json!({ "reason": pause.reason, "since": pause.since.to_string() });
+    audit::append(transaction, by, now, vec![entry("pause.lifted", scope, detail)]).await?;
+    Ok(Some(pause))
+}
+
+fn entry(action: &str, scope: Scope, detail: serde_json::Value) -> Entry {
+    let psp_id = match scope {
+        Scope::Psp(psp_id) => Some(psp_id),
+        _ => None,
+    };
+    Entry { action: action.to_owned(), psp_id, subject: scope.to_string(), detail }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scopes_are_read_as_they_are_written() {
+        let psp = PspId::generate();
+        let scopes = [
+            Scope::Chain(Chain::Base),
+            Scope::Psp(psp),
+            Scope::Settlement(None),
+            Scope::Settlement(Some(Chain::Polygon)),
+            Scope::Sending(None),
+            Scope::Sending(Some(Chain::Arbitrum)),
+        ];
+        let expected =
+            ["chain:base", &format!("psp:{psp}"), "settlement", "settlement:polygon", "sending", "sending:arbitrum"];
+        assert_eq!(scopes.map(|scope| scope.to_string()), expected);
+        for scope in scopes {
+            assert_eq!(scope.to_string().parse(), Ok(scope));
+        }
+        for unknown in
+            ["", "chain", "chain:", "chain:doge", "psp", "psp:pay_1", "settlement:", "payouts", "sending:base:x"]
+        {
+            assert_eq!(unknown.parse::<Scope>(), Err(UnknownScope), "{unknown}");
+        }
+    }
+}

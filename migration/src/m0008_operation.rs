@@ -1,0 +1,38 @@
+//! Where PSPs withdraw to, and what the operator has paused.
+
+use sea_orm_migration::prelude::*;
+
+use crate::statements;
+
+/// Where PSPs withdraw to, and what the operator has paused.
+#[derive(DeriveMigrationName)]
+pub struct Migration;
+
+const UP: &[&str] = &[
+    // Rows are only added: which one holds follows from their order and times.
+    "CREATE TABLE withdrawal_wallets (
+         number {identity},
+         psp_id TEXT NOT NULL,
+         chain TEXT NOT NULL,
+         address TEXT,
+         effective_at BIGINT NOT NULL,
+         set_by TEXT NOT NULL,
+         created_at BIGINT NOT NULL,
+         FOREIGN KEY (psp_id) REFERENCES psps (id)
+     )",
+    "CREATE INDEX withdrawal_wallets_psp_id_number ON withdrawal_wallets (psp_id, number)",
+    "CREATE TABLE pauses (
+         scope TEXT NOT NULL,
+         reason TEXT NOT NULL,
+         set_by TEXT NOT NULL,
+         since BIGINT NOT NULL,
+         PRIMARY KEY (scope)
+     )",
+];
+
+#[async_trait::async_trait]
+impl MigrationTrait for Migration {
+    async fn up(&self, manager: &SchemaManager) -> Result<(), DbErr> {
+        statements::run(manager, UP).await
+    }
+}

@@ -1,0 +1,94 @@
+//! `payferry pause list|set|lift`.
+
+use std::process::ExitCode;
+
+use payferry_actors::customers::audit::Actor;
+use payferry_actors::pauses::{self, Scope};
+use payferry_domain::Timestamp;
+
+use super::database::DatabaseArgs;
+use crate::config::Config;
+use crate::http::extract::read;
+use crate::tenants;
+
+/// Options of `pause`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// List what is paused, since when, and why.
+    #[command(after_help = "Example:\n  payferry pause list --data-dir payferry-data")]
+    List {
+        #[command(flatten)]
+        database: DatabaseArgs,
+    },
+    /// Hold something back. A running service does so within a second; what is under way goes on, what waits is not lost.
+    #[command(after_help = "Examples:
+  payferry pause set chain:base --reason 'its endpoint forges logs' --data-dir payferry-data
+  payferry pause set psp:psp_01J9Z3K4M5N6P7Q8R9S0T1V2W3 --reason 'contract ended' --database-url payferry.db
+  payferry pause set sending --reason 'a key may have leaked' --database-url payferry.db
+  payferry pause set settlement:polygon --reason 'gas is dear' --database-url payferry.db")]
+    Set {
+        /// chain:<chain>, psp:<psp_id>, settlement, settlement:<chain>, sending or sending:<chain>.
+        scope: Scope,
+        /// Why, for colleagues: kept in the audit log.
+        #[arg(long, value_parser = reason)]
+        reason: String,
+        #[command(flatten)]
+        database: DatabaseArgs,
+    },
+    /// Let something go on. Repeatable.
+    #[command(after_help = "Example:\n  payferry pause lift chain:base --data-dir payferry-data")]
+    Lift {
+        /// As `pause list` shows it.
+        scope: Scope,
+        #[command(flatten)]
+        database: DatabaseArgs,
+    },
+}
+
+fn reason(text: &str) -> Result<String, String> {
+    read::text(&text.into()).map_err(|fault| fault.message.into_owned())
+}
+
+pub(super) async fn run(args: Args, config: Config) -> anyhow::Result<ExitCode> {
+    match args.command {
+        Command::List { database } => {
+            let held = pauses::load(&database.open(&config).await?).await?;
+            for (scope, pause) in &held {
+                println!("{scope}  since {}  {}", pause.since, pause.reason);
+            }
+            if held.is_empty() {
+                println!("nothing is paused");
+            }
+        }
+        Command::Set { scope, reason, database } => {
+            let database = database.open(&config).await?;
+            if let Scope::Psp(psp_id) = scope {
+                tenants::find_psp(&database, psp_id).await?;
+            }
+            let transaction = database.begin().await?;
+            let pause = pauses::set(&transaction, scope, &reason, &Actor::Operator, now()).await?;
+            transaction.commit().await?;
+            println!("{scope} is paused since {}: {}", pause.since, pause.reason);
+        }
+        Command::Lift { scope, database } => {
+            let transaction = database.open(&config).await?.begin().await?;
+            let lifted = pauses::lift(&transaction, scope, &Actor::Operator, now()).await?;
+            transaction.commit().await?;
+            match lifted {
+                Some(pause) => println!("{scope} goes on; it was paused since {}", pause.since),
+                None => println!("{scope} was not paused"),
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn now() -> Timestamp {
+    Timestamp::from(chrono::Utc::now())
+}

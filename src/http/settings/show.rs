@@ -1,0 +1,33 @@
+//! `GET /api/v1/settings`.
+
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::SettingsRecord;
+use crate::http::answer::Answer;
+use crate::http::auth::{Caller, Read};
+use crate::http::error::ApiError;
+use crate::http::state::AppState;
+use crate::tenants;
+
+/// The account's settings.
+#[derive(Serialize, ToSchema)]
+pub struct SettingsAnswer {
+    pub(super) message: &'static str,
+    pub(super) settings: SettingsRecord,
+}
+
+/// Read the settings
+///
+/// What the account has decided about its payments, and what the operator has decided about the account.
+#[utoipa::path(
+    get, path = "/api/v1/settings", tag = "Settings", operation_id = "getSettings",
+    responses((status = 200, description = "The settings.", body = SettingsAnswer)),
+)]
+pub async fn show(State(app): State<AppState>, caller: Caller<Read>) -> Result<Response, ApiError> {
+    let psp = tenants::find_psp(app.database(), caller.psp_id).await?;
+    Ok(Answer::ok(&SettingsAnswer { message: "Settings", settings: SettingsRecord::of(&app, &psp).await? })?
+        .into_response())
+}

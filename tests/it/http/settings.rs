@@ -1,0 +1,218 @@
+//! The PSP's policies: read, changed, and what they do to payments.
+
+use axum::http::Method;
+use payferry::keys::Scope;
+use payferry_entities::audit_log;
+use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
+use serde_json::{Value, json};
+
+use crate::app::{Reply, TestApp};
+
+const SETTINGS: &str = "/api/v1/settings";
+
+async fn change(app: &TestApp, body: &Value) -> Reply {
+    app.request(Method::PATCH, SETTINGS).json(body).send().await
+}
+
+/// Changes settings, which has to be taken.
+async fn changed(app: &TestApp, body: Value) -> Value {
+    let reply = change(app, &body).await;
+    assert_eq!((reply.status.as_u16(), &reply.json["message"]), (200, &json!("Settings changed")), "{}", reply.text());
+    reply.json["settings"].clone()
+}
+
+/// The names that were queued for delivery, in order.
+async fn deliveries(app: &TestApp, payment: &Reply) -> Vec<String> {
+    let log = app.get(&format!("/payments/{}/webhooks", payment.json["payment_id"].as_str().unwrap())).await;
+    let mut deliveries = log.json["deliveries"].as_array().unwrap().clone();
+    deliveries.sort_by_key(|delivery| delivery["sequence"].as_i64());
+    deliveries.iter().map(|delivery| delivery["event"].as_str().unwrap().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn settings_are_read_and_changed() {
+    let app = TestApp::start_with_chains().await;
+    let first = app.get(SETTINGS).await;
+    insta::assert_json_snapshot!("settings", first.redacted());
+    let all = json!({ "tolerance": "0.05", "tolerance_bps": 20, "overpayment": "refund_excess", "refund_to_sender": true,
+        "require_customer": true, "dust_floor": "0.01", "event_families": "payment",
+        "finality": { "base": [{ "below": "500", "wait": 3 }, { "wait": "finalized" }], "polygon": [{ "wait": 12 }] } });
+    let reply = change(&app, &all).await;
+    insta::assert_json_snapshot!("settings_changed", reply.redacted());
+    let read = app.get(SETTINGS).await.json["settings"].clone();
+    assert_eq!(read, reply.json["settings"]);
+
+    // What is not named stays; the word brings the operator's back.
+    let partly = changed(&app, json!({ "overpayment": "hold", "finality": { "base": "default" } })).await;
+    assert_eq!((&partly["overpayment"], &partly["tolerance"]), (&json!("hold"), &json!("0.05")));
+    assert_eq!(partly["finality"]["base"], first.json["settings"]["finality"]["base"]);
+    assert_eq!(partly["finality"]["polygon"], read["finality"]["polygon"]);
+    for nothing_new in [json!({}), json!({ "overpayment": "hold" }), json!({ "tolerance": null })] {
+        let reply = change(&app, &nothing_new).await;
+        assert_eq!(reply.json["message"], "Settings unchanged");
+        assert_eq!(reply.json["settings"], partly);
+    }
+
+    // Who changed what, from what to what.
+    let entries = audit_log::Entity::find()
+        .filter(audit_log::Column::Subject.eq(app.psp_id.to_string()))
+        .all(app.state.database().reader())
+        .await
+        .unwrap();
+    let told: Vec<_> = entries.iter().map(|entry| (entry.action.as_str(), entry.actor_kind.as_str())).collect();
+    assert_eq!(told, [("psp.changed", "api_key"); 2]);
+    let detail: Value = serde_json::from_str(&entries[1].detail).unwrap();
+    assert_eq!(detail["overpayment"], json!({ "from": "refund_excess", "to": "hold" }));
+    assert_eq!(detail.as_object().unwrap().len(), 2, "only what is different: {detail}");
+}
+
+#[tokio::test]
+async fn every_bad_setting_is_named_and_nothing_is_changed() {
+    let app = TestApp::start_with_chains().await;
+    let before = app.get(SETTINGS).await.json;
+    let bad = json!({ "tolerance": "1e3", "tolerance_bps": 10_001, "overpayment": "keep", "refund_to_sender": "yes",
+        "require_customer": 1, "dust_floor": "1.01", "event_families": "all", "fee_bps": 0, "send_max": "1",
+        "fee": 1, "finality": { "base": [{ "wait": 1 }], "polygon": [{ "below": "5", "wait": "soon" }, { "wait": 0 }],
+            "arbitrum": [{ "below": "5", "wait": "safe" }], "doge": [] } });
+    let refused = change(&app, &bad).await;
+    refused.assert_problem(422, "validation_failed");
+    let mut faults = refused.faults();
+    faults.sort();
+    let expected = [
+        "dust_floor: amount_too_large",
+        "event_families: unknown_value",
+        "fee: unknown_field",
+        "fee_bps: read_only",
+        "finality.arbitrum: bands_disordered",
+        "finality.base: below_least",
+        "finality.doge: unknown_chain",
+        "finality.polygon[0].wait: unknown_value",
+        "finality.polygon[1].wait: out_of_range",
+        "overpayment: unknown_value",
+        "refund_to_sender: wrong_type",
+        "require_customer: wrong_type",
+        "send_max: read_only",
+        "tolerance: amount_malformed",
+        "tolerance_bps: out_of_range",
+    ];
+    assert_eq!(faults, expected);
+    for (body, fault) in [
+        (json!({ "finality": [] }), "finality: wrong_type"),
+        (json!({ "finality": { "base": [] } }), "finality.base: empty"),
+        (json!({ "finality": { "base": "loose" } }), "finality.base: wrong_type"),
+        (json!({ "finality": { "base": [{ "wait": 1_001 }] } }), "finality.base[0].wait: out_of_range"),
+    ] {
+        assert_eq!(change(&app, &body).await.faults(), [fault], "{body}");
+    }
+    assert_eq!(app.get(SETTINGS).await.json, before, "nothing was changed");
+}
+
+#[tokio::test]
+async fn only_a_key_with_full_scope_changes_them_and_each_psp_has_its_own() {
+    let app = TestApp::start().await;
+    let narrow = [Scope::Read, Scope::Payments, Scope::Customers, Scope::Money, Scope::Webhooks];
+    let narrow = app.add_key(app.psp_id, &narrow).await;
+    let body = json!({ "overpayment": "accept" });
+    let refused = app.request(Method::PATCH, SETTINGS).key(&narrow).json(&body).send().await;
+    refused.assert_problem(403, "missing_scope");
+    assert_eq!(app.request(Method::GET, SETTINGS).key(&narrow).send().await.status, 200);
+    let other = app.add_psp().await;
+    let key = app.add_key(other, &[Scope::Full]).await;
+    changed(&app, body.clone()).await;
+    let theirs = app.request(Method::GET, SETTINGS).key(&key).send().await;
+    assert_eq!(theirs.json["settings"]["overpayment"], "hold");
+
+    // The same request again is the same answer, even when the setting has moved on.
+    let keyed = || app.request(Method::PATCH, SETTINGS).idempotency_key("s").json(&json!({ "tolerance": "1" })).send();
+    let first = keyed().await;
+    changed(&app, json!({ "tolerance": "2" })).await;
+    let again = keyed().await;
+    assert_eq!((first.bytes, again.header("idempotent-replayed")), (again.bytes.clone(), Some("true")));
+    assert_eq!(app.get(SETTINGS).await.json["settings"]["tolerance"], "2.00");
+}
+
+#[tokio::test]
+async fn changes_at_the_same_moment_do_not_undo_each_other() {
+    let app = TestApp::start().await;
+    let bodies = [
+        json!({ "tolerance": "0.5" }),
+        json!({ "tolerance_bps": 7 }),
+        json!({ "overpayment": "accept" }),
+        json!({ "refund_to_sender": true }),
+        json!({ "dust_floor": "0.5" }),
+        json!({ "event_families": "payin" }),
+    ];
+    let replies = futures::future::join_all(bodies.iter().map(|body| change(&app, body))).await;
+    assert!(replies.iter().all(|reply| reply.status == 200), "{replies:?}");
+    let settings = app.get(SETTINGS).await.json["settings"].clone();
+    for body in bodies {
+        for (name, value) in body.as_object().unwrap() {
+            let value = if name == "tolerance" || name == "dust_floor" { json!("0.50") } else { value.clone() };
+            assert_eq!(settings[name], value, "{settings:#}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn tolerance_and_acceptance_hold_for_payments_made_from_then_on() {
+    let app = TestApp::start_with_chains().await;
+    let merchant = app.add_merchant().await;
+    let (short_before, over_before) = (app.add_payment(&merchant).await, app.add_payment(&merchant).await);
+    changed(&app, json!({ "tolerance": "0.05", "tolerance_bps": 500, "overpayment": "accept" })).await;
+    let (short, over) = (app.add_payment(&merchant).await, app.add_payment(&merchant).await);
+    for (payment, amount) in [(&short_before, "9.5"), (&over_before, "11"), (&short, "9.5"), (&over, "11")] {
+        app.pay(payment, amount).await;
+    }
+    let (short, over) = (app.payment_when(&short, "settled").await, app.payment_when(&over, "settled").await);
+    assert_eq!((&short.json["amount_received"], &short.json["settlement"]["amount"]), (&json!("9.50"), &json!("9.50")));
+    assert_eq!((&over.json["amount_received"], &over.json["settlement"]["amount"]), (&json!("11.00"), &json!("11.00")));
+    for (before, label) in [(&short_before, "UNDERPAID"), (&over_before, "OVERPAID")] {
+        assert_eq!(app.payment_when(before, "mismatched").await.json["labels"], json!([label]));
+    }
+}
+
+#[tokio::test]
+async fn an_excess_is_not_settled_where_it_is_to_go_back() {
+    let app = TestApp::start_with_chains().await;
+    let merchant = app.add_merchant().await;
+    changed(&app, json!({ "overpayment": "refund_excess", "refund_to_sender": true })).await;
+    let made = app.add_payment(&merchant).await;
+    app.pay(&made, "12.5").await;
+    let settled = app.payment_when(&made, "settled").await.json;
+    assert_eq!((&settled["amount_received"], &settled["settlement"]["amount"]), (&json!("12.50"), &json!("10.00")));
+}
+
+#[tokio::test]
+async fn a_customer_and_finality_are_asked_for_at_once() {
+    let app = TestApp::start_with_chains().await;
+    let merchant = app.add_merchant().await;
+    let asked = json!({ "merchant_id": merchant, "amount": "10", "currency": "USDC", "chain": "base" });
+    changed(&app, json!({ "require_customer": true })).await;
+    assert_eq!(app.post("/payments/initiate", &asked).await.faults(), ["customer_id: required"]);
+    changed(&app, json!({ "require_customer": false, "finality": { "base": [{ "wait": 4 }] } })).await;
+    let made = app.add_payment(&merchant).await;
+    app.pay(&made, "10").await;
+    let settled = app.payment_when(&made, "settled").await;
+    assert_eq!(settled.json["required_confirmations"], 4);
+}
+
+#[tokio::test]
+async fn one_family_of_names_is_sent_and_the_feed_has_all() {
+    let app = TestApp::start_with_chains().await;
+    let merchant = app.add_merchant().await;
+    for (families, expected) in [
+        ("payin", ["payin.underpaid", "payin.mismatched", "payin.confirmed", "payin.settled"].as_slice()),
+        ("payment", ["payment.mismatched", "payment.confirmed", "payment.settled"].as_slice()),
+    ] {
+        changed(&app, json!({ "event_families": families })).await;
+        let made = app.add_payment(&merchant).await;
+        app.pay(&made, "4").await;
+        app.payment_when(&made, "mismatched").await;
+        app.pay(&made, "6").await;
+        app.payment_when(&made, "settled").await;
+        assert_eq!(deliveries(&app, &made).await, expected, "{families}");
+        let feed = app.get("/api/v1/events?limit=200").await.json;
+        let of_payment = |event: &&Value| event["payment_id"] == made.json["payment_id"];
+        assert_eq!(feed["events"].as_array().unwrap().iter().filter(of_payment).count(), 7, "{feed:#}");
+    }
+}
