@@ -74,7 +74,7 @@ async fn main() -> Outcome<()> {
 fn end(payment: &Payment) -> Outcome<Unit> {
     let now = Timestamp(5_000);
     let ended = payment::transition(payment, &Command::Cancel, now)?.ok_or("nothing follows")?;
-    Ok(store::transition_unit(payment, &ended, &Command::Cancel, None, now, |_| true)?)
+    Ok(store::transition_unit(payment, &ended, &Command::Cancel, store::RowsBeside::default(), now, |_| true)?)
 }
 
 async fn measure(

@@ -8,7 +8,11 @@ use payferry_entities::{Database, payments, psps};
 use sea_orm::{ColumnTrait, DbErr, EntityTrait, PaginatorTrait, QueryFilter, QuerySelect};
 
 use crate::chain::ChainSpec;
+use crate::system::System;
 use crate::wallet::Vaults;
+
+/// Built-in contracts have the numbers from 1 to this one.
+const RESERVED_MAX: u16 = 0x01ff;
 
 /// Why an address must not be sent to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -16,6 +20,9 @@ pub enum Unsuitable {
     /// The zero address: what goes there is gone.
     #[error("is the zero address")]
     Zero,
+    /// A built-in contract of every chain: what goes there is gone, too.
+    #[error("is one of the chain's own contracts")]
+    Reserved,
     /// A token's contract, or a look-alike's.
     #[error("is the contract of a token")]
     Token,
@@ -35,6 +42,7 @@ impl Unsuitable {
     pub const fn code(self) -> &'static str {
         match self {
             Self::Zero => "zero_address",
+            Self::Reserved => "reserved_address",
             Self::Token => "token_contract",
             Self::Contract => "service_contract",
             Self::Treasury => "treasury_address",
@@ -48,8 +56,8 @@ pub fn unsuitable_by_itself<'a>(
     specs: impl IntoIterator<Item = &'a ChainSpec>,
     address: Address,
 ) -> Option<Unsuitable> {
-    if address == Address([0; 20]) {
-        return Some(Unsuitable::Zero);
+    if let Some(reason) = of_the_chain(address) {
+        return Some(reason);
     }
     // On any chain: an address is the same on all of them.
     specs.into_iter().find_map(|spec| {
@@ -60,6 +68,27 @@ pub fn unsuitable_by_itself<'a>(
             [(is_token, Unsuitable::Token), (is_contract, Unsuitable::Contract), (is_treasury, Unsuitable::Treasury)];
         own.into_iter().find_map(|(is, reason)| is.then_some(reason))
     })
+}
+
+/// The first addresses are the chains' own.
+fn of_the_chain(address: Address) -> Option<Unsuitable> {
+    let (head, tail) = address.0.split_at(18);
+    if head.iter().any(|byte| *byte != 0) {
+        return None;
+    }
+    match u16::from_be_bytes([tail[0], tail[1]]) {
+        0 => Some(Unsuitable::Zero),
+        1..=RESERVED_MAX => Some(Unsuitable::Reserved),
+        _ => None,
+    }
+}
+
+impl System {
+    /// Why an address must not be sent to, if so.
+    pub async fn unsuitable(&self, address: Address) -> Result<Option<Unsuitable>, DbErr> {
+        let specs: Vec<&ChainSpec> = self.chains().running().collect();
+        unsuitable(self.database(), specs, address).await
+    }
 }
 
 /// Why an address must not be sent to, if so.
@@ -83,4 +112,21 @@ pub async fn unsuitable<'a>(
         ids.iter().filter_map(|id| id.parse().ok()).any(|id| vaults.of_psp(id) == address)
     });
     Ok(is_of_psp.then_some(Unsuitable::Vault))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_addresses_are_the_chains_own() {
+        let numbered = |number: u16| {
+            let mut bytes = [0; 20];
+            bytes[18..].copy_from_slice(&number.to_be_bytes());
+            of_the_chain(Address(bytes))
+        };
+        assert_eq!(numbered(0), Some(Unsuitable::Zero));
+        assert_eq!((numbered(1), numbered(0x0100)), (Some(Unsuitable::Reserved), Some(Unsuitable::Reserved)));
+        assert_eq!((numbered(RESERVED_MAX + 1), of_the_chain(Address([1; 20]))), (None, None));
+    }
 }

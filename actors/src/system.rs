@@ -27,7 +27,7 @@ use crate::observe::{
     TreeView,
 };
 use crate::pauses::Pauses;
-use crate::payment::{AnswerRow, Ask, CommandFailure, Message, PaymentMemory, Services};
+use crate::payment::{Ask, Beside, CommandFailure, Message, PaymentMemory, Services};
 use crate::psps::PspDirectory;
 use crate::seal::Sealer;
 use crate::supervise::RootMessage;
@@ -130,10 +130,10 @@ impl System {
         &self,
         payment_id: PaymentId,
         command: Command,
-        answer: Option<AnswerRow>,
+        beside: impl Into<Beside>,
     ) -> Result<Payment, CommandError> {
         let (reply, replied) = ractor::concurrency::oneshot();
-        let ask = Ask { command, answer, reply: reply.into() };
+        let ask = Ask { command, beside: beside.into(), reply: reply.into() };
         self.inner.services.router.send(payment_id, Message::Ask(Box::new(ask)));
         let away = |what: &str| CommandError::Unavailable(format!("the payment {what}"));
         match tokio::time::timeout(COMMAND_TIMEOUT, replied).await {

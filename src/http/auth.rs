@@ -161,6 +161,8 @@ requires! {
     Read;
     /// The route makes or changes merchants or payments.
     Payments;
+    /// The route decides about money that is there, or sends some.
+    Money;
     /// The route makes or changes customers.
     Customers;
     /// The route changes where webhooks go, or sends them again.

@@ -106,6 +106,8 @@ pub enum ApiError {
     DocumentTooLarge(Vec<FieldError>),
     /// Fields that are not as they have to be: all of them.
     Validation(Vec<FieldError>),
+    /// Fields that cannot be right for this object, with a code of their own.
+    Unprocessable(&'static str, String, Vec<FieldError>),
     /// The token is off on the chain.
     TokenUnavailable(String),
     /// The idempotency key came with another request before.
@@ -206,6 +208,9 @@ impl ApiError {
                 (StatusCode::PAYLOAD_TOO_LARGE, "document_too_large", "A document is too large")
             }
             Self::Validation(_) => (StatusCode::UNPROCESSABLE_ENTITY, "validation_failed", "Fields are not valid"),
+            Self::Unprocessable(code, ..) => {
+                (StatusCode::UNPROCESSABLE_ENTITY, *code, "Fields do not fit what is there")
+            }
             Self::TokenUnavailable(_) => {
                 (StatusCode::UNPROCESSABLE_ENTITY, "token_unavailable", "The token is not available")
             }
@@ -244,7 +249,9 @@ impl ApiError {
             Self::FieldNotFound(_, error) => format!("`{}` {}.", error.field, error.message),
             Self::NoRoute(list) => format!("There is nothing at this path; {list} lists what there is."),
             Self::MethodNotAllowed(_) => "This path exists, but not with this method.".to_owned(),
-            Self::Conflict(_, detail, _) | Self::TokenUnavailable(detail) => detail.clone(),
+            Self::Conflict(_, detail, _) | Self::Unprocessable(_, detail, _) | Self::TokenUnavailable(detail) => {
+                detail.clone()
+            }
             Self::TooLarge(bytes) => format!("The body may have at most {bytes} bytes."),
             Self::UnsupportedMediaType => "Send the body with `Content-Type: application/json`.".to_owned(),
             Self::IdempotencyKeyReused => {
@@ -285,6 +292,7 @@ impl ApiError {
             Self::BadParameters(errors)
             | Self::Validation(errors)
             | Self::DocumentTooLarge(errors)
+            | Self::Unprocessable(_, _, errors)
             | Self::Conflict(_, _, errors) => errors.clone(),
             Self::FieldNotFound(_, error) => vec![error.clone()],
             _ => Vec::new(),

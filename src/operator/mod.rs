@@ -9,6 +9,7 @@ mod admin;
 mod admit;
 mod audit;
 mod customers;
+mod decisions;
 mod documents;
 mod events;
 pub mod health;

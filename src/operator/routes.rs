@@ -4,7 +4,9 @@ use axum::handler::Handler;
 use axum::http::Method;
 use axum::routing::{MethodRouter, get, on, patch, post};
 
-use super::{Operator, actors, admin, audit, customers, documents, events, health, login, page, pauses, stuck};
+use super::{
+    Operator, actors, admin, audit, customers, decisions, documents, events, health, login, page, pauses, stuck,
+};
 
 /// Who reaches a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +52,10 @@ pub fn table() -> Vec<Route> {
         read("/ops/pauses", pauses::list),
         write("/ops/pauses", pauses::set),
         write("/ops/pauses/{scope}/lift", pauses::lift),
+        read("/ops/payments/{payment_id}", decisions::get),
+        write("/ops/payments/{payment_id}/screen", decisions::screen),
+        write("/ops/payments/{payment_id}/refund_blocked", decisions::refund_blocked),
+        write("/ops/payments/{payment_id}/retry_settlement", decisions::retry_settlement),
         read("/ops/psps", admin::psps::list),
         write("/ops/psps", admin::psps::create),
         read("/ops/psps/{psp_id}", admin::psps::get),

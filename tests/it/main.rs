@@ -3,6 +3,7 @@
 
 mod app;
 mod browser;
+mod chainside;
 mod cli;
 mod faults;
 mod http;

@@ -124,8 +124,12 @@ impl ChainClient {
 
     /// Whether something is deployed there.
     pub async fn has_code(&self, address: Address) -> Result<bool, ClientError> {
-        let code: Bytes = self.ask("eth_getCode", json!([address, "latest"])).await?;
-        Ok(!code.is_empty())
+        Ok(!self.code(address).await?.is_empty())
+    }
+
+    /// What is deployed there, by the newest block; nothing at a plain account.
+    pub async fn code(&self, address: Address) -> Result<Bytes, ClientError> {
+        self.ask("eth_getCode", json!([address, "latest"])).await
     }
 
     /// Balance of the chain's own coin, wei.

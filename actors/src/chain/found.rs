@@ -8,16 +8,19 @@ use std::collections::{HashMap, HashSet};
 use alloy::primitives::U256;
 use alloy::rpc::types::Log;
 use payferry_domain::{Address, Hash32, PaymentId};
-use payferry_entities::transfers;
+use payferry_entities::{Database, transfers};
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 
-use super::client::ClientError;
+use super::client::{ChainClient, ClientError};
+use super::config::ChainSpec;
 use super::cursor::Link;
 use super::metrics;
 use super::poll::PollError;
 use super::reader::decode;
 use super::rows;
 use super::watcher::WatcherArgs;
+use super::watchlist::Watchlist;
+use crate::clock::Clock;
 use crate::payment::store::{self, StoreError};
 use crate::wallet::domain_hash;
 
@@ -36,11 +39,25 @@ pub(super) struct FoundTransfer {
     pub value: U256,
 }
 
+/// Where what was found is looked up.
+#[derive(Clone, Copy)]
+pub(super) struct Lookup<'a> {
+    pub spec: &'a ChainSpec,
+    pub client: &'a ChainClient,
+    pub database: &'a Database,
+    pub watchlist: &'a Watchlist,
+    pub clock: &'a Clock,
+}
+
+impl WatcherArgs {
+    pub(super) fn lookup(&self) -> Lookup<'_> {
+        let Self { spec, client, database, watchlist, clock, .. } = self;
+        Lookup { spec, client, database, watchlist, clock }
+    }
+}
+
 /// The rows of transfers that went to payments' wallets.
-pub(super) async fn of_payments(
-    args: &WatcherArgs,
-    found: &[FoundTransfer],
-) -> Result<Vec<transfers::Model>, PollError> {
+pub(super) async fn of_payments(args: Lookup<'_>, found: &[FoundTransfer]) -> Result<Vec<transfers::Model>, PollError> {
     let mut strangers: Vec<Address> = Vec::new();
     let mut owners: HashMap<Address, PaymentId> = HashMap::new();
     for transfer in found {
@@ -55,13 +72,13 @@ pub(super) async fn of_payments(
     strangers.dedup();
     strangers.retain(|address| !owners.contains_key(address));
     if !strangers.is_empty() {
-        owners.extend(store::by_wallets(&args.database, &strangers).await?);
+        owners.extend(store::by_wallets(args.database, &strangers).await?);
     }
     let ours = found.iter().filter_map(|transfer| Some((transfer, *owners.get(&transfer.to)?)));
     Ok(ours.filter_map(|(transfer, payment_id)| row(args, transfer, payment_id)).collect())
 }
 
-fn row(args: &WatcherArgs, transfer: &FoundTransfer, payment_id: PaymentId) -> Option<transfers::Model> {
+fn row(args: Lookup<'_>, transfer: &FoundTransfer, payment_id: PaymentId) -> Option<transfers::Model> {
     let chain = args.spec.chain;
     if transfer.value.is_zero() {
         // Anybody can log any number of these; they never mean anything.
@@ -95,7 +112,7 @@ fn row(args: &WatcherArgs, transfer: &FoundTransfer, payment_id: PaymentId) -> O
 
 /// Those of these rows that are not recorded as they are.
 pub(super) async fn unrecorded(
-    args: &WatcherArgs,
+    args: Lookup<'_>,
     rows: Vec<transfers::Model>,
 ) -> Result<Vec<transfers::Model>, PollError> {
     let hashes: Vec<&str> = rows.iter().map(|row| row.tx_hash.as_str()).collect();
@@ -116,7 +133,7 @@ pub(super) async fn unrecorded(
 }
 
 /// Those of these rows that a transaction really made, in the block that they name.
-pub(super) async fn made(args: &WatcherArgs, rows: Vec<transfers::Model>) -> Result<Vec<transfers::Model>, PollError> {
+pub(super) async fn made(args: Lookup<'_>, rows: Vec<transfers::Model>) -> Result<Vec<transfers::Model>, PollError> {
     if rows.is_empty() {
         return Ok(rows);
     }

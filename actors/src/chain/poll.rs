@@ -136,8 +136,8 @@ impl<'a> Poll<'a> {
         let recent_from = heads.latest.number.saturating_sub(spec.recent_blocks.saturating_sub(1));
         let args = &self.state.args;
         let found = self.state.reader.transfers(client, &args.watchlist, &headers, recent_from).await?;
-        let transfers = found::of_payments(args, &found).await?;
-        let transfers = found::made(args, transfers).await?;
+        let transfers = found::of_payments(args.lookup(), &found).await?;
+        let transfers = found::made(args.lookup(), transfers).await?;
         let told = self.commit(&links, transfers, heads).await?;
         self.grow_step();
         self.state.report.blocks_read += links.len() as u64;

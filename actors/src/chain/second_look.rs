@@ -81,9 +81,9 @@ impl WatcherState {
         let task = tokio::spawn(async move {
             let outcome = async {
                 let found = reader.second_look(&args.client, &links, elsewhere).await?;
-                let rows = found::of_payments(&args, &found).await?;
-                let missed = found::unrecorded(&args, rows).await?;
-                found::made(&args, missed).await
+                let rows = found::of_payments(args.lookup(), &found).await?;
+                let missed = found::unrecorded(args.lookup(), rows).await?;
+                found::made(args.lookup(), missed).await
             };
             let outcome = Box::pin(outcome).await;
             let _ = myself.cast(WatcherMessage::LookedAgain(Box::new(LookedAgain { links, outcome })));

@@ -18,6 +18,8 @@ pub struct ScreenRequest {
     pub token: Token,
     /// How much.
     pub amount: Amount,
+    /// Whether the payment may have to send money back to the sender by itself: then it has to be known what that is.
+    pub wants_sender_kind: bool,
 }
 
 /// Why a provider did not answer. Never shown to PSPs.

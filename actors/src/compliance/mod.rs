@@ -14,6 +14,7 @@ mod metrics;
 mod oracle;
 mod sanctions_file;
 mod screening;
+mod sender;
 mod strictest;
 #[cfg(test)]
 mod tests;
@@ -26,4 +27,5 @@ pub use list::ListScreener;
 pub use oracle::ChainalysisOracle;
 pub use sanctions_file::{SanctionsFile, SanctionsFileError};
 pub use screening::{Screening, ScreeningConfig};
+pub use sender::{SENDER_KIND_TIMEOUT, SenderKind};
 pub use strictest::Strictest;

@@ -74,6 +74,8 @@ pub struct Transition {
     pub applied: Vec<AppliedTransfer>,
     /// The caller's idempotency key, when a person asked for the transition. A second gate.
     pub idempotency: Option<idempotency_keys::Model>,
+    /// Who asked for it, where that is written down. Its `number` is ignored: the database gives it.
+    pub audit: Option<audit_log::Model>,
     /// What its commit changes of the tally.
     pub(crate) moved: Option<Moved>,
 }

@@ -133,13 +133,19 @@ impl Writer<'_> {
         self.insert(&self.statements.payment_transitions_insert, &transitions).await.map(|_| ())
     }
 
+    /// New customers, and who asked for what is written.
     async fn write_customers(&self, units: &[&Unit]) -> Result<(), DbErr> {
         let mut customers = Vec::new();
         let mut entries = Vec::new();
         for unit in units {
-            let Unit::Customer(creation) = unit else { continue };
-            customers.push(&creation.customer);
-            entries.push(&creation.audit);
+            match unit {
+                Unit::Customer(creation) => {
+                    customers.push(&creation.customer);
+                    entries.push(&creation.audit);
+                }
+                Unit::Transition(transition) => entries.extend(&transition.audit),
+                _ => {}
+            }
         }
         self.insert(&self.statements.customers_insert, &customers).await?;
         self.run(&self.statements.audit_log_insert, &entries).await

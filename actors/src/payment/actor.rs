@@ -4,8 +4,9 @@
 
 use std::sync::Arc;
 
+use payferry_domain::Timestamp;
 use payferry_domain::payment::{self, Command, Effect, Payment, Rejection, TransferStatus, resume};
-use payferry_entities::idempotency_keys;
+use payferry_entities::{audit_log, idempotency_keys};
 use ractor::{ActorProcessingErr, RpcReplyPort};
 use serde::Serialize;
 
@@ -13,6 +14,7 @@ use super::effects::Services;
 use super::shard::{Reminder, ShardMessage};
 use super::store::{self, StoreError};
 use crate::chain::LoadError;
+use crate::customers::audit::{self, Actor, Entry};
 use crate::journal::{JournalError, Unit};
 use crate::observe::{ActorKind, Behaviour, Mailbox, line_note};
 use crate::psps::PspError;
@@ -24,6 +26,29 @@ const RETRY_PAUSE_SECS: i64 = 1;
 
 /// Makes the idempotency row of the answer to a command, from the payment as it will be after the commit.
 pub type AnswerRow = Box<dyn Fn(&Payment) -> idempotency_keys::Model + Send + Sync>;
+
+/// What is written in the commit of what a command brings about, and only if it brings something about.
+#[derive(Default)]
+pub struct Beside {
+    /// The answer, for the idempotency key that the command came with.
+    pub answer: Option<AnswerRow>,
+    /// Who asked for it.
+    pub audit: Option<audit_log::Model>,
+}
+
+impl Beside {
+    /// As told by [`audit::row`](crate::customers::audit::row).
+    #[must_use]
+    pub fn audited(self, entry: Entry, by: &Actor, at: Timestamp) -> Self {
+        Self { audit: Some(audit::row(entry, by, at)), ..self }
+    }
+}
+
+impl From<Option<AnswerRow>> for Beside {
+    fn from(answer: Option<AnswerRow>) -> Self {
+        Self { answer, audit: None }
+    }
+}
 
 /// What a payment's actor remembers.
 #[derive(Debug, Clone, Serialize)]
@@ -41,7 +66,7 @@ pub struct PaymentMemory {
 /// A command that somebody waits for.
 pub(crate) struct Ask {
     pub(crate) command: Command,
-    pub(crate) answer: Option<AnswerRow>,
+    pub(crate) beside: Beside,
     pub(crate) reply: RpcReplyPort<Result<Payment, CommandFailure>>,
 }
 
@@ -130,13 +155,13 @@ impl Behaviour for PaymentActor {
         let mut effects = Vec::new();
         match message {
             Message::Take(command) => {
-                if let Err(failure) = self.carry_out(&command, None, state, &mut effects).await {
+                if let Err(failure) = self.carry_out(&command, &Beside::default(), state, &mut effects).await {
                     self.recover(failure, state)?;
                 }
             }
             Message::Ask(ask) => {
-                let Ask { command, answer, reply } = *ask;
-                match self.carry_out(&command, answer.as_ref(), state, &mut effects).await {
+                let Ask { command, beside, reply } = *ask;
+                match self.carry_out(&command, &beside, state, &mut effects).await {
                     Ok(()) => {
                         let _ = reply.send(Ok((*state.payment).clone()));
                     }
@@ -233,7 +258,7 @@ impl PaymentActor {
     async fn carry_out(
         &self,
         command: &Command,
-        answer: Option<&AnswerRow>,
+        beside: &Beside,
         state: &mut State,
         effects: &mut Vec<Effect>,
     ) -> Result<(), Failure> {
@@ -242,7 +267,7 @@ impl PaymentActor {
             if must_know_all(command, &state.payment) {
                 Box::pin(self.take_in_unapplied(state, effects)).await?;
             }
-            if self.attempt(command, answer, state, effects).await? {
+            if self.attempt(command, beside, state, effects).await? {
                 return Ok(());
             }
         }
@@ -253,7 +278,7 @@ impl PaymentActor {
     async fn attempt(
         &self,
         command: &Command,
-        answer: Option<&AnswerRow>,
+        beside: &Beside,
         state: &mut State,
         effects: &mut Vec<Effect>,
     ) -> Result<bool, Failure> {
@@ -267,10 +292,13 @@ impl PaymentActor {
             return Ok(true);
         };
         let psp = self.services.psps.get(state.payment.terms.psp_id).await.map_err(Failure::Psp)?;
-        let row = answer.map(|answer| answer(&transition.payment));
+        let rows = store::RowsBeside {
+            idempotency: beside.answer.as_ref().map(|answer| answer(&transition.payment)),
+            audit: beside.audit.clone(),
+        };
         let real_now = self.services.clock.real_now();
         let is_sent = |event| psp.is_sent(event, &transition.announcements);
-        let unit = store::transition_unit(&state.payment, &transition, command, row, real_now, is_sent)?;
+        let unit = store::transition_unit(&state.payment, &transition, command, rows, real_now, is_sent)?;
         match self.submit(state, unit).await {
             Ok(()) => {
                 self.services.metrics.moved(&transition);
@@ -309,7 +337,7 @@ impl PaymentActor {
         for fact in self.services.chains.facts(&self.services.database, &rows).await.map_err(Failure::Facts)? {
             let observe = Command::ObserveTransfer(fact);
             let mut conflicts = 0;
-            while !self.attempt(&observe, None, state, effects).await? {
+            while !self.attempt(&observe, &Beside::default(), state, effects).await? {
                 conflicts += 1;
                 if conflicts == CONFLICTS_MAX {
                     return Err(Failure::Contended);

@@ -84,22 +84,13 @@ impl Services {
 
     fn screen(&self, payment: &Payment, key: TransferKey, revision: u32, from: Address, amount: Amount) {
         if let Some(screening) = &*self.screening.read() {
-            let token = payment.terms.token;
-            screening.screen(ScreenRequest { payment_id: payment.id(), key, revision, from, token, amount });
+            screening.screen(request(payment, key, revision, from, amount));
         }
     }
 
     fn screen_later(&self, payment: &Payment, key: TransferKey, revision: u32, alarm_at: Timestamp) {
         let (Some(transfer), Some(screening)) = (payment.transfer(key), &*self.screening.read()) else { return };
-        let request = ScreenRequest {
-            payment_id: payment.id(),
-            key,
-            revision,
-            from: transfer.from,
-            token: payment.terms.token,
-            amount: transfer.amount,
-        };
-        screening.screen_later(request, alarm_at);
+        screening.screen_later(request(payment, key, revision, transfer.from, transfer.amount), alarm_at);
     }
 
     pub(crate) fn to_shard(&self, payment: &Payment, message: ShardMessage) {
@@ -107,5 +98,17 @@ impl Services {
             // A stopped shard is restarted, and then every payment of it asks again.
             let _ = shard.cast(message);
         }
+    }
+}
+
+fn request(payment: &Payment, key: TransferKey, revision: u32, from: Address, amount: Amount) -> ScreenRequest {
+    ScreenRequest {
+        payment_id: payment.id(),
+        key,
+        revision,
+        from,
+        token: payment.terms.token,
+        amount,
+        wants_sender_kind: payment.terms.refund_to_sender,
     }
 }

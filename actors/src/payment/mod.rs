@@ -9,7 +9,7 @@ mod router;
 mod shard;
 pub mod store;
 
-pub use actor::{AnswerRow, PaymentMemory};
+pub use actor::{AnswerRow, Beside, PaymentMemory};
 pub(crate) use actor::{Ask, CommandFailure, Message};
 pub(crate) use effects::Services;
 pub(crate) use metrics::PaymentMetrics;

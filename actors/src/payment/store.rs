@@ -20,7 +20,7 @@ use sea_orm::{
     ColumnTrait, DbBackend, DbErr, EntityTrait, FromQueryResult, QueryFilter, QueryOrder, QuerySelect, Statement,
 };
 
-pub use units::{applied_unit, initiation_unit, transition_unit};
+pub use units::{RowsBeside, applied_unit, initiation_unit, transition_unit};
 
 /// Addresses that one statement looks up.
 const LOOKUP_ADDRESSES_MAX: usize = 1_000;

@@ -17,7 +17,7 @@ use crate::chain::{ChainClient, ChainSpec, Checkpoint, Settler, SettlerArgs, Wak
 use crate::chains::Chains;
 use crate::clock::Clock;
 use crate::compliance::identity::{ComplianceDesk, DeskConfig, IdentityProvider};
-use crate::compliance::{KytScreener, Screening, ScreeningConfig};
+use crate::compliance::{KytScreener, Screening, ScreeningConfig, SenderKind};
 use crate::inbox::PaymentInbox;
 use crate::journal::{self, Journal, JournalTask};
 use crate::observe::{ActorKind, Books, Cause, ROOT_NAME};
@@ -126,6 +126,8 @@ impl System {
         let inner = Inner { services, sealer, root, _writing: writing, _refreshing: refreshing, _following: following };
         let system = Self { inner: Arc::new(inner) };
         system.start_webhooks(webhooks).await?;
+        let clients = setups.iter().map(|setup| (setup.spec.chain, setup.client.clone()));
+        let screener = Arc::new(SenderKind::new(screener, clients));
         system.start_screening(screening, screener).await?;
         system.start_desk(desk, identity).await?;
         for setup in &setups {

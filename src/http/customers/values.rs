@@ -6,7 +6,6 @@ use std::sync::LazyLock;
 use celes::Country;
 use chrono::{Months, NaiveDate};
 use iso_currency::Currency;
-use payferry_actors::wallet::checksummed;
 use payferry_domain::Address as WalletAddress;
 use phonenumber::metadata::DATABASE;
 use serde::{Deserialize, Serialize};
@@ -201,15 +200,7 @@ pub fn percentage(value: &Value) -> Result<Percentage, Fault> {
 /// A wallet of an Ethereum-compatible chain: `0x` and 40 hexadecimal digits; letters of both cases have to be its
 /// EIP-55 checksum.
 pub fn wallet(value: &Value) -> Result<WalletAddress, Fault> {
-    let text = read::string(value)?;
-    let malformed = |_| Fault::new("invalid_address", "must be 0x and 40 hexadecimal digits");
-    let address: WalletAddress = text.parse().map_err(malformed)?;
-    let digits = text.get(2..).unwrap_or_default();
-    let has = |case: fn(&u8) -> bool| digits.as_bytes().iter().any(case);
-    if has(u8::is_ascii_lowercase) && has(u8::is_ascii_uppercase) && checksummed(address) != text {
-        return Err(Fault::new("wrong_checksum", "is mistyped: its letters' case is not that of its EIP-55 checksum"));
-    }
-    Ok(address)
+    read::address(value)
 }
 
 /// The address of a web page.

@@ -54,7 +54,29 @@ impl From<serde_json::Error> for ApiError {
 
 impl From<Rejection> for ApiError {
     fn from(rejection: Rejection) -> Self {
-        Self::Conflict(rejection.code(), sentence(&rejection.to_string()), Vec::new())
+        let (code, detail) = (rejection.code(), rejection.to_string());
+        let at = |field: &str, message: &str| {
+            vec![FieldError { field: field.to_owned(), code: code.into(), message: message.to_owned() }]
+        };
+        match rejection {
+            Rejection::UnknownTransfer => Self::NotFound("transfer"),
+            // Whatever becomes of the payment, such a request stays wrong.
+            Rejection::RefundAddressRequired => {
+                Self::Unprocessable(code, sentence(&detail), at("address", "is required"))
+            }
+            Rejection::RefundAddressInvalid => {
+                Self::Unprocessable(code, sentence(&detail), at("address", "cannot receive a refund"))
+            }
+            Rejection::RefundTooLarge { .. }
+            | Rejection::RefundSpansVaults { .. }
+            | Rejection::RefundMustBeAll { .. } => {
+                Self::Conflict(code, sentence(&detail), at("amount", "does not fit"))
+            }
+            Rejection::ReceivedMoved { .. } => {
+                Self::Conflict(code, sentence(&detail), at("expected_received", "has moved"))
+            }
+            _ => Self::Conflict(code, sentence(&detail), Vec::new()),
+        }
     }
 }
 

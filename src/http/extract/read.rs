@@ -3,8 +3,9 @@
 use std::str::FromStr;
 
 use email_address::EmailAddress;
-use payferry_domain::Amount;
+use payferry_actors::wallet::checksummed;
 use payferry_domain::money::{AMOUNT_MAX, AMOUNT_MIN, AmountError};
+use payferry_domain::{Address, Amount};
 use serde_json::{Map, Value};
 
 use super::Fault;
@@ -50,8 +51,23 @@ pub fn name<T: FromStr>(value: &Value, expected: &'static str) -> Result<T, Faul
 
 /// An amount of a payment: a string of digits with at most 6 decimals, 0.01 to 1,000,000.
 pub fn amount(value: &Value) -> Result<Amount, Fault> {
+    let amount = decimal(value, AMOUNT_MAX)?;
+    if amount < AMOUNT_MIN {
+        return Err(Fault::new("amount_too_small", format!("must be at least {AMOUNT_MIN}")));
+    }
+    Ok(amount)
+}
+
+/// A part of some money: as small as can be written, and more than nothing.
+pub fn part(value: &Value) -> Result<Amount, Fault> {
+    let amount = decimal(value, Amount::MAX)?;
+    if amount.is_zero() { Err(Fault::new("amount_too_small", "must be more than 0")) } else { Ok(amount) }
+}
+
+/// An amount as it is written, nothing included: a string of digits with at most 6 decimals.
+pub fn decimal(value: &Value, max: Amount) -> Result<Amount, Fault> {
     let text = value.as_str().ok_or_else(|| Fault::new("wrong_type", "must be a string, such as \"10.50\""))?;
-    let too_large = || Fault::new("amount_too_large", format!("must be at most {AMOUNT_MAX}"));
+    let too_large = || Fault::new("amount_too_large", format!("must be at most {max}"));
     let amount: Amount = text.parse().map_err(|error| match error {
         AmountError::Malformed => {
             Fault::new("amount_malformed", "must be written as digits with an optional fraction, such as \"10.50\"")
@@ -59,10 +75,21 @@ pub fn amount(value: &Value) -> Result<Amount, Fault> {
         AmountError::TooManyDecimals => Fault::new("too_many_decimals", "may have at most 6 decimals"),
         AmountError::TooLarge => too_large(),
     })?;
-    if amount < AMOUNT_MIN {
-        return Err(Fault::new("amount_too_small", format!("must be at least {AMOUNT_MIN}")));
+    if amount > max { Err(too_large()) } else { Ok(amount) }
+}
+
+/// An account of an Ethereum-compatible chain: `0x` and 40 hexadecimal digits; letters of both cases have to be its
+/// EIP-55 checksum.
+pub fn address(value: &Value) -> Result<Address, Fault> {
+    let text = string(value)?;
+    let malformed = |_| Fault::new("invalid_address", "must be 0x and 40 hexadecimal digits");
+    let address: Address = text.parse().map_err(malformed)?;
+    let digits = text.get(2..).unwrap_or_default();
+    let has = |case: fn(&u8) -> bool| digits.as_bytes().iter().any(case);
+    if has(u8::is_ascii_lowercase) && has(u8::is_ascii_uppercase) && checksummed(address) != text {
+        return Err(Fault::new("wrong_checksum", "is mistyped: its letters' case is not that of its EIP-55 checksum"));
     }
-    if amount > AMOUNT_MAX { Err(too_large()) } else { Ok(amount) }
+    Ok(address)
 }
 
 /// A whole number between two bounds.

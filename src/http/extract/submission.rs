@@ -93,6 +93,11 @@ impl<S: Requires, const BYTES_MAX: usize> FromRequest<AppState> for Submission<S
 pub struct JsonBody(Value);
 
 impl JsonBody {
+    /// As it came.
+    pub fn value(&self) -> &Value {
+        &self.0
+    }
+
     /// Reads the fields with `read`: what it gives if there was no fault, else all faults.
     pub fn read<T>(&self, read: impl FnOnce(&Fields<'_>) -> Option<T>) -> Result<T, ApiError> {
         let fields = Fields::of_body(&self.0)?;

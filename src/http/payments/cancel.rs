@@ -1,17 +1,18 @@
 //! `POST /payments/{payment_id}/cancel`.
 
 use axum::extract::State;
-use axum::response::{IntoResponse, Response};
-use payferry_actors::CommandError;
+use axum::response::Response;
 use payferry_domain::PaymentId;
-use payferry_domain::payment::Command;
+use payferry_domain::payment::{Command, Payment};
+use serde_json::json;
 
+use super::change::Change;
 use super::{PaymentRecord, own};
 use crate::http::answer::Answer;
 use crate::http::auth::Payments;
 use crate::http::error::{ApiError, Problem};
 use crate::http::extract::{Path, Submission};
-use crate::http::state::AppState;
+use crate::http::state::{AppState, Shared};
 
 /// Cancel a payment
 ///
@@ -32,11 +33,8 @@ pub async fn cancel(
     request: Submission<Payments>,
 ) -> Result<Response, ApiError> {
     let row = own(&app, request.psp_id, &payment_id).await?;
-    let id: PaymentId = row.id.parse().map_err(ApiError::internal)?;
-    let kept = request.idempotency.row_of_payment(&app, |app, payment| Answer::ok(&PaymentRecord::of(app, payment)));
-    match app.system.command(id, Command::Cancel, kept).await {
-        Ok(payment) => Ok(Answer::ok(&PaymentRecord::of(&app, &payment))?.into_response()),
-        Err(CommandError::IdempotencyKeyTaken) => request.idempotency.first_answer(&app).await,
-        Err(error) => Err(error.into()),
-    }
+    let payment_id: PaymentId = row.id.parse().map_err(ApiError::internal)?;
+    let cancel = Change { payment_id, command: Command::Cancel, action: "payment.cancelled", detail: json!({}) };
+    let answer = |app: &Shared, payment: &Payment| Answer::ok(&PaymentRecord::of(app, payment));
+    cancel.carry_out(&app, &request, answer).await
 }

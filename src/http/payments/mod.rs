@@ -1,12 +1,15 @@
 //! Payments: reads go to the database, changes are one call to the actors.
 
 pub mod cancel;
+mod change;
 pub mod deliveries;
 pub mod events;
 pub mod get;
 pub mod initiate;
 pub mod list;
 pub mod redeliver;
+pub mod refunds;
+pub mod resolve;
 mod view;
 
 use payferry_actors::chains::Chains;

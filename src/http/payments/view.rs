@@ -2,14 +2,15 @@
 
 use payferry_actors::wallet::checksummed;
 use payferry_domain::payment::{
-    ChainChoice, HistoryEntry, Label, Payment, Refund, Settlement, Transfer, TransferStatus, TransferToken, Verdict,
+    ChainChoice, HistoryEntry, Label, Payment, Settlement, Transfer, TransferStatus, TransferToken, Verdict,
 };
-use payferry_domain::{Address, Amount, Finality, Timestamp};
+use payferry_domain::{Address, Finality, Timestamp};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use super::payment_uri;
+use super::refunds::RefundRecord;
 use crate::http::state::Shared;
 
 /// A payment, whole. Amounts are decimal strings, times ISO 8601; what does not apply (yet) is null.
@@ -128,22 +129,6 @@ struct SettlementRecord {
     settled_at: Option<String>,
 }
 
-/// Money that goes back.
-#[derive(Debug, Serialize, ToSchema)]
-struct RefundRecord {
-    refund_id: String,
-    amount: String,
-    address: String,
-    /// pending, sent or failed.
-    status: &'static str,
-    tx_hash: Option<String>,
-    failure: Option<String>,
-    #[schema(format = "date-time")]
-    requested_at: String,
-    #[schema(format = "date-time")]
-    finished_at: Option<String>,
-}
-
 /// A chain that `best` looked at.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct ChainCandidateRecord {
@@ -199,7 +184,7 @@ impl PaymentRecord {
             kyt: kyt_record(kyt.as_str(), kyt.verdict),
             kyt_verdict: kyt.as_str(),
             settlement: payment.settlement.as_deref().map(settlement_record),
-            refunds: payment.refunds.iter().map(refund_record).collect(),
+            refunds: RefundRecord::all(payment),
             chain_candidates: chain_candidates(payment),
             metadata: terms.metadata.clone(),
             status_history: payment.history.iter().map(history_record).collect(),
@@ -279,19 +264,6 @@ fn settlement_record(settlement: &Settlement) -> SettlementRecord {
         treasury_fee: settlement.treasury_fee.to_string(),
         tx_hash: settlement.tx_hash.map(|hash| hash.to_string()),
         settled_at: text_of(settlement.settled_at),
-    }
-}
-
-fn refund_record(refund: &Refund) -> RefundRecord {
-    RefundRecord {
-        refund_id: refund.id.to_string(),
-        amount: Amount::to_string(&refund.amount),
-        address: checksummed(refund.to),
-        status: refund.state.as_str(),
-        tx_hash: refund.tx_hash.map(|hash| hash.to_string()),
-        failure: refund.failure.clone(),
-        requested_at: refund.requested_at.to_string(),
-        finished_at: text_of(refund.finished_at),
     }
 }
 

@@ -7,6 +7,7 @@
 mod actor;
 mod chains;
 mod customers;
+mod decisions;
 mod deliveries;
 mod failure;
 mod form;
@@ -40,6 +41,10 @@ pub(super) fn routes() -> Vec<Route> {
         read("/ops/view/payments", payment::find),
         read("/ops/view/payments/{payment_id}", payment::show),
         write("/ops/view/payments/{payment_id}/release", payment::release),
+        read("/ops/view/payments/{payment_id}/decide", decisions::show),
+        write("/ops/view/payments/{payment_id}/screen", decisions::screen),
+        write("/ops/view/payments/{payment_id}/refund_blocked", decisions::refund_blocked),
+        write("/ops/view/payments/{payment_id}/retry_settlement", decisions::retry_settlement),
         read("/ops/view/chains/{chain}", chains::show),
         read("/ops/view/webhooks", webhooks::list),
         read("/ops/view/webhooks/{psp_id}", webhooks::show),

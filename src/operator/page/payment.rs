@@ -15,7 +15,7 @@ use super::failure::Failure;
 use super::shell::{Asked, Page, Place};
 use super::timeline::{self, Step};
 use super::words::{Tone, ago, badge, clock, count, moment, plain, short, status};
-use super::{actor, deliveries, incidents, operations, path, tree};
+use super::{actor, decisions, deliveries, incidents, operations, path, tree};
 use crate::operator::Operator;
 use crate::operator::read::payment::{self, PaymentFacts};
 
@@ -75,6 +75,7 @@ fn body(facts: &PaymentFacts, now: Timestamp, real_now: Timestamp) -> Markup {
                 form method="post" action={ (path("payments")) "/" (terms.id) "/release" } { button { "Release" } }
             }
         }
+        (decisions::hint(payment, now))
         div.grid.two {
             div.col {
                 (timeline::panel(&steps(facts), now))

@@ -50,6 +50,7 @@ fn kind(group: &StuckGroup, now: Timestamp) -> Markup {
                         span.why { (item.reason) }
                         span.done {
                             @if let (StuckKind::Quarantined, Some(Ok(id))) = (group.kind, item.payment_id.as_ref().map(|id| id.parse())) { (release(id)) }
+                            @else if let (false, Some(payment)) = (item.can.is_empty(), &item.payment_id) { a href={ (path("payments")) "/" (payment) "/decide" } { "Decide" } }
                         }
                     }
                 }

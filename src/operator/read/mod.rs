@@ -5,6 +5,7 @@
 
 pub mod chains;
 pub mod customers;
+pub mod decisions;
 pub mod overview;
 pub mod payment;
 pub mod stuck;

@@ -12,6 +12,7 @@ use payferry_domain::Timestamp;
 use sea_orm::DbErr;
 use serde::Serialize;
 
+use super::decisions::Possible;
 use super::{Count, Moment};
 
 pub use kind::StuckKind;
@@ -68,6 +69,8 @@ pub struct StuckItem {
     pub age_ms: Option<i64>,
     /// Why, as far as it is known.
     pub reason: String,
+    /// What an operator can do about it here.
+    pub can: Vec<Possible>,
 }
 
 impl StuckItem {
@@ -79,6 +82,7 @@ impl StuckItem {
             since: since.map(Moment),
             age_ms: since.map(|since| now.millis_since(since).max(0)),
             reason: reason.into(),
+            can: Vec::new(),
         }
     }
 
@@ -86,6 +90,10 @@ impl StuckItem {
         self.payment_id = Some(payment_id.to_owned());
         self.psp_id = psp_id.map(str::to_owned);
         self
+    }
+
+    fn with(self, can: Vec<Possible>) -> Self {
+        Self { can, ..self }
     }
 }
 

@@ -4,6 +4,7 @@ mod actors;
 mod admin;
 mod admission;
 mod customers;
+mod decisions;
 mod events;
 mod health;
 mod pauses;

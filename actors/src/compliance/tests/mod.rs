@@ -44,6 +44,7 @@ pub(super) fn request() -> ScreenRequest {
         from: HONEST,
         token: Token::Usdc,
         amount: Amount::from_units(1_000_000),
+        wants_sender_kind: false,
     }
 }
 

@@ -279,6 +279,7 @@ fn transition(before: &payments::Model, announced: i64) -> Transition {
         operations: Vec::new(),
         applied: Vec::new(),
         idempotency: None,
+        audit: None,
         moved: None,
     }
 }

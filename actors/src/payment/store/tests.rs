@@ -99,8 +99,10 @@ impl World {
     /// Carries `command` out and commits it; the payment afterwards.
     async fn told(&self, payment: &Payment, command: &Command) -> Payment {
         let moved = transition(payment, command, START.plus_secs(90)).unwrap().expect("something follows");
-        let unit = transition_unit(payment, &moved, command, None, REAL, |name| name.as_str().starts_with("payment."))
-            .unwrap();
+        let unit = transition_unit(payment, &moved, command, RowsBeside::default(), REAL, |name| {
+            name.as_str().starts_with("payment.")
+        })
+        .unwrap();
         self.journal.submit(unit).await.unwrap();
         moved.payment
     }

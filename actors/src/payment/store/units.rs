@@ -7,7 +7,7 @@ use payferry_domain::payment::{
     Transition, Vault,
 };
 use payferry_domain::{DeliveryId, EventId, OperationId, Timestamp};
-use payferry_entities::{idempotency_keys, operations, payment_transitions};
+use payferry_entities::{audit_log, idempotency_keys, operations, payment_transitions};
 
 use super::{StoreError, payload, row_of};
 use crate::journal::{self, AppliedTransfer, Initiation, NewEvent, OperationChange, TransfersApplied, Unit};
@@ -22,13 +22,22 @@ pub fn initiation_unit(
     Ok(Initiation { payment, transition: transition_row(transition)?, idempotency, moved })
 }
 
+/// Rows that somebody's request adds to a transition.
+#[derive(Debug, Clone, Default)]
+pub struct RowsBeside {
+    /// The caller's idempotency key with the answer.
+    pub idempotency: Option<idempotency_keys::Model>,
+    /// Who asked for it; its `number` is ignored.
+    pub audit: Option<audit_log::Model>,
+}
+
 /// A transition that `command` brought about on `before`. Every announcement goes into the feed; `wants` says which are delivered.
 /// `real_now` is the wall clock's time, from which on deliveries are due.
 pub fn transition_unit(
     before: &Payment,
     transition: &Transition,
     command: &Command,
-    idempotency: Option<idempotency_keys::Model>,
+    beside: RowsBeside,
     real_now: Timestamp,
     wants: impl Fn(EventName) -> bool,
 ) -> Result<Unit, StoreError> {
@@ -45,7 +54,8 @@ pub fn transition_unit(
         announcements,
         operations: queue.chain(transition.events.iter().filter_map(|event| succeeded(payment, event))).collect(),
         applied: applied(&transition.events, command),
-        idempotency,
+        idempotency: beside.idempotency,
+        audit: beside.audit,
         moved: Some(Moved::between(before, payment)),
     })))
 }

@@ -122,9 +122,13 @@ impl StuckKind {
             }
             Self::CheckOverdue => "Look at the identity provider and at the reason; it is tried again by itself.",
             Self::Quarantined => "Read the reason, mend it, then release the payment.",
-            Self::SettlementFailed => "Read the reason: the contract refuses what it is asked to do.",
-            Self::InReview => "Look at where the money came from, and at the screening provider.",
-            Self::FundsBlocked => "Decide with compliance what becomes of the money; nothing moves it by itself.",
+            Self::SettlementFailed => {
+                "Read the reason: the contract refuses what it is asked to do. Once that is mended, settle again."
+            }
+            Self::InReview => "Look at where the money came from, and at the screening provider; allow or block it.",
+            Self::FundsBlocked => {
+                "Decide with compliance what becomes of the money, and send it back; nothing moves it by itself."
+            }
             Self::Unsettled => "Look at the chain's settler and at the payment's operation.",
             Self::Overdue => {
                 "Look at the payment's chain and at its transfers; one may wait for finality or screening."

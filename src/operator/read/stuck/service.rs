@@ -5,6 +5,7 @@ use payferry_actors::pauses::{Pause, Scope};
 use payferry_domain::Timestamp;
 
 use super::super::chains::{self, ChainState};
+use super::super::decisions::Possible;
 use super::super::webhooks::{EndpointLine, Webhooks};
 use super::{Count, Found, StuckItem, StuckKind, UNDELIVERED_AFTER_SECS};
 
@@ -20,7 +21,10 @@ pub(super) fn of(system: &System, kind: StuckKind, limit: usize) -> Found {
         StuckKind::Quarantined => {
             let quarantined = system.observe().quarantined.into_iter().map(|(id, quarantine)| {
                 let id = id.to_string();
-                StuckItem::new(&id, Some(quarantine.since), now, quarantine.reason).of_payment(&id, None)
+                let release = Possible { action: "release", path: format!("/ops/actors/{id}/release") };
+                StuckItem::new(&id, Some(quarantine.since), now, quarantine.reason)
+                    .of_payment(&id, None)
+                    .with(vec![release])
             });
             quarantined.collect()
         }

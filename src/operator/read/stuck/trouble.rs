@@ -8,6 +8,7 @@ use payferry_entities::{payments, transfers};
 use sea_orm::{ConnectionTrait, DbErr, FromQueryResult, Statement, Value};
 
 use super::super::COUNTED_MAX;
+use super::super::decisions::possible;
 use super::{Count, Found, OVERDUE_AFTER_SECS, StuckItem, StuckKind, UNAPPLIED_AFTER_SECS, UNSETTLED_AFTER_SECS};
 
 // States are spelled out, not bound: a partial index serves only a query that shows its condition.
@@ -36,11 +37,14 @@ pub(super) async fn of(system: &System, kind: StuckKind, limit: usize) -> Result
     }
     let rows: Vec<payments::Model> = rows(system, sql, value, order, limit).await?;
     let item = |row: &payments::Model| {
-        let (since, reason) = match store::payment_of(row) {
-            Ok(payment) => told(kind, &payment),
-            Err(error) => (Timestamp(row.updated_at), error.to_string()),
+        let (since, reason, can) = match store::payment_of(row) {
+            Ok(payment) => {
+                let (since, reason) = told(kind, &payment);
+                (since, reason, possible(&payment, now))
+            }
+            Err(error) => (Timestamp(row.updated_at), error.to_string(), Vec::new()),
         };
-        StuckItem::new(&row.id, Some(since), now, reason).of_payment(&row.id, Some(&row.psp_id))
+        StuckItem::new(&row.id, Some(since), now, reason).of_payment(&row.id, Some(&row.psp_id)).with(can)
     };
     Ok((total, rows.iter().map(item).collect()))
 }

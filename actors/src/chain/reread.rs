@@ -1,0 +1,118 @@
+//! Reads blocks that were read before once more, whichever the operator names, and records transfers to payments' wallets
+//! that are missing. The watcher of a running service finds them by its sweep and tells their payments, as any other.
+//!
+//! Unlike the second look it needs no watcher and no remembered blocks: what it finds is believed by the transactions'
+//! receipts. Deliberately absent: taking anything back. A transfer that is recorded otherwise than the chain has it is
+//! named and left alone.
+
+use payferry_entities::{Database, chain_cursors, transfers};
+use sea_orm::{EntityTrait, IntoActiveModel, TryInsertResult};
+
+use super::client::{ChainClient, ClientError};
+use super::config::ChainSpec;
+use super::cursor::Link;
+use super::found::{self, Lookup};
+use super::poll::PollError;
+use super::reader::Reader;
+use super::watchlist::Watchlist;
+use crate::clock::Clock;
+use crate::payment::store::StoreError;
+
+/// Why blocks could not be read again.
+#[derive(Debug, thiserror::Error)]
+pub enum RereadError {
+    /// An endpoint, or the database.
+    #[error("{0}")]
+    Failed(String),
+    /// Those are for the watcher to read first.
+    #[error("the watcher has read up to block {0} only; what comes after that it reads by itself")]
+    Unread(u64),
+    /// There is no cursor yet.
+    #[error("the watcher has read nothing of this chain yet")]
+    NeverRead,
+}
+
+impl From<PollError> for RereadError {
+    fn from(error: PollError) -> Self {
+        Self::Failed(error.to_string())
+    }
+}
+
+impl From<ClientError> for RereadError {
+    fn from(error: ClientError) -> Self {
+        Self::Failed(error.to_string())
+    }
+}
+
+impl From<sea_orm::DbErr> for RereadError {
+    fn from(error: sea_orm::DbErr) -> Self {
+        Self::Failed(error.to_string())
+    }
+}
+
+/// What reading again came to.
+#[derive(Debug, Default)]
+pub struct Reread {
+    /// Blocks that were read.
+    pub blocks: u64,
+    /// Transfers that were missing and are recorded now.
+    pub recorded: Vec<transfers::Model>,
+    /// Transfers that are recorded in another block, or as taken back, while the chain has them here.
+    pub otherwise: Vec<transfers::Model>,
+}
+
+/// Reads the blocks from `from` to `to` again. `watch` is told how far it has come.
+pub async fn reread(
+    spec: &ChainSpec,
+    client: &ChainClient,
+    database: &Database,
+    clock: &Clock,
+    (from, to): (u64, u64),
+    mut watch: impl FnMut(u64),
+) -> Result<Reread, RereadError> {
+    let cursor = chain_cursors::Entity::find_by_id(spec.chain.as_str()).one(database.reader()).await?;
+    let read = cursor.ok_or(RereadError::NeverRead)?.block_number;
+    let read = u64::try_from(read).unwrap_or(0);
+    if to > read {
+        return Err(RereadError::Unread(read));
+    }
+    let (reader, watchlist) = (Reader::new(spec), Watchlist::new());
+    let lookup = Lookup { spec, client, database, watchlist: &watchlist, clock };
+    let mut reread = Reread::default();
+    let mut step = spec.range_blocks_max.max(1);
+    let mut next = from;
+    while next <= to {
+        let last = to.min(next + step - 1);
+        match missing(&reader, lookup, next, last).await {
+            Ok(rows) => {
+                for row in rows {
+                    record(database, row, &mut reread).await?;
+                }
+                reread.blocks += last - next + 1;
+                watch(last);
+                next = last + 1;
+            }
+            Err(PollError::Client(ClientError::RangeTooLarge(_))) if last > next => step = (last - next).div_ceil(2),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(reread)
+}
+
+async fn missing(reader: &Reader, lookup: Lookup<'_>, from: u64, to: u64) -> Result<Vec<transfers::Model>, PollError> {
+    let links: Vec<Link> = lookup.client.headers(from..=to).await?.iter().map(Link::of).collect();
+    let found = reader.second_look(lookup.client, &links, false).await?;
+    let rows = found::of_payments(lookup, &found).await?;
+    let rows = found::unrecorded(lookup, rows).await?;
+    found::made(lookup, rows).await
+}
+
+async fn record(database: &Database, row: transfers::Model, reread: &mut Reread) -> Result<(), RereadError> {
+    let insert = transfers::Entity::insert(row.clone().into_active_model()).on_conflict_do_nothing();
+    match insert.exec_without_returning(database.writer()).await.map_err(StoreError::from) {
+        Ok(TryInsertResult::Inserted(1)) => reread.recorded.push(row),
+        Ok(_) => reread.otherwise.push(row),
+        Err(error) => return Err(RereadError::Failed(error.to_string())),
+    }
+    Ok(())
+}

@@ -1,0 +1,154 @@
+//! What the sender of a transfer is: an account that somebody holds the key of, or a contract. Money goes back by itself to
+//! the former only: what a contract does with it nobody can say.
+//!
+//! Looked at beside the KYT provider and only where a payment may need it. Not knowing is no error: such money stays
+//! refundable to an address.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use payferry_domain::Chain;
+use payferry_domain::payment::Verdict;
+
+use super::kyt::{KytError, KytScreener, ScreenRequest};
+use crate::chain::ChainClient;
+
+/// How long a chain may take to say what stands at an address. A verdict waits no longer for it.
+pub const SENDER_KIND_TIMEOUT: Duration = Duration::from_secs(4);
+/// What the code of an account begins with that has lent itself a contract's (EIP-7702): its key still holds it.
+const DELEGATION: [u8; 3] = [0xef, 0x01, 0x00];
+/// Bytes of such code: the mark and an address.
+const DELEGATION_BYTES: usize = 23;
+
+/// A KYT provider whose verdicts say also whether the sender is a plain account.
+pub struct SenderKind {
+    screener: Arc<dyn KytScreener>,
+    chains: BTreeMap<Chain, ChainClient>,
+}
+
+impl SenderKind {
+    /// Asks `screener` about the money, and the sender's own chain about the sender.
+    pub fn new(screener: Arc<dyn KytScreener>, chains: impl IntoIterator<Item = (Chain, ChainClient)>) -> Self {
+        Self { screener, chains: chains.into_iter().collect() }
+    }
+
+    /// `None`: not asked for, or nobody can say.
+    async fn is_plain(&self, request: &ScreenRequest) -> Option<bool> {
+        let client = self.chains.get(&request.key.chain).filter(|_| request.wants_sender_kind)?;
+        match tokio::time::timeout(SENDER_KIND_TIMEOUT, client.code(request.from)).await {
+            Ok(Ok(code)) => Some(code.is_empty() || is_delegation(&code)),
+            Ok(Err(error)) => {
+                tracing::warn!(payment.id = %request.payment_id, chain = %request.key.chain, %error,
+                    "it is not known what the sender of a transfer is; nothing is sent back to it by itself");
+                None
+            }
+            Err(_) => None,
+        }
+    }
+}
+
+fn is_delegation(code: &[u8]) -> bool {
+    code.len() == DELEGATION_BYTES && code.starts_with(&DELEGATION)
+}
+
+#[async_trait::async_trait]
+impl KytScreener for SenderKind {
+    fn name(&self) -> &str {
+        self.screener.name()
+    }
+
+    async fn screen(&self, request: &ScreenRequest) -> Result<Verdict, KytError> {
+        let (verdict, is_plain) = futures::join!(self.screener.screen(request), self.is_plain(request));
+        let mut verdict = verdict?;
+        // What a provider itself calls no plain account stays none.
+        verdict.plain_sender = match (verdict.plain_sender, is_plain) {
+            (Some(said), Some(found)) => Some(said && found),
+            (said, found) => found.or(said),
+        };
+        Ok(verdict)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use alloy::primitives::Bytes;
+    use payferry_devchain::{ChainConfig, Devchain, Faults, GenesisAccount};
+    use payferry_domain::payment::Decision;
+    use payferry_domain::{Address, Timestamp};
+
+    use super::*;
+    use crate::compliance::tests::request_from;
+    use crate::compliance::verdict::bare;
+    use crate::wallet::alloy_address;
+
+    const CONTRACT: Address = Address([0xc0; 20]);
+    const DELEGATED: Address = Address([0xde; 20]);
+    const NEARLY: Address = Address([0xdf; 20]);
+    const PLAIN: Address = Address([0xee; 20]);
+
+    /// Allows everything, or does not answer.
+    #[derive(Default)]
+    struct Provider(AtomicBool);
+
+    #[async_trait::async_trait]
+    impl KytScreener for Provider {
+        #[allow(clippy::unnecessary_literal_bound, reason = "as the trait has it")]
+        fn name(&self) -> &str {
+            "provider"
+        }
+
+        async fn screen(&self, _: &ScreenRequest) -> Result<Verdict, KytError> {
+            if self.0.load(Ordering::Relaxed) {
+                return Err(KytError("away".to_owned()));
+            }
+            Ok(bare("provider", Decision::Allow, Timestamp(7)))
+        }
+    }
+
+    async fn chain() -> Devchain {
+        let delegation = |last: &[u8]| Bytes::from([&DELEGATION[..], &[7; 19], last].concat());
+        let codes =
+            [(CONTRACT, Bytes::from_static(&[0x00])), (DELEGATED, delegation(&[7])), (NEARLY, delegation(&[7, 7]))];
+        let genesis = codes.map(|(address, code)| {
+            let address = alloy_address(address);
+            GenesisAccount { address, code, ..GenesisAccount::default() }
+        });
+        Devchain::open(ChainConfig { genesis: genesis.into(), ..ChainConfig::default() }).await.unwrap()
+    }
+
+    async fn found(screener: &SenderKind, from: Address) -> Option<bool> {
+        let request = ScreenRequest { wants_sender_kind: true, ..request_from(from) };
+        screener.screen(&request).await.unwrap().plain_sender
+    }
+
+    #[tokio::test]
+    async fn accounts_with_a_key_are_plain_and_contracts_are_not() {
+        let chain = chain().await;
+        let clients = [(Chain::Base, ChainClient::new(chain.transport()))];
+        let screener = SenderKind::new(Arc::new(Provider::default()), clients);
+        assert_eq!(found(&screener, PLAIN).await, Some(true));
+        assert_eq!(found(&screener, DELEGATED).await, Some(true), "its key still holds it");
+        assert_eq!(found(&screener, CONTRACT).await, Some(false));
+        assert_eq!(found(&screener, NEARLY).await, Some(false), "code that only begins like a delegation");
+        assert_eq!(screener.screen(&request_from(PLAIN)).await.unwrap().plain_sender, None, "it was not asked for");
+        assert_eq!(screener.name(), "provider");
+    }
+
+    #[tokio::test]
+    async fn not_knowing_what_a_sender_is_delays_and_changes_no_verdict() {
+        let chain = chain().await;
+        chain.set_faults(Faults { error_rate: 1.0, ..Faults::default() });
+        let clients = || [(Chain::Base, ChainClient::new(chain.transport()))];
+        let screener = SenderKind::new(Arc::new(Provider::default()), clients());
+        assert_eq!(found(&screener, PLAIN).await, None);
+        let elsewhere = SenderKind::new(Arc::new(Provider::default()), []);
+        assert_eq!(found(&elsewhere, PLAIN).await, None, "a chain that does not run here");
+        let silent = SenderKind::new(Arc::new(Provider(AtomicBool::new(true))), clients());
+        let request = ScreenRequest { wants_sender_kind: true, ..request_from(PLAIN) };
+        assert!(silent.screen(&request).await.is_err(), "an error of the provider stays one");
+    }
+}

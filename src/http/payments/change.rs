@@ -1,0 +1,62 @@
+//! What a PSP decides about one of its payments: one command, one commit, one answer.
+
+use std::sync::Arc;
+
+use axum::response::{IntoResponse, Response};
+use parking_lot::Mutex;
+use payferry_actors::CommandError;
+use payferry_actors::customers::audit::{Actor, Entry};
+use payferry_actors::payment::Beside;
+use payferry_domain::PaymentId;
+use payferry_domain::payment::{Command, Payment};
+use serde_json::Value;
+
+use crate::http::answer::Answer;
+use crate::http::auth::Requires;
+use crate::http::error::ApiError;
+use crate::http::extract::Submission;
+use crate::http::state::{AppState, Shared};
+
+/// A decision.
+pub(super) struct Change {
+    pub payment_id: PaymentId,
+    pub command: Command,
+    /// How it is written down.
+    pub action: &'static str,
+    /// What else is written down. Never personal data.
+    pub detail: Value,
+}
+
+impl Change {
+    /// Has the payment carry it out. What is answered is what `answer` makes of the payment as the commit leaves it, the
+    /// same that the request's idempotency key keeps.
+    pub async fn carry_out<S: Requires>(
+        self,
+        app: &AppState,
+        request: &Submission<S>,
+        answer: impl Fn(&Shared, &Payment) -> Result<Answer, ApiError> + Clone + Send + Sync + 'static,
+    ) -> Result<Response, ApiError> {
+        let first: Arc<Mutex<Option<Answer>>> = Arc::default();
+        let (made, make) = (first.clone(), answer.clone());
+        let kept = request.idempotency.row_of_payment(app, move |app, payment| {
+            let answer = make(app, payment)?;
+            *made.lock() = Some(answer.clone());
+            Ok(answer)
+        });
+        let entry = Entry {
+            action: self.action.to_owned(),
+            psp_id: Some(request.psp_id),
+            subject: self.payment_id.to_string(),
+            detail: self.detail,
+        };
+        let beside = Beside::from(kept).audited(entry, &Actor::ApiKey(request.key_id), app.clock().now());
+        match app.system.command(self.payment_id, self.command, beside).await {
+            Ok(payment) => {
+                let first = first.lock().take();
+                Ok(first.map_or_else(|| answer(app, &payment), Ok)?.into_response())
+            }
+            Err(CommandError::IdempotencyKeyTaken) => request.idempotency.first_answer(app).await,
+            Err(error) => Err(error.into()),
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! `GET /payments/{payment_id}/refunds/{refund_id}`.
+
+use axum::extract::State;
+use payferry_actors::payment::store;
+
+use super::RefundRecord;
+use crate::http::answer::Answer;
+use crate::http::auth::{Caller, Read};
+use crate::http::error::{ApiError, Problem};
+use crate::http::extract::Path;
+use crate::http::payments::own;
+use crate::http::state::AppState;
+
+/// Read a refund
+#[utoipa::path(
+    get, path = "/payments/{payment_id}/refunds/{refund_id}", tag = "Payments", operation_id = "getRefund",
+    params(
+        ("payment_id" = String, Path, description = "As `initiate` answered it."),
+        ("refund_id" = String, Path, description = "As the request for the refund answered it."),
+    ),
+    responses(
+        (status = 200, description = "The refund.", body = RefundRecord),
+        (status = 404, description = "`payment_not_found` or `refund_not_found`.", body = Problem),
+    ),
+)]
+pub async fn get(
+    State(app): State<AppState>,
+    caller: Caller<Read>,
+    Path((payment_id, refund_id)): Path<(String, String)>,
+) -> Result<Answer, ApiError> {
+    let row = own(&app, caller.psp_id, &payment_id).await?;
+    let refund_id = refund_id.parse().map_err(|_| ApiError::NotFound("refund"))?;
+    Answer::ok(&RefundRecord::find(&store::payment_of(&row)?, refund_id)?)
+}

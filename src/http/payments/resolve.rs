@@ -1,0 +1,116 @@
+//! `POST /payments/{payment_id}/resolve`: what the PSP decides about money that does not fit.
+
+use axum::extract::State;
+use axum::response::Response;
+use payferry_actors::destination::Unsuitable;
+use payferry_domain::payment::{Command, Payment, Requester};
+use payferry_domain::{Amount, PaymentId, RefundId};
+use serde_json::{Value, json};
+use utoipa::ToSchema;
+
+use super::change::Change;
+use super::refunds::request::{RefundAsked, unsuitable};
+use super::{PaymentRecord, own};
+use crate::http::answer::Answer;
+use crate::http::auth::Money;
+use crate::http::error::{ApiError, Problem};
+use crate::http::extract::{Fault, Fields, Path, Submission, read};
+use crate::http::state::{AppState, Shared};
+
+/// The field that goes with `accept` alone.
+const EXPECTED_RECEIVED: &str = "expected_received";
+
+/// What is to become of a payment.
+#[derive(ToSchema)]
+pub struct ResolveRequest {
+    /// accept: settle what was received; refund: send it back; retry_settlement: try a failed settlement again at once.
+    #[schema(example = "accept")]
+    pub action: String,
+    /// With `accept`: what you believe was received. If it has moved, nothing happens.
+    #[schema(example = "9.50")]
+    pub expected_received: Option<String>,
+    /// With `refund`: how much; all that can be refunded, if it is left out.
+    pub amount: Option<String>,
+    /// With `refund`: where it goes; see the endpoint for refunds.
+    pub address: Option<String>,
+}
+
+/// What is to be done.
+enum Action {
+    Accept { expected_received: Option<Amount> },
+    Refund(RefundAsked),
+    RetrySettlement,
+}
+
+/// Resolve a payment
+///
+/// `accept` confirms a mismatched payment for what was received (200). `refund` is the same as the endpoint for refunds
+/// (202). `retry_settlement` tries a failed settlement again without waiting for its turn (202).
+#[utoipa::path(
+    post, path = "/payments/{payment_id}/resolve", tag = "Payments", operation_id = "resolvePayment",
+    request_body = ResolveRequest,
+    params(("payment_id" = String, Path, description = "As `initiate` answered it.")),
+    responses(
+        (status = 200, description = "Accepted: the payment, confirmed.", body = PaymentRecord),
+        (status = 202, description = "The payment; its refund or its settlement is under way.", body = PaymentRecord),
+        (status = 404, description = "There is none with this id.", body = Problem),
+        (status = 409, description = "`payment_not_mismatched`, `received_moved`, `nothing_to_accept`, `funds_blocked`, \
+            `settlement_not_failed`, `settlement_in_progress`, or what the endpoint for refunds says.", body = Problem),
+        (status = 422, description = "Every bad field is named.", body = Problem),
+    ),
+)]
+pub async fn resolve(
+    State(app): State<AppState>,
+    Path(payment_id): Path<String>,
+    request: Submission<Money>,
+) -> Result<Response, ApiError> {
+    let row = own(&app, request.psp_id, &payment_id).await?;
+    let body = request.json()?;
+    let unsuitable = unsuitable(&app, &body).await?;
+    let action = Fields::of_body(&body).and_then(|fields| {
+        let action = action(&fields, unsuitable);
+        fields.finish(action)
+    })?;
+    let payment_id: PaymentId = row.id.parse().map_err(ApiError::internal)?;
+    let accepted = |app: &Shared, payment: &Payment| Answer::accepted(&PaymentRecord::of(app, payment));
+    match action {
+        Action::Accept { expected_received } => {
+            let command = Command::Accept { expected_received };
+            let accept = Change { payment_id, command, action: "payment.accepted", detail: json!({}) };
+            let answer = |app: &Shared, payment: &Payment| Answer::ok(&PaymentRecord::of(app, payment));
+            accept.carry_out(&app, &request, answer).await
+        }
+        Action::RetrySettlement => {
+            let command = Command::RetrySettlement { by: Requester::Psp };
+            let retry = Change { payment_id, command, action: "payment.settlement_retried", detail: json!({}) };
+            retry.carry_out(&app, &request, accepted).await
+        }
+        Action::Refund(asked) => {
+            asked.change(payment_id, RefundId::generate()).carry_out(&app, &request, accepted).await
+        }
+    }
+}
+
+fn action(fields: &Fields<'_>, unsuitable: Option<Unsuitable>) -> Option<Action> {
+    let name = fields.required("action", |value: &Value| match read::string(value)? {
+        name @ ("accept" | "refund" | "retry_settlement") => Ok(name),
+        _ => Err(Fault::new("unknown_value", "must be one of accept, refund, retry_settlement")),
+    });
+    let expected_received = fields.optional(EXPECTED_RECEIVED, |value| read::decimal(value, Amount::MAX));
+    let refund = RefundAsked::read(fields, unsuitable);
+    let name = name?;
+    let belongs = |field: &str| match name {
+        "accept" => field == EXPECTED_RECEIVED,
+        "refund" => RefundAsked::FIELDS.contains(&field),
+        _ => false,
+    };
+    let known = RefundAsked::FIELDS.into_iter().chain([EXPECTED_RECEIVED]);
+    for field in known.filter(|field| fields.has(field) && !belongs(field)) {
+        fields.fault(field, Fault::new("not_applicable", format!("does not go with the action {name}")));
+    }
+    match name {
+        "accept" => Some(Action::Accept { expected_received }),
+        "refund" => Some(Action::Refund(refund)),
+        _ => Some(Action::RetrySettlement),
+    }
+}

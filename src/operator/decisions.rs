@@ -1,0 +1,162 @@
+//! `/ops/payments`: what an operator decides about a payment's money: about a transfer that screening is undecided about,
+//! about money that it blocked, and about a settlement that failed.
+//!
+//! Every decision has a reason and is written down in its own commit. Deliberately absent: what the PSP decides (accept,
+//! cancel, refund what was received).
+
+use axum::extract::State;
+use payferry_actors::customers::audit::{Actor, Entry};
+use payferry_actors::destination::Unsuitable;
+use payferry_actors::payment::Beside;
+use payferry_domain::payment::{Command, Decision, Payment, Requester, TransferKey};
+use payferry_domain::{Address, Amount, Chain, Hash32, PaymentId, RefundId};
+use serde_json::{Value, json};
+
+use super::Operator;
+use super::admin::{id_of, only};
+use super::read::decisions::{self, Decisions};
+use crate::http::answer::Answer;
+use crate::http::error::ApiError;
+use crate::http::extract::{Fault, Fields, JsonBody, Path, read};
+
+/// The field that says where money goes.
+const ADDRESS: &str = "address";
+
+/// What can be decided about a payment, and what was.
+pub(super) async fn get(State(operator): State<Operator>, Path(payment_id): Path<String>) -> Result<Answer, ApiError> {
+    Answer::ok(&find(&operator, id_of("payment_id", &payment_id)?).await?)
+}
+
+/// Allows or blocks a transfer: `{"chain", "tx_hash", "log_index", "decision": "allow" | "block", "reason"}`.
+pub(super) async fn screen(
+    State(operator): State<Operator>,
+    Path(payment_id): Path<String>,
+    body: JsonBody,
+) -> Result<Answer, ApiError> {
+    let id = id_of("payment_id", &payment_id)?;
+    let asked = body.read(Asked::read_screening)?;
+    Answer::ok(&carry_out(&operator, id, asked).await?)
+}
+
+/// Sends blocked money to an address: `{"address", "amount"?, "reason"}`; all of it, if no amount is given.
+pub(super) async fn refund_blocked(
+    State(operator): State<Operator>,
+    Path(payment_id): Path<String>,
+    body: JsonBody,
+) -> Result<Answer, ApiError> {
+    let id = id_of("payment_id", &payment_id)?;
+    let unsuitable = unsuitable_at(&operator, destination(body.value())).await?;
+    let asked = body.read(|fields| Asked::read_refund(fields, unsuitable))?;
+    Answer::accepted(&carry_out(&operator, id, asked).await?)
+}
+
+/// Tries a failed settlement again at once: `{"reason"}`.
+pub(super) async fn retry_settlement(
+    State(operator): State<Operator>,
+    Path(payment_id): Path<String>,
+    body: JsonBody,
+) -> Result<Answer, ApiError> {
+    let id = id_of("payment_id", &payment_id)?;
+    let asked = body.read(Asked::read_retry)?;
+    Answer::accepted(&carry_out(&operator, id, asked).await?)
+}
+
+/// What can be decided about a payment, and what was.
+pub(super) async fn find(operator: &Operator, id: PaymentId) -> Result<Decisions, ApiError> {
+    decisions::decisions(&operator.system, id).await?.ok_or(ApiError::NotFound("payment"))
+}
+
+/// What an operator has decided, and why.
+pub(super) struct Asked {
+    action: Action,
+    reason: String,
+}
+
+enum Action {
+    Screen { key: TransferKey, decision: Decision },
+    RefundBlocked { to: Address, amount: Option<Amount> },
+    RetrySettlement,
+}
+
+impl Asked {
+    /// The fields of a decision about a transfer.
+    pub(super) fn read_screening(fields: &Fields<'_>) -> Option<Self> {
+        only(fields, &["chain", "tx_hash", "log_index", "decision", "reason"]);
+        let chain = fields.required("chain", |value| read::name::<Chain>(value, "base, polygon, arbitrum"));
+        let tx_hash = fields.required("tx_hash", |value| {
+            let malformed = |_| Fault::new("invalid_hash", "must be 0x and 64 hexadecimal digits");
+            read::string(value)?.parse::<Hash32>().map_err(malformed)
+        });
+        let log_index = fields.required("log_index", |value| read::whole(value, 0, u32::MAX.into()));
+        let decision = fields.required("decision", |value| match read::string(value)? {
+            "allow" => Ok(Decision::Allow),
+            "block" => Ok(Decision::Block),
+            _ => Err(Fault::new("unknown_value", "must be one of allow, block")),
+        });
+        let reason = fields.required("reason", read::text);
+        let key =
+            TransferKey { chain: chain?, tx_hash: tx_hash?, log_index: log_index.and_then(|at| at.try_into().ok())? };
+        Some(Self { action: Action::Screen { key, decision: decision? }, reason: reason? })
+    }
+
+    /// The fields of a sending of blocked money; `unsuitable` is what was found of the address.
+    pub(super) fn read_refund(fields: &Fields<'_>, unsuitable: Option<Unsuitable>) -> Option<Self> {
+        only(fields, &[ADDRESS, "amount", "reason"]);
+        let to = fields.required(ADDRESS, read::address);
+        if let Some(unsuitable) = unsuitable {
+            fields.fault(ADDRESS, Fault::new(unsuitable.code(), unsuitable.to_string()));
+        }
+        let amount = fields.optional("amount", read::part);
+        let reason = fields.required("reason", read::text);
+        Some(Self { action: Action::RefundBlocked { to: to?, amount }, reason: reason? })
+    }
+
+    /// The field of a wish to settle again.
+    pub(super) fn read_retry(fields: &Fields<'_>) -> Option<Self> {
+        only(fields, &["reason"]);
+        Some(Self { action: Action::RetrySettlement, reason: fields.required("reason", read::text)? })
+    }
+}
+
+/// The address that a body names, if it is one.
+pub(super) fn destination(body: &Value) -> Option<Address> {
+    read::address(body.get(ADDRESS)?).ok()
+}
+
+/// Whether money must not be sent there.
+pub(super) async fn unsuitable_at(operator: &Operator, to: Option<Address>) -> Result<Option<Unsuitable>, ApiError> {
+    match to {
+        Some(to) => Ok(operator.system.unsuitable(to).await?),
+        None => Ok(None),
+    }
+}
+
+/// Carries a decision out, whoever asks for the operator; answers how the payment stands then.
+pub(super) async fn carry_out(operator: &Operator, id: PaymentId, asked: Asked) -> Result<Decisions, ApiError> {
+    let system = &operator.system;
+    let now = system.clock().now();
+    let before = find(operator, id).await?;
+    let Asked { action, reason } = asked;
+    let (name, command, mut detail) = match action {
+        Action::Screen { key, decision } => {
+            let transfer = before.payment.transfer(key).ok_or(ApiError::NotFound("transfer"))?;
+            let TransferKey { chain, tx_hash, log_index } = key;
+            let detail = json!({ "chain": chain, "tx_hash": tx_hash, "log_index": log_index, "decision": decision });
+            ("payment.transfer_screened_by_hand", decisions::screen(transfer, decision, now), detail)
+        }
+        Action::RefundBlocked { to, amount } => {
+            let refund_id = RefundId::generate();
+            let command = decisions::refund_blocked(refund_id, amount, to);
+            ("payment.blocked_money_refunded", command, json!({ "refund_id": refund_id }))
+        }
+        Action::RetrySettlement => {
+            ("payment.settlement_retried", Command::RetrySettlement { by: Requester::Operator }, json!({}))
+        }
+    };
+    detail["reason"] = json!(reason);
+    let entry =
+        Entry { action: name.to_owned(), psp_id: Some(before.payment.terms.psp_id), subject: id.to_string(), detail };
+    let _: Payment = system.command(id, command, Beside::default().audited(entry, &Actor::Operator, now)).await?;
+    tracing::info!(payment.id = %id, decision = name, "the operator decided about payment {id}: {name}");
+    find(operator, id).await
+}

@@ -1,0 +1,197 @@
+//! What an operator can decide about a payment. The domain is asked what it would take, so that nothing is offered here
+//! that would be refused, and nothing refused that is offered.
+
+use payferry_actors::System;
+use payferry_actors::payment::store::{self, StoreError};
+use payferry_actors::wallet::checksummed;
+use payferry_domain::payment::{
+    Command, Decision, Funds, Label, Payment, Requester, Status, Transfer, Verdict, decide,
+};
+use payferry_domain::{Address, PaymentId, RefundId, Timestamp};
+use serde::Serialize;
+
+use super::Moment;
+use crate::audit::{self, Filter};
+
+/// Who says so, in an operator's verdict.
+const OPERATOR: &str = "operator";
+
+/// Something that an operator can do about a payment now.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Possible {
+    /// screen, `refund_blocked`, `retry_settlement` or release.
+    pub action: &'static str,
+    /// Where to, by POST.
+    pub path: String,
+}
+
+/// A payment, as far as an operator decides about it.
+#[derive(Debug, Clone, Serialize)]
+pub struct Decisions {
+    /// Which.
+    pub payment_id: PaymentId,
+    /// Whose.
+    pub psp_id: String,
+    /// Where it stands.
+    pub status: Status,
+    /// The finer facts.
+    pub labels: Vec<Label>,
+    /// On this chain.
+    pub chain: &'static str,
+    /// In this token.
+    pub currency: &'static str,
+    /// Blocked money in its wallet that was not sent back.
+    pub blocked_held: String,
+    /// Every transfer, and what can be decided about it.
+    pub transfers: Vec<TransferLine>,
+    /// How often the settlement has failed, and why, if it has.
+    pub settlement: Option<SettlementLine>,
+    /// What can be done.
+    pub can: Vec<Possible>,
+    /// Who did what, the oldest first.
+    pub history: Vec<audit::Entry>,
+    #[serde(skip)]
+    pub(in crate::operator) payment: Payment,
+}
+
+/// A transfer, and what screening says about it.
+#[derive(Debug, Clone, Serialize)]
+pub struct TransferLine {
+    /// On this chain.
+    pub chain: &'static str,
+    /// In this transaction.
+    pub tx_hash: String,
+    /// Its place in the block.
+    pub log_index: u32,
+    /// Who sent it.
+    pub from: String,
+    /// How much.
+    pub amount: String,
+    /// seen, final, orphaned or ignored.
+    pub status: &'static str,
+    /// What screening says; nothing while it has not spoken.
+    pub verdict: Option<Decision>,
+    /// Who said so.
+    pub provider: Option<String>,
+    /// What it found.
+    pub flags: Vec<String>,
+    /// Since when.
+    pub checked_at: Option<Moment>,
+    /// What an operator can decide about it.
+    pub may: Vec<Decision>,
+}
+
+/// A settlement that does not come to an end by itself.
+#[derive(Debug, Clone, Serialize)]
+pub struct SettlementLine {
+    /// queued, settled, failed or withdrawn.
+    pub status: &'static str,
+    /// How much.
+    pub amount: String,
+    /// Lasting failures so far.
+    pub failures: u32,
+    /// The last of them.
+    pub failure: Option<String>,
+    /// When it is tried again by itself.
+    pub retry_at: Option<Moment>,
+}
+
+/// Reads it; `None` if there is no such payment.
+pub async fn decisions(system: &System, id: PaymentId) -> Result<Option<Decisions>, StoreError> {
+    let database = system.database();
+    let Some(payment) = store::load(database, id).await? else { return Ok(None) };
+    let filter = Filter { subject: Some(id.to_string()), ..Filter::default() };
+    let history = audit::read(database.reader(), &filter, audit::ENTRIES_MAX).await?.entries;
+    let now = system.clock().now();
+    let terms = &payment.terms;
+    let settlement = payment.settlement.as_deref().map(|settlement| SettlementLine {
+        status: settlement.state.as_str(),
+        amount: settlement.amount.to_string(),
+        failures: settlement.failures,
+        failure: settlement.failure.clone(),
+        retry_at: settlement.retry_at.map(Moment),
+    });
+    Ok(Some(Decisions {
+        payment_id: id,
+        psp_id: terms.psp_id.to_string(),
+        status: payment.status,
+        labels: payment.labels.iter().collect(),
+        chain: terms.chain.as_str(),
+        currency: terms.token.as_str(),
+        blocked_held: payment.blocked_held().to_string(),
+        transfers: payment.transfers.iter().map(|transfer| line(&payment, transfer, now)).collect(),
+        settlement,
+        can: possible(&payment, now),
+        history,
+        payment,
+    }))
+}
+
+/// What an operator can do about it.
+pub(in crate::operator) fn possible(payment: &Payment, now: Timestamp) -> Vec<Possible> {
+    let path = |what: &str| format!("/ops/payments/{}/{what}", payment.id());
+    let screen = payment.transfers.iter().any(|transfer| !may(payment, transfer, now).is_empty());
+    let refund = decide(payment, &refund_blocked(RefundId::generate(), None, SOMEWHERE), now).is_ok();
+    let retry = decide(payment, &Command::RetrySettlement { by: Requester::Operator }, now).is_ok();
+    [(screen, "screen"), (refund, "refund_blocked"), (retry, "retry_settlement")]
+        .into_iter()
+        .filter(|(can, _)| *can)
+        .map(|(_, action)| Possible { action, path: path(action) })
+        .collect()
+}
+
+/// An address that is as good as any, to see whether there is anything to send.
+const SOMEWHERE: Address = Address([0x5e; 20]);
+
+/// The command that sends blocked money back.
+pub(in crate::operator) fn refund_blocked(
+    refund_id: RefundId,
+    amount: Option<payferry_domain::Amount>,
+    to: Address,
+) -> Command {
+    Command::RequestRefund { refund_id, amount, to: Some(to), funds: Funds::Blocked, by: Requester::Operator }
+}
+
+/// What can be decided about a transfer: what the domain would take, and what changes something.
+fn may(payment: &Payment, transfer: &Transfer, now: Timestamp) -> Vec<Decision> {
+    let takes = |decision: &Decision| {
+        let changes = decide(payment, &screen(transfer, *decision, now), now).is_ok_and(|events| !events.is_empty());
+        changes && transfer.decision() != Some(*decision)
+    };
+    [Decision::Allow, Decision::Block].into_iter().filter(takes).collect()
+}
+
+/// The command that decides about a transfer. What the provider found stays to be read.
+pub(in crate::operator) fn screen(transfer: &Transfer, decision: Decision, now: Timestamp) -> Command {
+    let said = transfer.verdict.as_deref();
+    let verdict = Verdict {
+        decision,
+        by_operator: true,
+        risk_level: said.and_then(|said| said.risk_level.clone()),
+        score: said.and_then(|said| said.score),
+        flags: said.map(|said| said.flags.clone()).unwrap_or_default(),
+        provider: OPERATOR.to_owned(),
+        provider_ref: None,
+        list_version: None,
+        plain_sender: said.and_then(|said| said.plain_sender),
+        checked_at: now,
+    };
+    Command::ScreenTransfer { key: transfer.key, revision: transfer.revision, verdict }
+}
+
+fn line(payment: &Payment, transfer: &Transfer, now: Timestamp) -> TransferLine {
+    let said = transfer.verdict.as_deref();
+    TransferLine {
+        chain: transfer.key.chain.as_str(),
+        tx_hash: transfer.key.tx_hash.to_string(),
+        log_index: transfer.key.log_index,
+        from: checksummed(transfer.from),
+        amount: transfer.amount.to_string(),
+        status: transfer.status.as_str(),
+        verdict: transfer.decision(),
+        provider: said.map(|said| said.provider.clone()),
+        flags: said.map(|said| said.flags.clone()).unwrap_or_default(),
+        checked_at: said.map(|said| Moment(said.checked_at)),
+        may: may(payment, transfer, now),
+    }
+}

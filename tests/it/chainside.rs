@@ -1,0 +1,106 @@
+//! What happens on the sandbox's chains past the service: balances are looked at, accounts get onto a token's blacklist,
+//! and a contract pays.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use alloy::primitives::{Address as Account, B256, Bytes, U256, keccak256};
+use alloy::sol;
+use alloy::sol_types::SolCall;
+use payferry::sandbox::Payer;
+use payferry_contracts::{CREATE2_DEPLOYER, TestUSDC, Token as TokenContract, create2_deploy_input};
+use payferry_devchain::Wallet;
+use payferry_domain::{Address, Chain, Token};
+use serde_json::{Value, json};
+
+use crate::app::{Reply, TestApp};
+
+sol! {
+    /// A contract that can be made to call anything, such as a token.
+    interface Puppet {
+        function run(address target, bytes data) external;
+    }
+}
+
+/// Compiled from `contracts/sol/test/HostileToken.sol`, of which only `run` is used here.
+const PUPPET: &str = include_str!("../../contracts/artifacts/test/HostileToken.json");
+const GAS: u64 = 3_000_000;
+const MAX_FEE_WEI: u128 = 100_000_000_000;
+
+fn token_of(app: &TestApp, chain: Chain, token: Token) -> Account {
+    Account::from(app.world().chain(chain).spec().token_address(token).unwrap().0)
+}
+
+async fn ask(app: &TestApp, chain: Chain, method: &str, params: Value) -> Value {
+    app.world().chain(chain).devchain().call(method, params).await.unwrap()
+}
+
+/// What an account holds, in base units.
+pub async fn balance(app: &TestApp, chain: Chain, token: Token, account: &str) -> u64 {
+    let data = Bytes::from(TokenContract::balanceOfCall { account: account.parse().unwrap() }.abi_encode());
+    let call = json!([{ "to": token_of(app, chain, token), "data": data }, "latest"]);
+    let answer: Bytes = serde_json::from_value(ask(app, chain, "eth_call", call).await).unwrap();
+    TokenContract::balanceOfCall::abi_decode_returns(&answer).unwrap().to::<u64>()
+}
+
+/// Has the sandbox's deployer, who owns the tokens, make a call; waits until it is mined and has succeeded.
+async fn deployer_calls(app: &TestApp, chain: Chain, to: Account, input: Vec<u8>) {
+    let deployer = Wallet::from_seed("payferry sandbox deployer");
+    let nonce = ask(app, chain, "eth_getTransactionCount", json!([deployer.address(), "pending"])).await;
+    let nonce = u64::from_str_radix(nonce.as_str().unwrap().trim_start_matches("0x"), 16).unwrap();
+    let devchain = app.world().chain(chain).devchain();
+    let (raw, hash) = deployer.sign_call(devchain.chain_id(), nonce, to, input.into(), GAS, MAX_FEE_WEI, 1_000_000);
+    devchain.send_raw(raw).await.unwrap();
+    let mined = async |app: &TestApp| {
+        let receipt = ask(app, chain, "eth_getTransactionReceipt", json!([hash])).await;
+        receipt.is_object().then(|| assert_eq!(receipt["status"], "0x1", "{receipt:#}"))
+    };
+    app.until("the call is mined", mined).await;
+}
+
+/// Puts an account onto USDC's blacklist, or takes it off.
+pub async fn blacklist(app: &TestApp, chain: Chain, account: &str, is_listed: bool) {
+    let account = account.parse().unwrap();
+    let input = if is_listed {
+        TestUSDC::blacklistCall { account }.abi_encode()
+    } else {
+        TestUSDC::unBlacklistCall { account }.abi_encode()
+    };
+    deployer_calls(app, chain, token_of(app, chain, Token::Usdc), input).await;
+}
+
+/// Pays out of a contract that was made for it.
+pub async fn pay_from_contract(app: &TestApp, payment: &Reply, amount: &str) {
+    static MADE: AtomicU64 = AtomicU64::new(0);
+    let chain: Chain = payment.json["chain"].as_str().unwrap().parse().unwrap();
+    let token: Token = payment.json["currency"].as_str().unwrap().parse().unwrap();
+    let artifact: Value = serde_json::from_str(PUPPET).unwrap();
+    let code: Bytes = artifact["bytecode"].as_str().unwrap().parse().unwrap();
+    let salt: B256 = keccak256(MADE.fetch_add(1, Ordering::Relaxed).to_be_bytes());
+    let puppet = CREATE2_DEPLOYER.create2_from_code(salt, &code);
+    deployer_calls(app, chain, CREATE2_DEPLOYER, create2_deploy_input(salt, &code).to_vec()).await;
+    let amount: payferry_domain::Amount = amount.parse().unwrap();
+    let purse = Address(puppet.into_array());
+    app.world().chain(chain).transfer(Payer::Clean, token, purse, amount).await.unwrap();
+    let purse = puppet.to_string();
+    app.until("the contract has money", async |app| (balance(app, chain, token, &purse).await > 0).then_some(())).await;
+    let to = payment.json["intermediary_wallet"].as_str().unwrap().parse().unwrap();
+    let data = TokenContract::transferCall { to, value: U256::from(amount.units()) }.abi_encode().into();
+    let call = Puppet::runCall { target: token_of(app, chain, token), data };
+    deployer_calls(app, chain, puppet, call.abi_encode()).await;
+}
+
+/// Time passes, everywhere at once and without any block: so much of it that nobody would mine through it.
+pub async fn sleep(app: &TestApp, length: Duration) {
+    for (_, chain) in app.world().chains() {
+        chain.devchain().jump_time(length.as_secs()).await.unwrap();
+    }
+    app.state.clock().advance_secs(length.as_secs().try_into().unwrap());
+    let now = app.state.clock().now();
+    let read = async |app: &TestApp| {
+        let recent =
+            |chain| app.state.system.chain_view(chain).is_some_and(|view| view.read_time >= now.plus_secs(-60));
+        Chain::ALL.into_iter().all(recent).then_some(())
+    };
+    app.until("the chains are read up to now", read).await;
+}

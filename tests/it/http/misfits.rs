@@ -1,0 +1,179 @@
+//! Money that does not fit: late by a month, twice, too much by a policy, in the wrong token or on the wrong chain. Each is
+//! labelled and told, and goes where the PSP wants it, on the chain as in the record.
+
+use std::time::Duration;
+
+use payferry_actors::psps::PspPolicies;
+use payferry_domain::payment::OverpaymentPolicy;
+use payferry_domain::{Chain, Token};
+use payferry_entities::psps;
+use sea_orm::sea_query::Expr;
+use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
+use serde_json::{Value, json};
+
+use crate::app::{Reply, TestApp};
+use crate::chainside::{balance, pay_from_contract, sleep};
+
+const ADA: &str = "0x000000000000000000000000000000000000ada4";
+const MONTH: Duration = Duration::from_secs(30 * 86_400 + 1);
+
+fn path_of(payment: &Reply) -> String {
+    format!("/payments/{}", payment.json["payment_id"].as_str().unwrap())
+}
+
+fn wallet_of(payment: &Reply) -> &str {
+    payment.json["intermediary_wallet"].as_str().unwrap()
+}
+
+fn has_label(payment: &Reply, label: &str) -> bool {
+    payment.json["labels"].as_array().unwrap().contains(&json!(label))
+}
+
+async fn payment_where(app: &TestApp, payment: &Reply, what: &str, holds: impl Fn(&Reply) -> bool) -> Reply {
+    let ask = async |app: &TestApp| Some(app.get(&path_of(payment)).await).filter(|reply| holds(reply));
+    app.until(what, ask).await
+}
+
+async fn events_of(app: &TestApp, payment: &Reply) -> Vec<String> {
+    let log = app.get(&format!("{}/webhooks", path_of(payment))).await;
+    let entries = log.json["deliveries"].as_array().unwrap().iter();
+    entries.map(|entry| entry["event"].as_str().unwrap().to_owned()).collect()
+}
+
+/// Asks for a refund and waits until it is sent.
+async fn refunded(app: &TestApp, payment: &Reply, body: &Value) -> Value {
+    let asked = app.post(&format!("{}/refunds", path_of(payment)), body).await;
+    assert_eq!(asked.status, 202, "{}", asked.text());
+    let path = format!("{}/refunds/{}", path_of(payment), asked.json["refund_id"].as_str().unwrap());
+    let sent = async |app: &TestApp| Some(app.get(&path).await).filter(|reply| reply.json["status"] == "sent");
+    app.until("the refund is sent", sent).await.json
+}
+
+async fn set_policies(app: &TestApp, policies: &PspPolicies) {
+    let settings = serde_json::to_string(policies).unwrap();
+    psps::Entity::update_many()
+        .col_expr(psps::Column::Settings, Expr::value(settings))
+        .filter(psps::Column::Id.eq(app.psp_id.to_string()))
+        .exec(app.writer())
+        .await
+        .unwrap();
+    app.state.system.psps().forget(app.psp_id).await;
+}
+
+/// A payment that came to nothing more than a month ago.
+async fn ended_long_ago(app: &TestApp, merchant: &str, cancelled: bool) -> Reply {
+    let body =
+        json!({ "merchant_id": merchant, "amount": "10", "currency": "USDC", "chain": "base", "expires_in": 60 });
+    let made = app.post("/payments/initiate", &body).await;
+    if cancelled {
+        app.post(&format!("{}/cancel", path_of(&made)), &json!({})).await;
+    } else {
+        app.world().advance(90).await.unwrap();
+    }
+    app.payment_when(&made, "failed").await;
+    made
+}
+
+#[tokio::test]
+async fn a_month_after_its_end_money_is_late_and_still_goes_back_or_is_taken() {
+    let app = TestApp::start_with_chains().await;
+    let merchant = app.add_merchant().await;
+    let expired = ended_long_ago(&app, &merchant, false).await;
+    let cancelled = ended_long_ago(&app, &merchant, true).await;
+    sleep(&app, MONTH).await;
+    for payment in [&expired, &cancelled] {
+        app.pay(payment, "10").await;
+        let late = app.payment_when(payment, "mismatched").await;
+        assert_eq!((&late.json["labels"], &late.json["failure_reason"]), (&json!(["LATE"]), &Value::Null));
+        let told = ["payment.failed", "payin.failed", "payment.mismatched", "payin.mismatched"];
+        assert_eq!(events_of(&app, payment).await, told);
+        assert_eq!(balance(&app, Chain::Base, Token::Usdc, wallet_of(payment)).await, 10_000_000);
+    }
+    refunded(&app, &expired, &json!({ "address": ADA })).await;
+    assert_eq!(balance(&app, Chain::Base, Token::Usdc, ADA).await, 10_000_000);
+    assert_eq!(app.get(&path_of(&expired)).await.json["status"], "mismatched");
+    let accepted = app.post(&format!("{}/resolve", path_of(&cancelled)), &json!({ "action": "accept" })).await;
+    assert_eq!(accepted.json["status"], "confirmed", "{}", accepted.text());
+    let settled = app.payment_when(&cancelled, "settled").await;
+    assert_eq!(settled.json["settlement"]["psp_amount"], "9.90");
+    for payment in [&expired, &cancelled] {
+        assert_eq!(balance(&app, Chain::Base, Token::Usdc, wallet_of(payment)).await, 0);
+    }
+}
+
+#[tokio::test]
+async fn who_pays_a_paid_payment_again_a_month_later_gets_that_back() {
+    let app = TestApp::start_with_chains().await;
+    let merchant = app.add_merchant().await;
+    let made = app.add_payment(&merchant).await;
+    app.pay(&made, "10").await;
+    app.payment_when(&made, "settled").await;
+    sleep(&app, MONTH).await;
+    app.pay(&made, "10").await;
+    let again = payment_where(&app, &made, "it is paid twice", |reply| has_label(reply, "EXCESS")).await;
+    assert_eq!((&again.json["status"], &again.json["excess_received"]), (&json!("settled"), &json!("10.00")));
+    let told = [
+        "payment.confirmed",
+        "payin.confirmed",
+        "payment.settled",
+        "payin.settled",
+        "payment.mismatched",
+        "payin.mismatched",
+    ];
+    assert_eq!(events_of(&app, &made).await, told);
+    let refund = refunded(&app, &made, &json!({ "amount": "10", "address": ADA })).await;
+    assert_eq!(refund["source"], "payment", "what came twice is still in the payment's wallet");
+    assert_eq!(balance(&app, Chain::Base, Token::Usdc, ADA).await, 10_000_000);
+    assert_eq!(balance(&app, Chain::Base, Token::Usdc, wallet_of(&made)).await, 0);
+}
+
+#[tokio::test]
+async fn an_excess_goes_back_by_itself_to_an_account_and_not_to_a_contract() {
+    let app = TestApp::start_with_chains().await;
+    let merchant = app.add_merchant().await;
+    let policies =
+        PspPolicies { overpayment: OverpaymentPolicy::RefundExcess, refund_to_sender: true, ..PspPolicies::default() };
+    set_policies(&app, &policies).await;
+    let (by_account, by_contract) = (app.add_payment(&merchant).await, app.add_payment(&merchant).await);
+    app.pay(&by_account, "12").await;
+    let back = payment_where(&app, &by_account, "the excess is sent back", |reply| {
+        reply.json["refunds"][0]["status"] == "sent" && reply.json["status"] == "settled"
+    });
+    let back = back.await;
+    let refund = &back.json["refunds"][0];
+    assert_eq!(
+        (&refund["amount"], &refund["requested_by"], &refund["address"]),
+        (&json!("2.00"), &json!("schedule"), &back.json["transfers"][0]["from"])
+    );
+    assert_eq!(back.json["settlement"]["amount"], "10.00");
+    assert_eq!(balance(&app, Chain::Base, Token::Usdc, wallet_of(&by_account)).await, 0);
+
+    pay_from_contract(&app, &by_contract, "12").await;
+    let settled = app.payment_when(&by_contract, "settled").await;
+    assert_eq!((&settled.json["refunds"], &settled.json["settlement"]["amount"]), (&json!([]), &json!("10.00")));
+    let path = format!("{}/refunds", path_of(&by_contract));
+    app.post(&path, &json!({ "amount": "2" })).await.assert_problem(422, "refund_address_required");
+    assert_eq!(balance(&app, Chain::Base, Token::Usdc, wallet_of(&by_contract)).await, 2_000_000, "it is held");
+    refunded(&app, &by_contract, &json!({ "amount": "2", "address": ADA })).await;
+    assert_eq!(balance(&app, Chain::Base, Token::Usdc, ADA).await, 2_000_000);
+}
+
+#[tokio::test]
+async fn a_refund_without_an_address_goes_to_the_one_account_that_paid() {
+    let app = TestApp::start_with_chains().await;
+    let merchant = app.add_merchant().await;
+    set_policies(&app, &PspPolicies { refund_to_sender: true, ..PspPolicies::default() }).await;
+    let made = app.add_payment(&merchant).await;
+    app.pay(&made, "4").await;
+    let short = app.payment_when(&made, "mismatched").await;
+    let sender = &short.json["transfers"][0]["from"];
+    let refund = refunded(&app, &made, &json!({})).await;
+    assert_eq!((&refund["address"], &refund["amount"]), (sender, &json!("4.00")));
+    // Two senders: nobody can say whose it is.
+    let shared = app.add_payment(&merchant).await;
+    app.pay(&shared, "3").await;
+    app.pay(&shared, "3").await;
+    payment_where(&app, &shared, "both have paid", |reply| reply.json["amount_received"] == "6.00").await;
+    let asked = app.post(&format!("{}/refunds", path_of(&shared)), &json!({})).await;
+    asked.assert_problem(422, "refund_address_required");
+}

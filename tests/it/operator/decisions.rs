@@ -1,0 +1,221 @@
+//! `/ops/payments`: money in review, blocked money and failed settlements, decided about by hand.
+
+use std::sync::Arc;
+
+use payferry_actors::clock::Clock;
+use payferry_actors::compliance::{KytError, KytScreener, ScreenRequest};
+use payferry_domain::payment::{Decision, Verdict};
+use payferry_domain::{Chain, PaymentId, Token};
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use super::{Desk, reply};
+use crate::app::{Reply, TestApp, TestConfig};
+use crate::chainside::{balance, blacklist};
+
+const ADA: &str = "0x000000000000000000000000000000000000ada3";
+
+/// Undecided about everything.
+struct Doubtful(Clock);
+
+#[async_trait::async_trait]
+impl KytScreener for Doubtful {
+    #[allow(clippy::unnecessary_literal_bound, reason = "as the trait has it")]
+    fn name(&self) -> &str {
+        "doubtful"
+    }
+
+    async fn screen(&self, _: &ScreenRequest) -> Result<Verdict, KytError> {
+        Ok(Verdict {
+            decision: Decision::Review,
+            by_operator: false,
+            risk_level: Some("medium".to_owned()),
+            score: Some(55),
+            flags: vec!["mixer".to_owned()],
+            provider: "doubtful".to_owned(),
+            provider_ref: None,
+            list_version: None,
+            plain_sender: None,
+            checked_at: self.0.now(),
+        })
+    }
+}
+
+async fn doubtful_desk() -> Desk {
+    let screener: Arc<dyn KytScreener> = Arc::new(Doubtful(Clock::default()));
+    let config = TestConfig { chains: true, screener: Some(screener), ..TestConfig::default() };
+    Desk::over(TestApp::start_with(config).await).await
+}
+
+fn id_of(payment: &Reply) -> &str {
+    payment.json["payment_id"].as_str().unwrap()
+}
+
+fn ops(payment: &Reply, what: &str) -> String {
+    format!("/ops/payments/{}{what}", id_of(payment))
+}
+
+/// A payment whose money is in review, and the decision about its transfer as a body.
+async fn in_review(desk: &Desk, merchant: &str) -> (Reply, Value) {
+    let made = desk.app.add_payment(merchant).await;
+    desk.app.pay(&made, "10").await;
+    let final_and_in_review = async |desk: &Desk| {
+        let read = desk.get(&ops(&made, "")).await;
+        let transfer = read.json["transfers"][0].clone();
+        (transfer["status"] == "final" && transfer["verdict"] == "review").then_some(transfer)
+    };
+    let transfer = desk.until("the transfer is final and in review", final_and_in_review).await;
+    let decision = json!({ "chain": "base", "tx_hash": transfer["tx_hash"], "log_index": transfer["log_index"],
+        "decision": "allow", "reason": "the payer showed its invoices" });
+    (made, decision)
+}
+
+fn but(body: &Value, field: &str, value: Value) -> Value {
+    let mut body = body.clone();
+    body[field] = value;
+    body
+}
+
+async fn stuck(desk: &Desk, kind: &str) -> Value {
+    desk.get(&format!("/ops/stuck?kind={kind}")).await.json["kinds"][0]["items"][0].clone()
+}
+
+#[tokio::test]
+async fn money_in_review_is_allowed_or_blocked_and_blocked_money_sent_back() {
+    let desk = doubtful_desk().await;
+    let merchant = desk.app.add_merchant().await;
+    let (allowed, allow) = in_review(&desk, &merchant).await;
+    let (blocked, block) = in_review(&desk, &merchant).await;
+    let block = but(&block, "decision", json!("block"));
+    insta::assert_json_snapshot!("decisions", desk.get(&ops(&allowed, "")).await.redacted());
+    assert_eq!(
+        stuck(&desk, "in_review").await["can"],
+        json!([{ "action": "screen", "path": ops(&allowed, "/screen") }])
+    );
+
+    let path = ops(&allowed, "/screen");
+    let bad = json!({ "decision": "review", "tx_hash": "0x1", "log_index": -1, "note": "x" });
+    let mut faults = desk.post(&path, &bad).await.faults();
+    faults.sort();
+    let expected = [
+        "chain: required",
+        "decision: unknown_value",
+        "log_index: out_of_range",
+        "note: unknown_field",
+        "reason: required",
+        "tx_hash: invalid_hash",
+    ];
+    assert_eq!(faults, expected);
+    desk.post(&path, &but(&allow, "log_index", json!(99))).await.assert_problem(404, "transfer_not_found");
+    let nobody = format!("/ops/payments/{}/screen", PaymentId::generate());
+    desk.post(&nobody, &allow).await.assert_problem(404, "payment_not_found");
+    desk.post("/ops/payments/x/screen", &allow).await.assert_problem(400, "invalid_parameters");
+    reply(desk.bare(Method::POST, &path).json(&allow)).await.assert_problem(401, "operator_token_missing");
+    desk.post(&ops(&allowed, "/retry_settlement"), &json!({ "reason": "x" }))
+        .await
+        .assert_problem(409, "settlement_not_failed");
+
+    let decided = desk.post(&path, &allow).await;
+    assert_eq!((decided.status.as_u16(), &decided.json["transfers"][0]["verdict"]), (200, &json!("allow")));
+    let entry = &decided.json["history"][0];
+    assert_eq!(
+        (&entry["actor_kind"], &entry["action"]),
+        (&json!("operator"), &json!("payment.transfer_screened_by_hand"))
+    );
+    assert_eq!(entry["detail"], allow);
+    let settled = desk.app.payment_when(&allowed, "settled").await;
+    assert_eq!(
+        (&settled.json["kyt"]["provider"], &settled.json["kyt"]["flags"]),
+        (&json!("operator"), &json!(["mixer"]))
+    );
+    desk.post(&path, &but(&allow, "decision", json!("block"))).await.assert_problem(409, "not_in_review");
+
+    let decided = desk.post(&ops(&blocked, "/screen"), &block).await;
+    assert_eq!(decided.json["blocked_held"], "10.00", "{}", decided.text());
+    assert_eq!(desk.app.payment_when(&blocked, "failed").await.json["failure_reason"], "kyt_blocked");
+    let path = ops(&blocked, "/refund_blocked");
+    let item = stuck(&desk, "funds_blocked").await;
+    assert_eq!((&item["payment_id"], &item["can"][0]["path"]), (&json!(id_of(&blocked)), &json!(path)), "{item:#}");
+    // It is not the PSP's to send.
+    let refunds = format!("/payments/{}/refunds", id_of(&blocked));
+    desk.app.post(&refunds, &json!({ "address": ADA })).await.assert_problem(409, "funds_blocked");
+    let wallet = &blocked.json["intermediary_wallet"];
+    let bad = desk.post(&path, &json!({ "address": wallet, "amount": "0", "reason": "" })).await;
+    let mut faults = bad.faults();
+    faults.sort();
+    assert_eq!(faults, ["address: service_vault", "amount: amount_too_small", "reason: empty"]);
+    let too_much = json!({ "address": ADA, "amount": "10.01", "reason": "ordered by the court" });
+    desk.post(&path, &too_much).await.assert_problem(409, "refund_too_large");
+    let asked = desk.post(&path, &json!({ "address": ADA, "reason": "ordered by the court" })).await;
+    assert_eq!(asked.status, 202, "{}", asked.text());
+    desk.stop().await;
+}
+
+#[tokio::test]
+async fn a_settlement_is_tried_again_once_what_made_it_fail_is_mended() {
+    let desk = Desk::start_with_chains().await;
+    let merchant = desk.app.add_merchant().await;
+    let treasury = desk.app.world().chain(Chain::Base).spec().treasury.to_string();
+    blacklist(&desk.app, Chain::Base, &treasury, true).await;
+    let made = desk.app.add_payment(&merchant).await;
+    desk.app.pay(&made, "10").await;
+    let failed = async |desk: &Desk| Some(stuck(desk, "settlement_failed").await).filter(Value::is_object);
+    let item = desk.until("the settlement has failed", failed).await;
+    let path = ops(&made, "/retry_settlement");
+    assert_eq!(item["can"], json!([{ "action": "retry_settlement", "path": path }]));
+    assert!(item["reason"].as_str().unwrap().contains("blacklisted"), "{item:#}");
+    blacklist(&desk.app, Chain::Base, &treasury, false).await;
+    assert_eq!(desk.post(&path, &json!({})).await.faults(), ["reason: required"]);
+    let retried = desk.post(&path, &json!({ "reason": "the issuer took the treasury off its list" })).await;
+    assert_eq!(retried.status, 202, "{}", retried.text());
+    desk.app.payment_when(&made, "settled").await;
+    assert_eq!(balance(&desk.app, Chain::Base, Token::Usdc, &treasury).await, 100_000);
+    desk.stop().await;
+}
+
+#[tokio::test]
+async fn the_page_has_a_form_for_each_decision_and_wants_it_confirmed() {
+    let desk = doubtful_desk().await;
+    let merchant = desk.app.add_merchant().await;
+    let (made, allow) = in_review(&desk, &merchant).await;
+    let view = format!("/ops/view/payments/{}", id_of(&made));
+    let decide = format!("{view}/decide");
+    assert!(desk.get(&view).await.text().contains(&decide), "the payment's page leads there");
+    assert!(desk.get("/ops/view/stuck").await.text().contains(&decide), "and so does what is stuck");
+    let page = desk.get(&decide).await;
+    assert_eq!(page.status, 200);
+    assert!(page.text().contains(&format!("{view}/screen")) && !page.text().contains("refund_blocked"));
+    let form = |confirmed: bool, decision: &str, reason: &str| {
+        let log_index = allow["log_index"].to_string();
+        let mut pairs = vec![("chain", "base".to_owned()), ("log_index", log_index), ("decision", decision.to_owned())];
+        pairs.push(("tx_hash", allow["tx_hash"].as_str().unwrap().to_owned()));
+        pairs.push(("reason", reason.to_owned()));
+        pairs.extend(confirmed.then(|| ("confirm", "true".to_owned())));
+        pairs
+    };
+    let send = async |action: &str, pairs: &[(&str, String)]| {
+        let body = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish();
+        let call = desk.call(Method::POST, &format!("{view}/{action}")).body(body);
+        reply(call.header("content-type", "application/x-www-form-urlencoded")).await
+    };
+    let refused = send("screen", &form(false, "block", "")).await;
+    assert_eq!(refused.status, 422);
+    assert!(refused.text().contains("<code>confirm</code>") && refused.text().contains("<code>reason</code>"));
+    let blocked = send("screen", &form(true, "block", "known to the police")).await;
+    assert_eq!((blocked.status.as_u16(), blocked.header("location")), (303, Some(&*format!("{decide}?done=decided"))));
+    desk.app.payment_when(&made, "failed").await;
+    let late = send("screen", &form(true, "allow", "changed my mind")).await;
+    assert_eq!(late.status, 409, "it is decided");
+    let page = desk.get(&format!("{decide}?done=decided")).await;
+    assert!(page.text().contains("id=\"refund-blocked\"") && page.text().contains("known to the police"));
+    let pairs = |address: &str| {
+        vec![("address", address.to_owned()), ("reason", "by order".to_owned()), ("confirm", "true".to_owned())]
+    };
+    let own = send("refund_blocked", &pairs(made.json["intermediary_wallet"].as_str().unwrap())).await;
+    assert_eq!(own.status, 422);
+    assert!(own.text().contains("is a vault of this service"));
+    assert_eq!(send("refund_blocked", &pairs(ADA)).await.status, 303);
+    let unknown = desk.get(&format!("/ops/view/payments/{}/decide", PaymentId::generate())).await;
+    assert_eq!(unknown.status, 404);
+    desk.stop().await;
+}
