@@ -110,8 +110,11 @@ struct Asked {
     responses(
         (status = 201, description = "The payment; it is watched from now on.", body = InitiateAnswer),
         (status = 404, description = "`merchant_not_found` or `customer_not_found`.", body = Problem),
-        (status = 409, description = "`customer_inactive` or `customer_not_cleared`.", body = Problem),
+        (status = 409, description = "`customer_inactive`, `customer_not_cleared`, or `psp_paused`: the operator has paused the account.",
+            body = Problem),
         (status = 422, description = "Every bad field is named; or `token_unavailable`.", body = Problem),
+        (status = 503, description = "`chain_paused`: the operator has paused the chain; or the database or the chain is away.",
+            body = Problem),
     ),
 )]
 pub async fn initiate(State(app): State<AppState>, request: Submission<Payments>) -> Result<Response, ApiError> {

@@ -4,12 +4,13 @@ use axum::extract::State;
 use axum::response::Response;
 use maud::{Markup, html};
 use payferry_actors::observe::{ActorKind, KindView};
+use payferry_actors::pauses::Held;
 use payferry_domain::Timestamp;
 
 use super::failure::Failure;
 use super::shell::{Asked, Page, Place};
 use super::words::{Tone, ago, badge, count, counted, grouped, millis};
-use super::{chains, incidents, path, payments, stuck, tree, webhooks};
+use super::{chains, incidents, path, pauses, payments, stuck, tree, webhooks};
 use crate::operator::Operator;
 use crate::operator::health::Readiness;
 use crate::operator::read::overview::{self, Overview};
@@ -22,14 +23,16 @@ pub(super) async fn show(State(operator): State<Operator>, asked: Asked) -> Resu
     overview.webhooks.endpoints.truncate(webhooks::OVERVIEW_MAX);
     webhooks::name(&operator.system, &mut overview.webhooks.endpoints).await?;
     let now = operator.system.clock().real_now();
-    Ok(asked.answer(&Page::live("Overview", Place::Overview, body(&overview, now))))
+    let held = operator.system.pauses().held();
+    Ok(asked.answer(&Page::live("Overview", Place::Overview, body(&overview, &held, now))))
 }
 
-fn body(view: &Overview, now: Timestamp) -> Markup {
+fn body(view: &Overview, held: &Held, now: Timestamp) -> Markup {
     html! {
         div.title { h1 { "Overview" } (ready(&view.readiness)) }
         div.col {
             (alarm(&view.readiness))
+            (pauses::notice(held))
             (stuck::quarantined(&view.quarantined, now))
             (figures(view, now))
             div.grid.two {

@@ -86,6 +86,21 @@ async fn page(operator: &Operator, said: &Markup, filled: &Filled) -> Result<Pag
     Ok(Page::still("Pauses", Place::Pauses, body))
 }
 
+/// What is paused, for the overview; nothing if nothing is.
+pub(super) fn notice(held: &Held) -> Markup {
+    html! {
+        @if !held.is_empty() {
+            div.notice.bad #held role="status" {
+                strong { "Held back: " }
+                @for (index, scope) in held.keys().enumerate() {
+                    @if index > 0 { ", " }
+                    a.mono href=(path("pauses")) { (scope) }
+                }
+            }
+        }
+    }
+}
+
 fn table(held: &Held, now: Timestamp) -> Markup {
     html! {
         table {

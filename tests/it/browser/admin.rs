@@ -32,6 +32,14 @@ async fn a_psp_and_its_key_are_made_used_and_revoked() {
     let fee = "return document.querySelector('#policies input[name=fee_bps]').value";
     assert_eq!(browser.run(fee).await, "80");
 
+    let wallet = "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913";
+    browser.fill("#new-wallet input[name=address]", wallet).await;
+    browser.click("#new-wallet button").await;
+    browser.until("#wallets", |text| text.contains(wallet) && text.contains("effective")).await;
+    for width in [NARROW, WIDE] {
+        desk.assert_fits(width).await;
+    }
+
     browser.fill("#new-key input[name=name]", "till").await;
     browser.click("#new-key button").await;
     let key = browser.until(".secret", |text| text.starts_with("sk_test_")).await;
@@ -51,5 +59,33 @@ async fn a_psp_and_its_key_are_made_used_and_revoked() {
     }
     let complaints = browser.complaints().await;
     assert!(complaints.iter().all(|complaint| complaint.contains("422")), "{complaints:?}");
+    desk.browser.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn something_is_held_back_and_let_go() {
+    let desk = Desk::logged_in().await;
+    let browser = &desk.browser;
+    browser.click("header nav a[href='/ops/view/pauses']").await;
+    browser.until("h1", |text| text == "Pauses").await;
+    browser.fill("#new-pause input[name=scope]", "sending:polygon").await;
+    browser.fill("#new-pause input[name=reason]", "a <b>key</b> may have leaked").await;
+    browser.click("#new-pause button").await;
+    browser.until("main table", |text| text.contains("a <b>key</b> may have leaked")).await;
+    for width in [NARROW, WIDE] {
+        desk.assert_fits(width).await;
+    }
+    desk.open("/ops").await;
+    browser.until("#held", |text| text.contains("sending:polygon")).await;
+    desk.open("/ops/view/stuck").await;
+    browser.until("#paused", |text| text.contains("sending:polygon")).await;
+    for width in [NARROW, WIDE] {
+        desk.assert_fits(width).await;
+    }
+    browser.click("#paused a").await;
+    browser.until("h1", |text| text == "Pauses").await;
+    browser.click("main table form button").await;
+    browser.until("main", |text| text.contains("Nothing is paused.")).await;
+    desk.assert_calm().await;
     desk.browser.close().await;
 }
