@@ -6,6 +6,7 @@ use axum::response::{IntoResponse, Response};
 use parking_lot::Mutex;
 use payferry_actors::CommandError;
 use payferry_actors::customers::audit::{Actor, Entry};
+use payferry_actors::pauses::Scope;
 use payferry_actors::payment::Beside;
 use payferry_domain::PaymentId;
 use payferry_domain::payment::{Command, Payment};
@@ -28,7 +29,7 @@ pub(super) struct Change {
 }
 
 impl Change {
-    /// Has the payment carry it out. What is answered is what `answer` makes of the payment as the commit leaves it, the
+    /// Has the payment carry it out, unless it is money out of an account that the operator has paused. What is answered is what `answer` makes of the payment as the commit leaves it, the
     /// same that the request's idempotency key keeps.
     pub async fn carry_out<S: Requires>(
         self,
@@ -36,6 +37,10 @@ impl Change {
         request: &Submission<S>,
         answer: impl Fn(&Shared, &Payment) -> Result<Answer, ApiError> + Clone + Send + Sync + 'static,
     ) -> Result<Response, ApiError> {
+        let is_money_out = matches!(self.command, Command::RequestRefund { .. });
+        if is_money_out && app.system.pauses().is_paused(Scope::Psp(request.psp_id)) {
+            return Err(ApiError::psp_paused());
+        }
         let first: Arc<Mutex<Option<Answer>>> = Arc::default();
         let (made, make) = (first.clone(), answer.clone());
         let kept = request.idempotency.row_of_payment(app, move |app, payment| {

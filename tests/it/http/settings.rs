@@ -172,14 +172,25 @@ async fn tolerance_and_acceptance_hold_for_payments_made_from_then_on() {
 }
 
 #[tokio::test]
-async fn an_excess_is_not_settled_where_it_is_to_go_back() {
+async fn an_excess_goes_back_by_itself_from_then_on() {
     let app = TestApp::start_with_chains().await;
     let merchant = app.add_merchant().await;
+    let before = app.add_payment(&merchant).await;
     changed(&app, json!({ "overpayment": "refund_excess", "refund_to_sender": true })).await;
     let made = app.add_payment(&merchant).await;
-    app.pay(&made, "12.5").await;
+    for payment in [&before, &made] {
+        app.pay(payment, "12.5").await;
+    }
     let settled = app.payment_when(&made, "settled").await.json;
     assert_eq!((&settled["amount_received"], &settled["settlement"]["amount"]), (&json!("12.50"), &json!("10.00")));
+    let path = format!("/payments/{}", made.json["payment_id"].as_str().unwrap());
+    let refund = app
+        .until("the excess is back", async |app| {
+            Some(app.get(&path).await.json["refunds"][0].clone()).filter(|refund| refund["status"] == "sent")
+        })
+        .await;
+    assert_eq!((&refund["amount"], &refund["address"]), (&json!("2.50"), &settled["transfers"][0]["from"]));
+    assert_eq!(app.payment_when(&before, "mismatched").await.json["refunds"], json!([]));
 }
 
 #[tokio::test]

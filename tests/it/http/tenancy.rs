@@ -25,6 +25,7 @@ async fn nobody_gets_in_without_a_key_or_with_too_little_scope() {
     let nothing_to_read = app.add_key(app.psp_id, &[Scope::Money, Scope::Customers]).await;
     let only_read = app.add_key(app.psp_id, &[Scope::Read, Scope::Money, Scope::Customers]).await;
     let no_customers = app.add_key(app.psp_id, &[Scope::Read, Scope::Money, Scope::Payments, Scope::Webhooks]).await;
+    let no_money = app.add_key(app.psp_id, &[Scope::Read, Scope::Payments, Scope::Customers, Scope::Webhooks]).await;
     for (method, template) in routes {
         let path =
             template.replace("{payment_id}", "pay_x").replace("{merchant_id}", "merch_x").replace("{delivery_id}", "x");
@@ -39,6 +40,7 @@ async fn nobody_gets_in_without_a_key_or_with_too_little_scope() {
                 Method::GET if path.contains("/documents/") => &no_customers,
                 Method::GET => &nothing_to_read,
                 _ if path.contains("/customers") => &no_customers,
+                _ if ["/refunds", "/resolve"].iter().any(|end| path.ends_with(end)) => &no_money,
                 _ => &only_read,
             };
             call().key(key).send().await.assert_problem(403, "missing_scope");

@@ -110,6 +110,36 @@ async fn paused_sending_holds_back_sending_and_nothing_else() {
 }
 
 #[tokio::test]
+async fn a_refund_waits_while_sending_is_paused_and_is_refused_while_the_psp_is() {
+    let desk = Desk::start_with_chains().await;
+    let merchant = desk.app.add_merchant().await;
+    let made = initiate(&desk, &merchant, "base").await;
+    desk.app.pay(&made, "4").await;
+    desk.app.payment_when(&made, "mismatched").await;
+    let path = format!("/payments/{}", made.json["payment_id"].as_str().unwrap());
+    let refund = async |amount: &str| {
+        let body = json!({ "amount": amount, "address": format!("0x{}", "ad".repeat(20)) });
+        desk.app.post(&format!("{path}/refunds"), &body).await
+    };
+    let scope = format!("psp:{}", desk.app.psp_id);
+    pause(&desk, &scope).await;
+    refund("1").await.assert_problem(409, "psp_paused");
+    let resolve = json!({ "action": "refund", "address": format!("0x{}", "ad".repeat(20)) });
+    desk.app.post(&format!("{path}/resolve"), &resolve).await.assert_problem(409, "psp_paused");
+    lift(&desk, &scope).await;
+
+    pause(&desk, "sending:base").await;
+    assert_eq!(refund("1").await.status, 202);
+    tokio::time::sleep(A_WHILE).await;
+    assert_eq!(desk.app.get(&path).await.json["refunds"][0]["status"], "pending");
+    lift(&desk, "sending:base").await;
+    let sent = async |desk: &Desk| (desk.app.get(&path).await.json["refunds"][0]["status"] == "sent").then_some(());
+    desk.until("the refund is sent", sent).await;
+    assert_eq!(desk.app.get(&path).await.json["refunds"].as_array().unwrap().len(), 1);
+    desk.stop().await;
+}
+
+#[tokio::test]
 async fn a_paused_psp_starts_nothing_and_what_runs_goes_on() {
     let desk = Desk::start_with_chains().await;
     let merchant = desk.app.add_merchant().await;
