@@ -20,6 +20,8 @@ pub const SQLITE_READERS_MAX: u32 = 8;
 pub const SQLITE_VISITORS_MAX: u32 = 8;
 /// Visitors that write, or stand in line for the one writer, at once: the journal stands behind no more.
 pub const SQLITE_VISITORS_WRITING_MAX: usize = 2;
+/// Statements that a connection to SQLite keeps prepared: all that the journal runs, in every length of their lists.
+pub const SQLITE_STATEMENTS_MAX: usize = 512;
 /// How long to wait for SQLite's writer, and for another process that holds the file.
 pub const SQLITE_BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -168,6 +170,7 @@ fn sqlite_options(url: &str, connections_max: u32, patience: Duration) -> Connec
                 .pragma("temp_store", "MEMORY")
                 .pragma("wal_autocheckpoint", SQLITE_LOG_PAGES_MAX.to_string())
                 .pragma("cache_size", "-65536")
+                .statement_cache_capacity(SQLITE_STATEMENTS_MAX)
         });
     options
 }

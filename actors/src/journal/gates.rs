@@ -7,7 +7,7 @@ use payferry_entities::{delivery_attempts, idempotency_keys};
 use sea_orm::DbErr;
 
 use super::rows::{Advance, ChainTxRow, CursorAdvance, SubmittedOperation};
-use super::write::Writer;
+use super::write::{Writer, keys_of};
 use super::{JournalError, Unit};
 
 /// What the gates said.
@@ -70,7 +70,7 @@ impl Writer<'_> {
             })
             .collect();
         let rows: Vec<_> = moved.iter().map(|(_, row)| row).collect();
-        let passed = self.passed(&self.statements.payments_advance, &rows).await?;
+        let passed = keys_of(&self.insert(&self.statements.payments_advance, &rows).await?)?;
         gates.keep(moved.iter().map(|(place, row)| (*place, row.id)), &passed);
         Ok(())
     }
@@ -132,7 +132,8 @@ impl Writer<'_> {
                 updated_at: tx.updated_at,
             }));
         }
-        let passed = self.passed(&self.statements.operations_submit, &signed).await?;
+        let signed: Vec<_> = signed.iter().collect();
+        let passed = keys_of(&self.insert(&self.statements.operations_submit, &signed).await?)?;
         let carried = submissions.iter().flat_map(|(place, submission)| {
             submission.operations.iter().map(move |operation| (*place, operation.id.as_str()))
         });
@@ -183,8 +184,8 @@ impl Writer<'_> {
                 _ => None,
             })
             .collect();
-        let rows: Vec<_> = made.iter().map(|(_, row)| row).collect();
-        let passed = self.passed(&self.statements.delivery_attempts_insert, &rows).await?;
+        let rows: Vec<_> = made.iter().map(|(_, row)| *row).collect();
+        let passed = keys_of(&self.insert(&self.statements.delivery_attempts_insert, &rows).await?)?;
         gates.keep(made.iter().map(|(place, row)| (*place, row.delivery_id.as_str())), &passed);
         Ok(())
     }

@@ -1,10 +1,9 @@
-//! Inserts of whole rows of a table: on SQLite as lists of values, on PostgreSQL over one JSON array.
+//! Statements over many rows: on SQLite as lists of values, on PostgreSQL over one JSON array.
 //!
-//! Reading rows out of JSON costs SQLite as much as storing them, so that the rows that come in the greatest numbers are
+//! Reading rows out of JSON costs SQLite more than storing them, so that the rows that come in the greatest numbers are
 //! bound one value at a time. A list of varying length would defeat the statement cache: lists have a few constant
 //! lengths, and what is not bound of the one that is taken is NULL and left out. So a table costs one statement a group,
-//! each of which is a way to the thread that writes and back. Deliberately absent: statements that join the array with a
-//! table (`statements`).
+//! each of which is a way to the thread that writes and back. Deliberately absent: what the statements do (`statements`).
 
 use sea_orm::{DbBackend, DbErr, EntityTrait, Iterable, ModelTrait, QueryResult, Statement, Value};
 use serde::Serialize;
@@ -15,7 +14,7 @@ use super::write::Writer;
 /// Rows that the lists have room for. The largest binds some 5,400 values, of the 32,766 that SQLite takes.
 const LIST_ROWS: [usize; 8] = [4, 16, 32, 64, 96, 128, 192, 256];
 
-/// An insert of whole rows of one table.
+/// A statement over rows of one shape, in the database's dialect.
 #[derive(Debug)]
 pub(super) enum Insert {
     /// One statement over a JSON array.
@@ -24,35 +23,52 @@ pub(super) enum Insert {
     Lists(Box<[(usize, String)]>),
 }
 
+/// A row that is bound value by value.
+pub(super) trait Bound: Serialize {
+    /// Adds its values, in the order of its statement's columns.
+    fn bind(&self, values: &mut Vec<Value>);
+}
+
+/// A whole row of a table.
+impl<M: ModelTrait + Serialize> Bound for M {
+    fn bind(&self, values: &mut Vec<Value>) {
+        values.extend(<M::Entity as EntityTrait>::Column::iter().map(|column| self.get(column)));
+    }
+}
+
 impl Insert {
-    /// Into the table of `E`. `tail` follows the rows; its placeholders are those of [`Shape::statement`], `keys` its keys.
+    /// Whole rows into the table of `E`. `tail` follows the rows; its placeholders are those of [`Shape::statement`],
+    /// `keys` its keys.
     pub(super) fn into<E: EntityTrait + Default>(backend: DbBackend, keys: &[&str], tail: &str) -> Self {
-        let (table, shape) = (E::default().table_name().to_owned(), Shape::of::<E>());
-        let statement = |source: &str| {
-            let template = format!("INSERT INTO {table} ({{columns}}) {source} {tail}");
-            shape.statement(backend, keys, &template)
-        };
+        let table = E::default().table_name().to_owned();
+        let template = format!(
+            "INSERT INTO {table} ({{columns}}) SELECT {{columns}} FROM {{rows}} WHERE true {{in_order}} {tail}"
+        );
+        Self::over(backend, &Shape::of::<E>(), keys, &template)
+    }
+
+    /// `template` over rows of this shape; its placeholders are those of [`Shape::statement`], `keys` its keys. The first
+    /// column may not be NULL in any row.
+    pub(super) fn over(backend: DbBackend, shape: &Shape, keys: &[&str], template: &str) -> Self {
         if backend != DbBackend::Sqlite {
-            return Self::Array(statement("SELECT {columns} FROM {rows} WHERE true {in_order}"));
+            return Self::Array(shape.statement(backend, keys, template));
         }
-        let width = E::Column::iter().count();
-        let list = |rows| {
-            // Without numbers: the driver asks for each number's place, which SQLite looks for from the first on.
-            let row = format!("({})", vec!["?"; width].join(", "));
-            let list = vec![row; rows].join(", ");
-            // The first column of every table here is a part of its key and never NULL.
-            (rows, statement(&format!("SELECT * FROM (VALUES {list}) WHERE column1 IS NOT NULL")))
-        };
-        Self::Lists(LIST_ROWS.into_iter().map(list).collect())
+        Self::Lists(LIST_ROWS.into_iter().map(|rows| (rows, shape.list_statement(rows, keys, template))).collect())
+    }
+
+    /// The shortest text of it, and the longest.
+    #[cfg(test)]
+    pub(super) fn texts(&self) -> [&str; 2] {
+        match self {
+            Self::Array(sql) => [sql, sql],
+            Self::Lists(lists) => [&lists[0].1, &lists[lists.len() - 1].1],
+        }
     }
 }
 
 impl Writer<'_> {
-    /// Inserts the rows; answers what the statement's tail returns of them, if anything.
-    pub(super) async fn insert<M>(&self, insert: &Insert, rows: &[&M]) -> Result<Vec<QueryResult>, DbErr>
-    where
-        M: ModelTrait + Serialize,
-    {
+    /// Runs the statement over the rows; answers what it returns of them, if anything.
+    pub(super) async fn insert<R: Bound>(&self, insert: &Insert, rows: &[&R]) -> Result<Vec<QueryResult>, DbErr> {
         let lists = match insert {
             Insert::Array(sql) => return self.query(sql, rows).await,
             Insert::Lists(lists) => lists,
@@ -61,15 +77,15 @@ impl Writer<'_> {
         let mut returned = Vec::new();
         for part in rows.chunks(*longest) {
             let (_, sql) = lists.iter().find(|(room, _)| part.len() <= *room).expect("a part fits the longest list");
-            let statement = Statement::from_sql_and_values(DbBackend::Sqlite, sql, values(part));
+            let mut values = Vec::new();
+            for row in part {
+                row.bind(&mut values);
+            }
+            let statement = Statement::from_sql_and_values(DbBackend::Sqlite, sql, values);
             returned.extend(self.query_statement(statement).await?);
         }
         Ok(returned)
     }
-}
-
-fn values<M: ModelTrait>(rows: &[&M]) -> Vec<Value> {
-    rows.iter().flat_map(|row| <M::Entity as EntityTrait>::Column::iter().map(|column| row.get(column))).collect()
 }
 
 #[cfg(test)]
@@ -84,8 +100,10 @@ mod tests {
         assert_eq!(lists.iter().map(|(rows, _)| *rows).collect::<Vec<_>>(), LIST_ROWS);
         assert_eq!(
             lists[0].1,
-            "INSERT INTO payment_transitions (\"payment_id\", \"version\", \"at\", \"events\") SELECT * FROM (VALUES \
-             (?, ?, ?, ?), (?, ?, ?, ?), (?, ?, ?, ?), (?, ?, ?, ?)) WHERE column1 IS NOT NULL RETURNING \"version\""
+            "INSERT INTO payment_transitions (\"payment_id\", \"version\", \"at\", \"events\") SELECT \"payment_id\", \
+             \"version\", \"at\", \"events\" FROM (SELECT column1 AS \"payment_id\", column2 AS \"version\", column3 AS \
+             \"at\", column4 AS \"events\" FROM (VALUES (?, ?, ?, ?), (?, ?, ?, ?), (?, ?, ?, ?), (?, ?, ?, ?)) WHERE \
+             column1 IS NOT NULL) AS x WHERE true  RETURNING \"version\""
         );
         assert_eq!(lists[7].1.matches('?').count(), 4 * 256);
     }

@@ -1,7 +1,10 @@
 //! Rows that are not a whole row of a table, as the statements take them. Field names are their column names.
 
 use payferry_entities::payments;
+use sea_orm::Value;
 use serde::Serialize;
+
+use super::insert::Bound;
 
 #[derive(Serialize)]
 pub(super) struct Advance<'a> {
@@ -14,6 +17,22 @@ pub(super) struct Advance<'a> {
     pub(super) expires_at: i64,
     pub(super) updated_at: i64,
     pub(super) state: &'a str,
+}
+
+impl Bound for Advance<'_> {
+    fn bind(&self, values: &mut Vec<Value>) {
+        values.extend([
+            self.id.into(),
+            self.version.into(),
+            self.status.into(),
+            self.live.into(),
+            self.attention.into(),
+            self.amount_received.into(),
+            self.expires_at.into(),
+            self.updated_at.into(),
+            self.state.into(),
+        ]);
+    }
 }
 
 impl<'a> From<&'a payments::Model> for Advance<'a> {
@@ -52,6 +71,12 @@ pub(super) struct SubmittedOperation<'a> {
     pub(super) updated_at: i64,
 }
 
+impl Bound for SubmittedOperation<'_> {
+    fn bind(&self, values: &mut Vec<Value>) {
+        values.extend([self.id.into(), self.revision.into(), self.chain_tx_id.into(), self.updated_at.into()]);
+    }
+}
+
 #[derive(Serialize)]
 pub(super) struct ChainTxRow<'a> {
     pub(super) id: i64,
@@ -73,10 +98,30 @@ pub(super) struct EventRow<'a> {
     pub(super) created_at: i64,
 }
 
+impl Bound for EventRow<'_> {
+    fn bind(&self, values: &mut Vec<Value>) {
+        values.extend([
+            self.id.into(),
+            self.psp_id.into(),
+            self.payment_id.into(),
+            self.sequence.into(),
+            self.name.into(),
+            self.payload.into(),
+            self.created_at.into(),
+        ]);
+    }
+}
+
 #[derive(Serialize)]
 pub(super) struct OperationRow<'a> {
     pub(super) id: &'a str,
     pub(super) updated_at: i64,
+}
+
+impl Bound for OperationRow<'_> {
+    fn bind(&self, values: &mut Vec<Value>) {
+        values.extend([self.id.into(), self.updated_at.into()]);
+    }
 }
 
 #[derive(Serialize)]
@@ -97,6 +142,21 @@ pub(super) struct OperationOutcomeRow<'a> {
     pub(super) updated_at: i64,
 }
 
+impl Bound for OperationOutcomeRow<'_> {
+    fn bind(&self, values: &mut Vec<Value>) {
+        values.extend([
+            self.id.into(),
+            self.status.into(),
+            self.chain_tx_id.into(),
+            self.tx_hash.into(),
+            self.block_number.into(),
+            self.failure.into(),
+            self.not_before.into(),
+            self.updated_at.into(),
+        ]);
+    }
+}
+
 #[derive(Serialize)]
 pub(super) struct DeliveryRow<'a> {
     pub(super) id: &'a str,
@@ -110,6 +170,24 @@ pub(super) struct DeliveryRow<'a> {
     pub(super) duration_ms: i64,
     pub(super) error: Option<&'a str>,
     pub(super) updated_at: i64,
+}
+
+impl Bound for DeliveryRow<'_> {
+    fn bind(&self, values: &mut Vec<Value>) {
+        values.extend([
+            self.id.into(),
+            self.status.into(),
+            self.url.into(),
+            self.attempt_count.into(),
+            self.retries_left.into(),
+            self.next_attempt_at.into(),
+            self.response_code.into(),
+            self.response_body.into(),
+            self.duration_ms.into(),
+            self.error.into(),
+            self.updated_at.into(),
+        ]);
+    }
 }
 
 #[derive(Serialize)]
@@ -131,4 +209,16 @@ pub(super) struct AppliedRow<'a> {
     pub(super) log_index: i64,
     pub(super) applied_revision: i64,
     pub(super) applied_version: i64,
+}
+
+impl Bound for AppliedRow<'_> {
+    fn bind(&self, values: &mut Vec<Value>) {
+        values.extend([
+            self.chain.into(),
+            self.tx_hash.into(),
+            self.log_index.into(),
+            self.applied_revision.into(),
+            self.applied_version.into(),
+        ]);
+    }
 }

@@ -1,4 +1,5 @@
-//! Every statement that the journal runs, as constant texts over one JSON array each.
+//! Every statement that the journal runs, as constant texts: over lists of values where the database is SQLite and the rows
+//! are many, over one JSON array each elsewhere.
 
 use payferry_entities::{
     audit_log, chain_cursors, chain_headers, chain_tx_attempts, chain_txs, customers, deliveries, delivery_attempts,
@@ -10,36 +11,36 @@ use super::insert::Insert;
 use super::table::Kind::{Int, Text};
 use super::table::Shape;
 
-/// The statements in the database's dialect. Each takes one JSON array of objects as `$1`.
+/// The statements in the database's dialect. Those that are texts take one JSON array of objects as `$1`.
 #[derive(Debug)]
 pub(super) struct Statements {
     // Gates: each returns the keys of the rows that passed.
     pub(super) idempotency_take: Insert,
-    pub(super) payments_advance: String,
+    pub(super) payments_advance: Insert,
     pub(super) cursors_begin: String,
     pub(super) cursors_advance: String,
     pub(super) chain_txs_insert: String,
-    pub(super) operations_submit: String,
-    pub(super) delivery_attempts_insert: String,
+    pub(super) operations_submit: Insert,
+    pub(super) delivery_attempts_insert: Insert,
     // What depends on them.
     pub(super) payments_insert: Insert,
     pub(super) payment_transitions_insert: Insert,
     pub(super) customers_insert: Insert,
     pub(super) audit_log_insert: String,
-    pub(super) events_insert: String,
+    pub(super) events_insert: Insert,
     pub(super) deliveries_insert: Insert,
-    pub(super) deliveries_update: String,
+    pub(super) deliveries_update: Insert,
     pub(super) counters_take: String,
-    pub(super) operations_existing: String,
-    pub(super) operations_queue: String,
-    pub(super) operations_cancel: String,
-    pub(super) operations_succeed: String,
-    pub(super) operations_outcome: String,
+    pub(super) operations_existing: Insert,
+    pub(super) operations_queue: Insert,
+    pub(super) operations_cancel: Insert,
+    pub(super) operations_succeed: Insert,
+    pub(super) operations_outcome: Insert,
     pub(super) chain_tx_attempts_insert: String,
     pub(super) chain_txs_outcome: String,
     pub(super) transfers_orphan: String,
-    pub(super) transfers_upsert: String,
-    pub(super) transfers_apply: String,
+    pub(super) transfers_upsert: Insert,
+    pub(super) transfers_apply: Insert,
     pub(super) headers_drop: String,
     pub(super) headers_upsert: String,
     pub(super) headers_forget: String,
@@ -62,6 +63,7 @@ impl Statements {
             statement.replace("{all}", &all.join(", "))
         }
         let statement = |columns: &[_], template: &str| Shape::new(columns).statement(backend, &[], template);
+        let many = |columns: &[_], template: &str| Insert::over(backend, &Shape::new(columns), &[], template);
         let operation_id = [("id", Text), ("updated_at", Int)];
 
         Self {
@@ -74,19 +76,19 @@ impl Statements {
                  RETURNING \"psp_id\", \"route\", \"key\"",
             ),
             // Only what a transition can change: an index on anything else is left alone.
-            payments_advance: Shape::new(&[
-                ("id", Text),
-                ("version", Int),
-                ("status", Text),
-                ("live", super::table::Kind::Bool),
-                ("attention", Text),
-                ("amount_received", Int),
-                ("expires_at", Int),
-                ("updated_at", Int),
-                ("state", Text),
-            ])
-            .statement(
+            payments_advance: Insert::over(
                 backend,
+                &Shape::new(&[
+                    ("id", Text),
+                    ("version", Int),
+                    ("status", Text),
+                    ("live", super::table::Kind::Bool),
+                    ("attention", Text),
+                    ("amount_received", Int),
+                    ("expires_at", Int),
+                    ("updated_at", Int),
+                    ("state", Text),
+                ]),
                 &["id"],
                 "UPDATE payments SET {set} FROM {rows}
                  WHERE payments.\"id\" = x.\"id\" AND payments.\"version\" = x.\"version\" - 1
@@ -125,7 +127,7 @@ impl Statements {
                 "ON CONFLICT (\"chain\", \"sender\", \"nonce\") DO NOTHING
                  RETURNING \"id\", \"chain\", \"sender\", \"nonce\"",
             ),
-            operations_submit: statement(
+            operations_submit: many(
                 &[("id", Text), ("revision", Int), ("chain_tx_id", Int), ("updated_at", Int)],
                 "UPDATE operations SET \"status\" = 'submitted', \"chain_tx_id\" = x.\"chain_tx_id\",
                      \"attempts\" = operations.\"attempts\" + 1, \"updated_at\" = x.\"updated_at\"
@@ -134,9 +136,8 @@ impl Statements {
                      AND operations.\"revision\" = x.\"revision\"
                  RETURNING operations.\"id\"",
             ),
-            delivery_attempts_insert: insert::<delivery_attempts::Entity>(
+            delivery_attempts_insert: Insert::into::<delivery_attempts::Entity>(
                 backend,
-                &Shape::of::<delivery_attempts::Entity>(),
                 &[],
                 "ON CONFLICT (\"delivery_id\", \"number\") DO NOTHING RETURNING \"delivery_id\"",
             ),
@@ -149,14 +150,15 @@ impl Statements {
                 &[],
                 "",
             ),
-            events_insert: insert::<events::Entity>(
+            events_insert: Insert::over(
                 backend,
                 &Shape::of::<events::Entity>().without(&["position"]),
                 &[],
-                "RETURNING \"id\", \"position\"",
+                "INSERT INTO events ({columns}) SELECT {columns} FROM {rows} WHERE true {in_order}
+                 RETURNING \"id\", \"position\"",
             ),
             deliveries_insert: Insert::into::<deliveries::Entity>(backend, &[], ""),
-            deliveries_update: statement(
+            deliveries_update: many(
                 &[
                     ("id", Text),
                     ("status", Text),
@@ -183,14 +185,13 @@ impl Statements {
                  ON CONFLICT (\"name\") DO UPDATE SET \"next\" = chain_counters.\"next\" + excluded.\"next\"
                  RETURNING \"name\", \"next\"",
             ),
-            operations_existing: statement(
-                &[("id", Text)],
+            operations_existing: many(
+                &operation_id,
                 "SELECT operations.\"id\" FROM {rows} JOIN operations ON operations.\"id\" = x.\"id\"",
             ),
             // One on its way, or done, is left alone: its number can succeed once only.
-            operations_queue: insert::<operations::Entity>(
+            operations_queue: Insert::into::<operations::Entity>(
                 backend,
-                &Shape::of::<operations::Entity>(),
                 &[],
                 "ON CONFLICT (\"id\") DO UPDATE SET \"status\" = 'queued', \"amount\" = excluded.\"amount\",
                      \"psp_amount\" = excluded.\"psp_amount\", \"treasury_fee\" = excluded.\"treasury_fee\",
@@ -199,19 +200,19 @@ impl Statements {
                      \"not_before\" = excluded.\"not_before\", \"updated_at\" = excluded.\"updated_at\"
                  WHERE operations.\"status\" IN ('queued', 'failed', 'cancelled')",
             ),
-            operations_cancel: statement(
+            operations_cancel: many(
                 &operation_id,
                 "UPDATE operations SET \"status\" = 'cancelled', \"revision\" = operations.\"revision\" + 1,
                      \"updated_at\" = x.\"updated_at\"
                  FROM {rows} WHERE operations.\"id\" = x.\"id\" AND operations.\"status\" IN ('queued', 'failed')",
             ),
             // Only a mined one: what the chain took back in the meantime stays taken back.
-            operations_succeed: statement(
+            operations_succeed: many(
                 &operation_id,
                 "UPDATE operations SET \"status\" = 'succeeded', \"updated_at\" = x.\"updated_at\"
                  FROM {rows} WHERE operations.\"id\" = x.\"id\" AND operations.\"status\" = 'mined'",
             ),
-            operations_outcome: returning::<operations::Entity>(&statement(
+            operations_outcome: many(
                 &[
                     ("id", Text),
                     ("status", Text),
@@ -222,13 +223,15 @@ impl Statements {
                     ("not_before", Int),
                     ("updated_at", Int),
                 ],
-                "UPDATE operations SET \"status\" = x.\"status\", \"chain_tx_id\" = x.\"chain_tx_id\",
-                     \"tx_hash\" = x.\"tx_hash\", \"block_number\" = x.\"block_number\", \"failure\" = x.\"failure\",
-                     \"not_before\" = x.\"not_before\", \"revision\" = operations.\"revision\" + 1,
-                     \"updated_at\" = x.\"updated_at\"
-                 FROM {rows} WHERE operations.\"id\" = x.\"id\" AND operations.\"status\" <> 'cancelled'
-                 RETURNING {all}",
-            )),
+                &returning::<operations::Entity>(
+                    "UPDATE operations SET \"status\" = x.\"status\", \"chain_tx_id\" = x.\"chain_tx_id\",
+                         \"tx_hash\" = x.\"tx_hash\", \"block_number\" = x.\"block_number\",
+                         \"failure\" = x.\"failure\", \"not_before\" = x.\"not_before\",
+                         \"revision\" = operations.\"revision\" + 1, \"updated_at\" = x.\"updated_at\"
+                     FROM {rows} WHERE operations.\"id\" = x.\"id\" AND operations.\"status\" <> 'cancelled'
+                     RETURNING {all}",
+                ),
+            ),
             // The same hash is the same bytes.
             chain_tx_attempts_insert: insert::<chain_tx_attempts::Entity>(
                 backend,
@@ -259,9 +262,8 @@ impl Statements {
                      AND transfers.\"presence\" = 'present'
                  RETURNING {all}",
             )),
-            transfers_upsert: insert::<transfers::Entity>(
+            transfers_upsert: Insert::into::<transfers::Entity>(
                 backend,
-                &Shape::of::<transfers::Entity>(),
                 &["chain", "tx_hash", "log_index", "revision", "applied_revision", "applied_version", "created_at"],
                 "ON CONFLICT (\"chain\", \"tx_hash\", \"log_index\") DO UPDATE SET {set_excluded},
                      \"revision\" = transfers.\"revision\" + 1
@@ -269,7 +271,7 @@ impl Statements {
                      OR transfers.\"presence\" <> excluded.\"presence\"
                  RETURNING *",
             ),
-            transfers_apply: statement(
+            transfers_apply: many(
                 &[
                     ("chain", Text),
                     ("tx_hash", Text),

@@ -1,7 +1,8 @@
-//! Statements over one JSON array, in both dialects from one text.
+//! Statements over rows, in both dialects from one text.
 //!
-//! A statement is written once, with placeholders: the columns and their types come from the entity. So its text is
-//! constant however many rows it writes, and the database's statement cache holds it. Deliberately absent: what is
+//! A statement is written once, with placeholders: the columns and their types come from the entity. Over one JSON array
+//! its text is constant however many rows it writes, and the database's statement cache holds it; SQLite's lists of values
+//! have few lengths for that reason. Deliberately absent: what is
 //! written and in which order (`statements`, `write`).
 
 use sea_orm::sea_query::ColumnType;
@@ -65,13 +66,9 @@ impl Shape {
     /// - `{in_order}`: put after a whole `SELECT`, so that the rows are inserted in the array's order
     /// - `{set}`, `{set_excluded}`: every column not among `keys` from `x`, or from the row that was refused
     pub(super) fn statement(&self, backend: DbBackend, keys: &[&str], template: &str) -> String {
-        let list = |each: &dyn Fn(&str, Kind) -> String, skipped: &[&str]| {
-            let columns = self.columns.iter().filter(|(name, _)| !skipped.contains(name));
-            columns.map(|(name, kind)| each(name, *kind)).collect::<Vec<_>>().join(", ")
-        };
-        let columns = list(&|name, _| format!("\"{name}\""), &[]);
         let (rows, in_order) = if backend == DbBackend::Postgres {
-            let typed = list(&|name, kind| format!("\"{name}\" {}", kind.postgres()), &[]);
+            let typed = self.list(&|name, kind| format!("\"{name}\" {}", kind.postgres()), &[]);
+            let columns = self.names();
             let rows = format!(
                 "(SELECT * FROM ROWS FROM (jsonb_to_recordset($1::jsonb) AS ({typed})) WITH ORDINALITY AS \
                  r({columns}, \"ordinality\")) AS x"
@@ -79,15 +76,42 @@ impl Shape {
             (rows, "ORDER BY x.\"ordinality\"")
         } else {
             // json_each yields the elements in their order, and INSERT ... SELECT inserts in that order.
-            let extracted = list(&|name, _| format!("json_extract(value, '$.{name}') AS \"{name}\""), &[]);
+            let extracted = self.list(&|name, _| format!("json_extract(value, '$.{name}') AS \"{name}\""), &[]);
             (format!("(SELECT {extracted} FROM json_each($1)) AS x"), "")
         };
+        self.filled(template, &rows, in_order, keys)
+    }
+
+    /// The statement for SQLite over a list of so many rows of values, in the order of the columns. Rows whose first column
+    /// is NULL are none. The placeholders are those of [`Self::statement`].
+    pub(super) fn list_statement(&self, rows: usize, keys: &[&str], template: &str) -> String {
+        // Without numbers: the driver asks for each number's place, which SQLite looks for from the first on.
+        let row = format!("({})", vec!["?"; self.columns.len()].join(", "));
+        let list = vec![row; rows].join(", ");
+        let columns = self.columns.iter().zip(1..);
+        let named: Vec<_> = columns.map(|((name, _), place)| format!("column{place} AS \"{name}\"")).collect();
+        let named = named.join(", ");
+        // They come in the list's order, and INSERT ... SELECT inserts in that order.
+        let rows = format!("(SELECT {named} FROM (VALUES {list}) WHERE column1 IS NOT NULL) AS x");
+        self.filled(template, &rows, "", keys)
+    }
+
+    fn filled(&self, template: &str, rows: &str, in_order: &str, keys: &[&str]) -> String {
         template
-            .replace("{columns}", &columns)
-            .replace("{rows}", &rows)
+            .replace("{columns}", &self.names())
+            .replace("{rows}", rows)
             .replace("{in_order}", in_order)
-            .replace("{set}", &list(&|name, _| format!("\"{name}\" = x.\"{name}\""), keys))
-            .replace("{set_excluded}", &list(&|name, _| format!("\"{name}\" = excluded.\"{name}\""), keys))
+            .replace("{set}", &self.list(&|name, _| format!("\"{name}\" = x.\"{name}\""), keys))
+            .replace("{set_excluded}", &self.list(&|name, _| format!("\"{name}\" = excluded.\"{name}\""), keys))
+    }
+
+    fn names(&self) -> String {
+        self.list(&|name, _| format!("\"{name}\""), &[])
+    }
+
+    fn list(&self, each: &dyn Fn(&str, Kind) -> String, skipped: &[&str]) -> String {
+        let columns = self.columns.iter().filter(|(name, _)| !skipped.contains(name));
+        columns.map(|(name, kind)| each(name, *kind)).collect::<Vec<_>>().join(", ")
     }
 }
 

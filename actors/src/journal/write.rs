@@ -93,7 +93,7 @@ impl Writer<'_> {
 
     /// The first column of each row that passed.
     pub(super) async fn passed<R: Serialize>(&self, sql: &str, rows: &[R]) -> Result<HashSet<String>, DbErr> {
-        self.query(sql, rows).await?.iter().map(|row| row.try_get_by_index(0)).collect()
+        keys_of(&self.query(sql, rows).await?)
     }
 
     fn statement<R: Serialize>(&self, sql: &str, rows: &[R]) -> Result<Statement, DbErr> {
@@ -165,7 +165,7 @@ impl Writer<'_> {
             })
             .collect();
         let mut positions: HashMap<String, i64> = HashMap::with_capacity(rows.len());
-        for row in self.query(&self.statements.events_insert, &rows).await? {
+        for row in self.insert(&self.statements.events_insert, &rows.iter().collect::<Vec<_>>()).await? {
             positions.insert(row.try_get_by_index(0)?, row.try_get_by_index(1)?);
         }
         let mut queued = Vec::new();
@@ -216,15 +216,16 @@ impl Writer<'_> {
             }
         }
         self.number(&mut queued).await?;
-        self.run(&self.statements.operations_queue, &queued).await?;
-        self.run(&self.statements.operations_cancel, &cancelled).await?;
-        self.run(&self.statements.operations_succeed, &succeeded).await
+        self.insert(&self.statements.operations_queue, &queued.iter().collect::<Vec<_>>()).await?;
+        self.insert(&self.statements.operations_cancel, &cancelled.iter().collect::<Vec<_>>()).await?;
+        self.insert(&self.statements.operations_succeed, &succeeded.iter().collect::<Vec<_>>()).await.map(|_| ())
     }
 
     /// Gives each operation that has no row yet its chain's next number. A group that is rolled back gives them back.
     async fn number(&self, queued: &mut [operations::Model]) -> Result<(), DbErr> {
         let ids: Vec<_> = queued.iter().map(|row| OperationRow { id: &row.id, updated_at: row.updated_at }).collect();
-        let existing = self.passed(&self.statements.operations_existing, &ids).await?;
+        let existing = self.insert(&self.statements.operations_existing, &ids.iter().collect::<Vec<_>>()).await?;
+        let existing = keys_of(&existing)?;
         let mut fresh: BTreeMap<String, Vec<&mut operations::Model>> = BTreeMap::new();
         for row in queued {
             "queued".clone_into(&mut row.status);
@@ -290,13 +291,13 @@ impl Writer<'_> {
             }
         }
         self.run(&self.statements.chain_tx_attempts_insert, &attempts).await?;
-        for row in self.query(&self.statements.operations_outcome, &outcomes).await? {
+        for row in self.insert(&self.statements.operations_outcome, &outcomes.iter().collect::<Vec<_>>()).await? {
             let row = operations::Model::from_query_result(&row, "")?;
             if let Some(&place) = owners.get(row.id.as_str()) {
                 receipts[place].operations.push(row);
             }
         }
-        self.run(&self.statements.deliveries_update, &delivered).await
+        self.insert(&self.statements.deliveries_update, &delivered.iter().collect::<Vec<_>>()).await.map(|_| ())
     }
 
     async fn write_chain(&self, units: &[&Unit], receipts: &mut [Receipt]) -> Result<(), DbErr> {
@@ -327,8 +328,7 @@ impl Writer<'_> {
         self.run(&self.statements.headers_drop, &orphaned).await?;
         self.run(&self.statements.headers_upsert, &headers.into_values().collect::<Vec<_>>()).await?;
         self.run(&self.statements.headers_forget, &forgotten).await?;
-        let found: Vec<_> = found.into_values().collect();
-        let changed = self.query(&self.statements.transfers_upsert, &found).await?;
+        let changed = self.insert(&self.statements.transfers_upsert, &found.values().collect::<Vec<_>>()).await?;
         let changed = changed.iter().map(|row| transfers::Model::from_query_result(row, ""));
         let mut changed = changed.collect::<Result<Vec<_>, _>>()?;
         // A transfer that was taken back and mined again in one batch is reported once, as it is now.
@@ -362,8 +362,14 @@ impl Writer<'_> {
         let marks = marks.into_iter().map(|((chain, tx_hash, log_index), (applied_revision, applied_version))| {
             AppliedRow { chain, tx_hash, log_index, applied_revision, applied_version }
         });
-        self.run(&self.statements.transfers_apply, &marks.collect::<Vec<_>>()).await
+        let marks: Vec<_> = marks.collect();
+        self.insert(&self.statements.transfers_apply, &marks.iter().collect::<Vec<_>>()).await.map(|_| ())
     }
+}
+
+/// The first column of each of these rows.
+pub(super) fn keys_of(rows: &[QueryResult]) -> Result<HashSet<String>, DbErr> {
+    rows.iter().map(|row| row.try_get_by_index(0)).collect()
 }
 
 type TransferId<'a> = (&'a str, &'a str, i64);
