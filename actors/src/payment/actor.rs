@@ -333,7 +333,7 @@ impl PaymentActor {
     }
 
     async fn take_in_unapplied(&self, state: &mut State, effects: &mut Vec<Effect>) -> Result<(), Failure> {
-        let rows = store::unapplied_of(&self.services.database, state.payment.id()).await?;
+        let rows = self.services.unapplied.of(state.payment.id()).await?;
         for fact in self.services.chains.facts(&self.services.database, &rows).await.map_err(Failure::Facts)? {
             let observe = Command::ObserveTransfer(fact);
             let mut conflicts = 0;

@@ -12,6 +12,7 @@ use payferry_entities::Database;
 use super::metrics::PaymentMetrics;
 use super::router::Router;
 use super::shard::{Reminder, ShardMessage};
+use super::unapplied::Unapplied;
 use crate::chains::Chains;
 use crate::clock::Clock;
 use crate::compliance::identity::ComplianceDesk;
@@ -25,6 +26,7 @@ use crate::webhook::WebhookSender;
 /// Everything a payment speaks to.
 pub(crate) struct Services {
     pub(crate) database: Database,
+    pub(crate) unapplied: Unapplied,
     pub(crate) journal: Journal,
     pub(crate) clock: Clock,
     pub(crate) psps: PspDirectory,

@@ -8,6 +8,7 @@ mod metrics;
 mod router;
 mod shard;
 pub mod store;
+mod unapplied;
 
 pub use actor::{AnswerRow, Beside, PaymentMemory};
 pub(crate) use actor::{Ask, CommandFailure, Message};
@@ -15,3 +16,4 @@ pub(crate) use effects::Services;
 pub(crate) use metrics::PaymentMetrics;
 pub(crate) use router::Router;
 pub(crate) use shard::Shard;
+pub(crate) use unapplied::Unapplied;

@@ -22,6 +22,8 @@ use sea_orm::{
 
 pub use units::{RowsBeside, applied_unit, initiation_unit, transition_unit};
 
+/// Payments that one statement looks up.
+const LOOKUP_PAYMENTS_MAX: usize = 512;
 /// Addresses that one statement looks up.
 const LOOKUP_ADDRESSES_MAX: usize = 1_000;
 
@@ -159,10 +161,19 @@ pub async fn unapplied_on(database: &Database, chain: Chain, limit: u64) -> Resu
     Ok(query.all(database.reader()).await?)
 }
 
-/// Every transfer that this payment has not taken in. Without a limit: whoever asks must know them all.
-pub async fn unapplied_of(database: &Database, id: PaymentId) -> Result<Vec<transfers::Model>, StoreError> {
-    let query = unapplied().filter(transfers::Column::PaymentId.eq(id.to_string()));
-    Ok(query.all(database.reader()).await?)
+/// Every transfer that these payments have not taken in, the oldest blocks first. Without a limit: whoever asks must know
+/// them all.
+pub async fn unapplied_of(database: &Database, ids: &[PaymentId]) -> Result<Vec<transfers::Model>, StoreError> {
+    let mut found = Vec::new();
+    for ids in ids.chunks(LOOKUP_PAYMENTS_MAX) {
+        let Some(last) = ids.last() else { continue };
+        // Few lengths, so that their statements stay prepared.
+        let places = ids.len().next_power_of_two();
+        let ids = ids.iter().chain(std::iter::repeat(last)).take(places).map(PaymentId::to_string);
+        let query = unapplied().filter(transfers::Column::PaymentId.is_in(ids));
+        found.extend(query.all(database.reader()).await?);
+    }
+    Ok(found)
 }
 
 fn unapplied() -> sea_orm::Select<transfers::Entity> {

@@ -22,7 +22,7 @@ use crate::inbox::PaymentInbox;
 use crate::journal::{self, Journal, JournalTask};
 use crate::observe::{ActorKind, Books, Cause, ROOT_NAME};
 use crate::pauses::Pauses;
-use crate::payment::{PaymentMetrics, Router, Services, Shard};
+use crate::payment::{PaymentMetrics, Router, Services, Shard, Unapplied};
 use crate::psps::{Ceilings, PspDirectory};
 use crate::seal::Sealer;
 use crate::supervise::{Child, Root, RootMessage, Start};
@@ -113,6 +113,7 @@ impl System {
             webhooks: RwLock::default(),
             started: Instant::now(),
             rehydrated: AtomicUsize::new(0),
+            unapplied: Unapplied::new(database.clone()),
             database,
             journal,
             clock,

@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::journal::{ChainBatch, ChainTxOutcome, Journal, OperationOutcome, SignedOperation, Submission, Unit};
+use crate::payment::Unapplied;
 
 const START: Timestamp = Timestamp(1_800_000_000_000);
 const REAL: Timestamp = Timestamp(1_700_000_000_000);
@@ -328,14 +329,14 @@ async fn a_transfer_is_unapplied_until_its_payment_has_taken_it_in() {
     let payment = world.initiated().await;
     world.journal.submit(found(transfer_row(&payment))).await.unwrap();
     let database = &world.database;
-    assert_eq!(unapplied_of(database, payment.id()).await.unwrap().len(), 1);
+    assert_eq!(unapplied_of(database, &[payment.id()]).await.unwrap().len(), 1);
     assert_eq!(unapplied_on(database, payment.terms.chain, 10).await.unwrap().len(), 1);
-    assert_eq!(unapplied_of(database, PaymentId::generate()).await.unwrap().len(), 0);
+    assert_eq!(unapplied_of(database, &[PaymentId::generate()]).await.unwrap().len(), 0);
     assert_eq!(unapplied_on(database, payment.terms.chain, 0).await.unwrap().len(), 0);
 
     let fact = Command::ObserveTransfer(observed(1));
     let payment = world.told(&payment, &fact).await;
-    assert!(unapplied_of(database, payment.id()).await.unwrap().is_empty());
+    assert!(unapplied_of(database, &[payment.id()]).await.unwrap().is_empty());
     let rows = transfers::Entity::find().all(database.reader()).await.unwrap();
     assert_eq!((rows[0].applied_revision, rows[0].applied_version), (1, 2));
 
@@ -345,8 +346,49 @@ async fn a_transfer_is_unapplied_until_its_payment_has_taken_it_in() {
     lost.update(database.writer()).await.unwrap();
     assert_eq!(transition(&payment, &fact, START.plus_secs(95)).unwrap(), None);
     world.journal.submit(applied_unit(&payment, &fact).unwrap()).await.unwrap();
-    assert!(unapplied_of(database, payment.id()).await.unwrap().is_empty());
+    assert!(unapplied_of(database, &[payment.id()]).await.unwrap().is_empty());
     assert!(applied_unit(&payment, &Command::Cancel).is_none());
+}
+
+#[tokio::test]
+async fn many_payments_are_told_of_their_own_transfers_with_one_query() {
+    let world = World::new().await;
+    let (mut payments, mut rows) = (Vec::new(), Vec::new());
+    for n in 0_u8..40 {
+        let payment = world.initiated().await;
+        if n % 2 == 0 {
+            rows.push(transfers::Model { tx_hash: Hash32([n; 32]).to_string(), ..transfer_row(&payment) });
+        }
+        payments.push(payment.id());
+    }
+    let Unit::ChainBatch(mut batch) = found(rows[0].clone()) else { unreachable!() };
+    batch.transfers = rows;
+    world.journal.submit(Unit::ChainBatch(batch)).await.unwrap();
+    let reader = Unapplied::new(world.database.clone());
+    let answers = futures::future::join_all(payments.iter().map(|id| reader.of(*id))).await;
+    for (n, (id, answer)) in payments.iter().zip(answers).enumerate() {
+        let owners: Vec<String> = answer.unwrap().into_iter().map(|row| row.payment_id).collect();
+        assert_eq!(owners, vec![id.to_string(); (n + 1) % 2]);
+    }
+}
+
+#[tokio::test]
+async fn whoever_reads_for_others_may_be_ended() {
+    let world = World::new().await;
+    let payment = world.initiated().await;
+    world.journal.submit(found(transfer_row(&payment))).await.unwrap();
+    let reader = Unapplied::new(world.database.clone());
+    for is_reading in [false, true] {
+        let mut first = Box::pin(reader.of(PaymentId::generate()));
+        let mut second = Box::pin(reader.of(payment.id()));
+        // The first look takes the turn, the second begins to read.
+        assert!(futures::poll!(&mut first).is_pending() && futures::poll!(&mut second).is_pending());
+        if is_reading {
+            let _ = futures::poll!(&mut first);
+        }
+        drop(first);
+        assert_eq!(second.await.unwrap().len(), 1);
+    }
 }
 
 #[tokio::test]
