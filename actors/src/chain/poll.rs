@@ -314,8 +314,10 @@ impl<'a> Poll<'a> {
     }
 
     fn finalise(&self, reach: Reach) {
-        let WatcherArgs { spec, watchlist, inbox, .. } = &self.state.args;
-        for wait in watchlist.take_reached(spec.chain, reach) {
+        let WatcherArgs { spec, watchlist, inbox, journal, .. } = &self.state.args;
+        let waits = watchlist.take_reached(spec.chain, reach);
+        journal.expect_announcements(waits.len());
+        for wait in waits {
             let reached = wait.finality;
             inbox.tell(wait.payment_id, Command::FinaliseTransfer { key: wait.key, revision: wait.revision, reached });
         }

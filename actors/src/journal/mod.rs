@@ -21,6 +21,7 @@ mod write;
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use payferry_entities::Database;
 use tokio::sync::{Mutex, mpsc, oneshot};
@@ -97,10 +98,13 @@ impl Journal {
     pub fn start_with(database: Database, books: Books) -> (Self, JournalTask) {
         let (transitions, transitions_queue) = mpsc::channel(TRANSITIONS_QUEUED_MAX);
         let (initiations, initiations_queue) = mpsc::channel(INITIATIONS_QUEUED_MAX);
+        let announced = Arc::new(AtomicUsize::new(0));
+        let queues = Queues::new(transitions_queue, initiations_queue, Arc::clone(&announced));
         let shared = Arc::new(Shared {
             statements: Statements::new(database.backend()),
             database,
-            queues: Mutex::new(Queues::new(transitions_queue, initiations_queue)),
+            queues: Mutex::new(queues),
+            announced,
             counters: Counters::default(),
             metrics: JournalMetrics::new(),
             own: books.of(ActorKind::Journal, NAME),
@@ -133,6 +137,12 @@ impl Journal {
         answered
             .await
             .unwrap_or_else(|_| Err(JournalError::Unknown("the journal stopped before it answered".to_owned())))
+    }
+
+    /// Says that so many transitions are about to be submitted that announce something. They are written together, before
+    /// what nobody waits for; if fewer come, the others are written all the same, a moment later.
+    pub(crate) fn expect_announcements(&self, count: usize) {
+        self.shared.announced.fetch_add(count, Ordering::Relaxed);
     }
 
     fn books(&self) -> &Arc<ActorBooks> {

@@ -1,10 +1,13 @@
 //! What waits to be written, and which of it may stand in one group.
 //!
 //! Units that share a key (a payment, an idempotency key, a cursor, a sender's nonces, an operation, a delivery) never
-//! stand in one group, and never overtake each other. Everything here survives a panic of the task that writes.
+//! stand in one group, and never overtake each other. What a block has made final is announced to people who wait: it goes
+//! in a group of its own, before what nobody waits for. Everything here survives a panic of the task that writes.
 
 use std::collections::{HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::sync::mpsc;
@@ -20,6 +23,8 @@ pub const GROUP_UNITS_MAX: usize = 256;
 pub const GROUP_INITIATIONS_MIN: usize = 16;
 /// How long a group waits for the units that usually come with its first.
 pub const GROUP_WAIT: Duration = Duration::from_millis(2);
+/// How long a group waits for transitions with announcements that were said to come, and for nothing else.
+const GROUP_ANNOUNCED_WAIT: Duration = Duration::from_millis(3);
 /// A group waits only if the one before it was at least this large: a lone writer is answered at once.
 const GROUP_COMPANY_MIN: usize = 4;
 /// Transitions (and everything else that is not an initiation) in the queue; more wait in their senders.
@@ -32,6 +37,8 @@ pub(super) struct Queues {
     transitions: Lane,
     initiations: Lane,
     group_before: usize,
+    /// Transitions with announcements that were said to come.
+    announced: Arc<AtomicUsize>,
 }
 
 struct Lane {
@@ -42,9 +49,13 @@ struct Lane {
 }
 
 impl Queues {
-    pub(super) fn new(transitions: mpsc::Receiver<Submitted>, initiations: mpsc::Receiver<Submitted>) -> Self {
+    pub(super) fn new(
+        transitions: mpsc::Receiver<Submitted>,
+        initiations: mpsc::Receiver<Submitted>,
+        announced: Arc<AtomicUsize>,
+    ) -> Self {
         let lane = |queue| Lane { queue, waiting: VecDeque::new(), open: true };
-        Self { transitions: lane(transitions), initiations: lane(initiations), group_before: 0 }
+        Self { transitions: lane(transitions), initiations: lane(initiations), group_before: 0, announced }
     }
 
     /// The next group, once there is a unit; empty when the journal is closed (or nobody is left to write to it) and
@@ -52,6 +63,14 @@ impl Queues {
     pub(super) async fn next_group(&mut self, closing: &CancellationToken) -> Vec<Submitted> {
         let mut group = Group::default();
         loop {
+            let announced = self.announced.swap(0, Ordering::Relaxed);
+            if announced >= GROUP_COMPANY_MIN {
+                self.gather_announced(&mut group, announced, closing).await;
+                if !group.units.is_empty() {
+                    self.group_before = group.units.len();
+                    return group.units;
+                }
+            }
             self.fill(&mut group);
             if !group.units.is_empty() {
                 break;
@@ -72,6 +91,27 @@ impl Queues {
         }
         self.group_before = group.units.len();
         group.units
+    }
+
+    /// Fills the group with transitions that announce something, once so many have come or the wait is over; what nobody
+    /// waits for is left for the next group. If none comes, the group stays empty.
+    async fn gather_announced(&mut self, group: &mut Group, announced: usize, closing: &CancellationToken) {
+        let deadline = Instant::now() + GROUP_ANNOUNCED_WAIT;
+        let announced = announced.min(GROUP_UNITS_MAX);
+        let announces = |unit: &Unit| !unit.announcements().is_empty();
+        loop {
+            self.transitions.take_ready();
+            if self.transitions.waiting.iter().filter(|submitted| announces(&submitted.unit)).count() >= announced {
+                break;
+            }
+            match tokio::time::timeout_at(deadline, self.arrival(closing)).await {
+                Ok(true) => {}
+                Ok(false) | Err(_) => break,
+            }
+        }
+        if self.transitions.waiting.iter().any(|submitted| announces(&submitted.unit)) {
+            self.fill_with(group, |unit| !can_wait(unit));
+        }
     }
 
     /// Waits until a unit has come out of a queue; `false` if none will.
@@ -97,11 +137,15 @@ impl Queues {
 
     /// Moves what is there, and fits, into the group; transitions first.
     fn fill(&mut self, group: &mut Group) {
+        self.fill_with(group, |_| true);
+    }
+
+    fn fill_with(&mut self, group: &mut Group, is_wanted: impl Fn(&Unit) -> bool) {
         self.transitions.take_ready();
         self.initiations.take_ready();
         let reserved = self.initiations.waiting.len().min(GROUP_INITIATIONS_MIN);
-        group.take_from(&mut self.transitions.waiting, GROUP_UNITS_MAX - reserved);
-        group.take_from(&mut self.initiations.waiting, GROUP_UNITS_MAX);
+        group.take_from(&mut self.transitions.waiting, GROUP_UNITS_MAX - reserved, &is_wanted);
+        group.take_from(&mut self.initiations.waiting, GROUP_UNITS_MAX, &is_wanted);
     }
 }
 
@@ -136,14 +180,15 @@ struct Group {
 }
 
 impl Group {
-    fn take_from(&mut self, waiting: &mut VecDeque<Submitted>, units_max: usize) {
+    fn take_from(&mut self, waiting: &mut VecDeque<Submitted>, units_max: usize, is_wanted: impl Fn(&Unit) -> bool) {
         // Keys of units that stay behind: nothing may overtake them.
         let mut barred: HashSet<u64> = HashSet::new();
         for _ in 0..waiting.len() {
             let Some(submitted) = waiting.pop_front() else { return };
             let keys = keys(&submitted.unit);
-            let fits =
-                self.units.len() < units_max && !keys.iter().any(|key| self.keys.contains(key) || barred.contains(key));
+            let fits = self.units.len() < units_max
+                && is_wanted(&submitted.unit)
+                && !keys.iter().any(|key| self.keys.contains(key) || barred.contains(key));
             if fits {
                 self.keys.extend(keys);
                 self.units.push(submitted);
@@ -152,6 +197,15 @@ impl Group {
                 waiting.push_back(submitted);
             }
         }
+    }
+}
+
+/// Whether nobody waits for the unit: neither a caller, nor whoever it would be announced to.
+fn can_wait(unit: &Unit) -> bool {
+    match unit {
+        Unit::Transition(transition) => transition.announcements.is_empty() && transition.idempotency.is_none(),
+        Unit::TransfersApplied(_) => true,
+        _ => false,
     }
 }
 

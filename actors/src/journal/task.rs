@@ -1,7 +1,7 @@
 //! The task that writes: takes a group, commits it, answers each unit.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use payferry_entities::{Database, Failure};
@@ -39,6 +39,8 @@ pub(super) struct Shared {
     pub(super) database: Database,
     pub(super) statements: Statements,
     pub(super) queues: Mutex<Queues>,
+    /// Transitions with announcements that were said to come.
+    pub(super) announced: Arc<AtomicUsize>,
     pub(super) counters: Counters,
     pub(super) metrics: JournalMetrics,
     pub(super) books: Books,

@@ -49,6 +49,40 @@ async fn transitions_go_before_initiations_and_leave_them_a_share() {
     assert_eq!(world.count::<payments::Entity>().await, (GROUP_UNITS_MAX + 140) as u64);
 }
 
+/// Of payments that are there, whose first three transitions announce nothing: which were answered with the first group.
+async fn in_the_first_group(announcing: usize, expected: usize) -> (Vec<bool>, Vec<bool>) {
+    let world = World::new().await;
+    let running = world.run();
+    let mut payments = Vec::new();
+    for n in 0..3 + announcing {
+        payments.push(world.payment(&n.to_string()).await);
+    }
+    running.abort();
+    let _ = running.await;
+    let (silent, announced) = payments.split_at(3);
+    let silent = world.queue(silent.iter().map(|payment| boxed(transition(payment, 0)))).await;
+    let announced = world.queue(announced.iter().map(|payment| boxed(transition(payment, 1)))).await;
+    world.journal.expect_announcements(expected);
+    world.fault(Fault::AnswerLost);
+    world.run();
+    let unknown = |answers: Vec<Result<Receipt, JournalError>>| {
+        answers.iter().map(|answer| matches!(answer, Err(JournalError::Unknown(_)))).collect()
+    };
+    let flags = (unknown(answers(silent).await), unknown(answers(announced).await));
+    let rows = world.all::<payments::Entity>().await;
+    assert!(rows.iter().all(|row| row.version == 2), "whatever its group, every unit is written");
+    flags
+}
+
+#[tokio::test]
+async fn what_is_announced_goes_before_what_nobody_waits_for() {
+    let all = |flag, count| vec![flag; count];
+    assert_eq!(in_the_first_group(5, 5).await, (all(false, 3), all(true, 5)));
+    assert_eq!(in_the_first_group(5, 60).await, (all(false, 3), all(true, 5)), "fewer come than were said to");
+    assert_eq!(in_the_first_group(5, 1).await, (all(true, 3), all(true, 5)), "one is worth no group of its own");
+    assert_eq!(in_the_first_group(0, 60).await, (all(true, 3), all(true, 0)), "none comes");
+}
+
 #[tokio::test]
 async fn units_of_one_payment_take_one_group_each_and_keep_their_order() {
     let world = World::new().await;
