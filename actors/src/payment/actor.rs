@@ -37,7 +37,7 @@ pub struct Beside {
 }
 
 impl Beside {
-    /// As told by [`audit::row`](crate::customers::audit::row).
+    /// As `audit::row` makes it.
     #[must_use]
     pub fn audited(self, entry: Entry, by: &Actor, at: Timestamp) -> Self {
         Self { audit: Some(audit::row(entry, by, at)), ..self }
