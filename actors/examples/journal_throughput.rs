@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use payferry_actors::journal::{Journal, JournalError, Unit};
 use payferry_actors::payment::store;
-use payferry_domain::payment::{self, ChainChoice, Command, OverpaymentPolicy, Payment, Terms};
+use payferry_domain::payment::{self, ChainChoice, Command, OverpaymentPolicy, Payment, Purpose, Terms};
 use payferry_domain::{
     Address, Amount, Chain, FeeBps, FinalityPolicy, MerchantId, PaymentId, PspId, Timestamp, Token, Tolerance,
 };
@@ -74,7 +74,8 @@ async fn main() -> Outcome<()> {
 fn end(payment: &Payment) -> Outcome<Unit> {
     let now = Timestamp(5_000);
     let ended = payment::transition(payment, &Command::Cancel, now)?.ok_or("nothing follows")?;
-    Ok(store::transition_unit(payment, &ended, &Command::Cancel, store::RowsBeside::default(), now, |_| true)?)
+    let beside = store::RowsBeside::default();
+    Ok(store::transition_unit(payment, &ended, &Command::Cancel, beside, now, Amount::MAX, |_| true)?)
 }
 
 async fn measure(
@@ -168,7 +169,8 @@ fn terms(psp_id: PspId, merchant_id: MerchantId) -> Terms {
     Terms {
         id,
         psp_id,
-        merchant_id,
+        purpose: Purpose::PayIn,
+        merchant_id: Some(merchant_id),
         customer_id: None,
         reference: Some("order 1234".to_owned()),
         metadata: None,

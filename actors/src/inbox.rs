@@ -1,6 +1,7 @@
 //! How the rest of the tree reaches payments: facts and commands by payment id, progress by chain.
 
 use payferry_domain::payment::Command;
+use payferry_domain::sending::{self, SendingId};
 use payferry_domain::{Chain, PaymentId, Timestamp};
 
 /// Where watchers, settlers and screening put what concerns a payment.
@@ -10,6 +11,9 @@ use payferry_domain::{Chain, PaymentId, Timestamp};
 pub trait PaymentInbox: Send + Sync + 'static {
     /// A fact or command for one payment.
     fn tell(&self, payment_id: PaymentId, command: Command);
+
+    /// A fact or command for one payout or withdrawal.
+    fn tell_sending(&self, sending_id: SendingId, command: sending::Command);
 
     /// `chain` was read whole up to a block of this time; deadlines at or before it have passed.
     fn chain_progressed(&self, chain: Chain, block_time: Timestamp);

@@ -3,6 +3,7 @@
 //! Nothing here is global: a test starts as many as it likes.
 
 mod initiate;
+mod order;
 mod refresh;
 mod start;
 
@@ -34,6 +35,7 @@ use crate::supervise::RootMessage;
 use crate::webhook::WebhookSender;
 
 pub use initiate::{ChainAsked, InitiateError, InitiatePayment};
+pub use order::{OrderAnswer, OrderError, OrderSending, SendingCommandError};
 pub use start::{ChainSetup, StartError, SystemConfig};
 
 /// Shard supervisors of one tree, unless configured otherwise.
@@ -59,6 +61,12 @@ pub enum CommandError {
     /// The payment failed too often and waits for an operator.
     #[error("the payment is quarantined")]
     Quarantined,
+    /// The PSP's balance does not have what is to be sent.
+    #[error("the balance is too low")]
+    InsufficientBalance,
+    /// More would be sent on this day than the ceiling allows.
+    #[error("the ceiling of what may be sent on one day is reached")]
+    AboveDailyLimit,
     /// The idempotency key is taken.
     #[error("the idempotency key was used before")]
     IdempotencyKeyTaken,
@@ -328,7 +336,7 @@ impl System {
             ActorKind::Screening,
             ActorKind::ComplianceDesk,
         ];
-        for kinds in [outer, vec![ActorKind::Shard]] {
+        for kinds in [outer, vec![ActorKind::Shard, ActorKind::SendingDesk]] {
             let retired =
                 ractor::call_t!(self.inner.root, |reply| RootMessage::Retire(kinds, reply), RETIRE_TIMEOUT_MS);
             if let Err(error) = retired {
@@ -356,6 +364,8 @@ impl From<CommandFailure> for CommandError {
         match failure {
             CommandFailure::Rejected(rejection) => Self::Rejected(rejection),
             CommandFailure::IdempotencyKeyTaken => Self::IdempotencyKeyTaken,
+            CommandFailure::InsufficientBalance => Self::InsufficientBalance,
+            CommandFailure::AboveDailyLimit => Self::AboveDailyLimit,
             CommandFailure::Unknown => Self::NotFound,
             CommandFailure::Quarantined => Self::Quarantined,
             CommandFailure::Unavailable(reason) => Self::Unavailable(reason),

@@ -146,10 +146,32 @@ impl PaymentId {
     }
 }
 
+impl TransferId {
+    /// The transfer that a payment carries.
+    pub const fn of(payment: PaymentId) -> Self {
+        Self(payment.0)
+    }
+
+    /// The payment that carries it.
+    pub const fn payment(self) -> PaymentId {
+        PaymentId(self.0)
+    }
+}
+
 impl OperationId {
     /// The one settlement of a payment, for ever: after a reorganisation the same operation is used again.
     pub const fn settlement_of(payment: PaymentId) -> Self {
         Self(payment.0)
+    }
+
+    /// The one sending of a payout.
+    pub const fn payout_of(payout: PayoutId) -> Self {
+        Self(payout.0)
+    }
+
+    /// The one sending of a withdrawal.
+    pub const fn withdrawal_of(withdrawal: WithdrawalId) -> Self {
+        Self(withdrawal.0)
     }
 
     /// The one sending of a refund.

@@ -11,9 +11,11 @@ pub mod chain;
 pub mod customer;
 pub mod ids;
 pub mod invariants;
+pub mod ledger;
 pub mod money;
 mod named;
 pub mod payment;
+pub mod sending;
 pub mod time;
 
 pub use chain::{Address, Chain, Finality, FinalityPolicy, Hash32};
@@ -21,5 +23,6 @@ pub use ids::{
     CheckId, CustomerId, DeliveryId, DocumentId, EventId, KeyId, MerchantId, OperationId, PaymentId, PayoutId, PspId,
     RefundId, TransferId, WithdrawalId,
 };
+pub use ledger::{Account, Asset, Posting, PostingKind};
 pub use money::{Amount, FeeBps, Split, Token, Tolerance, split_fee};
 pub use time::Timestamp;

@@ -197,6 +197,8 @@ pub struct FeeBps(u16);
 impl FeeBps {
     /// The fee where the PSP has none of its own: 1 %.
     pub const DEFAULT: Self = Self(100);
+    /// Nothing.
+    pub const ZERO: Self = Self(0);
 
     /// `None` above 10,000.
     pub const fn new(bps: u16) -> Option<Self> {

@@ -5,6 +5,7 @@
 
 pub mod api_keys;
 pub mod audit_log;
+pub mod balances;
 pub mod chain_counters;
 pub mod chain_cursors;
 pub mod chain_headers;
@@ -21,6 +22,7 @@ pub mod delivery_attempts;
 pub mod events;
 pub mod failure;
 pub mod idempotency_keys;
+pub mod ledger_postings;
 pub mod merchants;
 pub mod operations;
 pub mod pauses;
@@ -29,6 +31,9 @@ pub mod payment_transitions;
 pub mod payments;
 pub mod postgres;
 pub mod psps;
+pub mod sending_transitions;
+pub mod sendings;
+pub mod sends_per_day;
 pub mod transfers;
 pub mod webhook_endpoints;
 pub mod withdrawal_wallets;

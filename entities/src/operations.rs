@@ -1,4 +1,4 @@
-//! Movements of money out of vaults: settlements, later sends. Each can succeed once.
+//! Movements of money out of vaults: settlements and sends. Each can succeed once.
 
 #![allow(missing_docs, reason = "the derives generate undocumented items")]
 
@@ -16,9 +16,10 @@ pub struct Model {
     pub chain: String,
     /// Operation number on that chain's contract.
     pub number: i64,
-    /// settle, send (out of the payment's wallet) or send_psp (out of the PSP's vault).
+    /// settle, deliver (a transfer's money to its recipient), send (a refund out of the payment's wallet), send_psp (one out of
+    /// the PSP's vault), payout or withdrawal.
     pub kind: String,
-    /// Payment it belongs to.
+    /// Payment, payout or withdrawal it belongs to.
     pub payment_id: String,
     /// Owner.
     pub psp_id: String,

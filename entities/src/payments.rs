@@ -14,9 +14,11 @@ pub struct Model {
     pub id: String,
     /// Owner.
     pub psp_id: String,
-    /// Merchant paid.
-    pub merchant_id: String,
-    /// Customer paying, if named.
+    /// payin, or transfer: sent on to a customer.
+    pub purpose: String,
+    /// Merchant paid, of a pay-in.
+    pub merchant_id: Option<String>,
+    /// Customer paying, if named; of a transfer, who is paid.
     pub customer_id: Option<String>,
     /// The PSP's own reference.
     pub reference: Option<String>,

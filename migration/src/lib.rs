@@ -13,6 +13,7 @@ mod m0003_chains;
 mod m0004_webhooks;
 mod m0005_customers;
 mod m0006_live_payments;
+mod m0007_money_out;
 mod m0008_operation;
 mod statements;
 
@@ -29,6 +30,7 @@ impl MigratorTrait for Migrator {
             Box::new(m0004_webhooks::Migration),
             Box::new(m0005_customers::Migration),
             Box::new(m0006_live_payments::Migration),
+            Box::new(m0007_money_out::Migration),
             Box::new(m0008_operation::Migration),
         ]
     }

@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, HashMap};
 
 use payferry_domain::{Address, Amount, Chain, Finality, FinalityPolicy, Hash32, Timestamp};
-use payferry_entities::{Database, chain_tx_attempts, chain_txs, operations, payments};
+use payferry_entities::{Database, chain_tx_attempts, chain_txs, operations, payments, sendings};
 use sea_orm::{ColumnTrait, DbErr, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect};
 use serde::Deserialize;
 
-use super::operations::Role;
+use super::operations::{Role, is_sending};
 use super::rows::row_number;
 
 /// Most mined operations looked at in one pass.
@@ -187,6 +187,7 @@ pub(super) async fn tiers(
 ) -> Result<HashMap<String, Finality>, DbErr> {
     #[derive(Deserialize)]
     struct State {
+        #[serde(alias = "order")]
         terms: Terms,
     }
     #[derive(Deserialize)]
@@ -194,23 +195,32 @@ pub(super) async fn tiers(
         finality: FinalityPolicy,
     }
     let ids: Vec<&str> = rows.iter().map(|row| row.payment_id.as_str()).collect();
-    let mut policies: HashMap<String, FinalityPolicy> = HashMap::new();
+    let mut policies: HashMap<String, (String, FinalityPolicy)> = HashMap::new();
     for ids in ids.chunks(500) {
-        let found: Vec<(String, String)> = payments::Entity::find()
+        let mut found: Vec<(String, String, String)> = payments::Entity::find()
             .select_only()
-            .columns([payments::Column::Id, payments::Column::State])
+            .columns([payments::Column::Id, payments::Column::Chain, payments::Column::State])
             .filter(payments::Column::Id.is_in(ids.iter().copied()))
             .into_tuple()
             .all(database.reader())
             .await?;
-        for (id, state) in found {
+        if rows.iter().any(|row| is_sending(row)) {
+            let sendings = sendings::Entity::find()
+                .select_only()
+                .columns([sendings::Column::Id, sendings::Column::Chain, sendings::Column::State])
+                .filter(sendings::Column::Id.is_in(ids.iter().copied()))
+                .into_tuple::<(String, String, String)>();
+            found.extend(sendings.all(database.reader()).await?);
+        }
+        for (id, chain, state) in found {
             if let Ok(state) = serde_json::from_str::<State>(&state) {
-                policies.insert(id, state.terms.finality);
+                policies.insert(id, (chain, state.terms.finality));
             }
         }
     }
     let tier = |row: &&operations::Model| {
-        let policy = policies.get(&row.payment_id);
+        // Terms speak of their own chain; money that was recovered from another waits for the most there.
+        let policy = policies.get(&row.payment_id).filter(|(chain, _)| *chain == row.chain).map(|(_, policy)| policy);
         let tier = policy.map_or(Finality::Finalized, |policy| policy.required(Amount::from_units(row.amount)));
         (row.id.clone(), tier)
     };

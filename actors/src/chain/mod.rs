@@ -23,6 +23,7 @@ pub mod operations;
 mod pace;
 mod poll;
 mod reader;
+mod recipients;
 mod reread;
 mod resolve;
 mod rows;

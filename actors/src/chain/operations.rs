@@ -7,10 +7,15 @@ use alloy::rpc::types::TransactionReceipt;
 use alloy::sol_types::{SolCall, SolEvent};
 use payferry_contracts::{Payferry, SendItem, SettleItem, describe_reason, salt_of};
 use payferry_domain::payment::Command;
+use payferry_domain::sending::{self, FailureReason, SendingId};
 use payferry_domain::{Address, Hash32, OperationId, PaymentId, RefundId, Timestamp};
 use payferry_entities::operations;
 
+use crate::inbox::PaymentInbox;
 use crate::wallet::{alloy_address, domain_address};
+
+/// Why an operation to a customer that may not be paid any more failed.
+pub(super) const NOT_CLEARED: &str = "the customer is not cleared to be paid at this wallet";
 
 /// Which role of the contract carries an operation out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -29,7 +34,7 @@ impl Role {
     pub const fn kinds(self) -> &'static [&'static str] {
         match self {
             Self::Settle => &["settle"],
-            Self::Send => &["send", "send_psp"],
+            Self::Send => &["deliver", "send", "send_psp", "payout", "withdrawal"],
         }
     }
 }
@@ -53,7 +58,10 @@ pub(super) enum Verdict {
 
 /// The id whose vault an operation takes from.
 pub(super) fn vault_id(row: &operations::Model) -> &str {
-    if row.kind == "send_psp" { &row.psp_id } else { &row.payment_id }
+    match row.kind.as_str() {
+        "send_psp" | "payout" | "withdrawal" => &row.psp_id,
+        _ => &row.payment_id,
+    }
 }
 
 fn address_of(row: &operations::Model, text: &str) -> Result<Address, BadOperation> {
@@ -154,12 +162,45 @@ pub(super) enum Outcome<'a> {
     Orphaned,
 }
 
+/// Whether it is a payout's or a withdrawal's.
+pub(super) fn is_sending(row: &operations::Model) -> bool {
+    matches!(row.kind.as_str(), "payout" | "withdrawal")
+}
+
+/// Whether a customer is paid by it, who must be cleared when it is signed.
+pub(super) fn pays_customer(row: &operations::Model) -> bool {
+    matches!(row.kind.as_str(), "payout" | "deliver")
+}
+
+/// Tells whoever an operation belongs to what became of it; answers whether there was anything to tell.
+pub(super) fn tell(inbox: &dyn PaymentInbox, row: &operations::Model, outcome: &Outcome<'_>) -> bool {
+    if is_sending(row) {
+        let told = sending_command(row, outcome);
+        return told.map(|(id, command)| inbox.tell_sending(id, command)).is_some();
+    }
+    command(row, outcome).map(|(id, command)| inbox.tell(id, command)).is_some()
+}
+
+fn sending_command(row: &operations::Model, outcome: &Outcome<'_>) -> Option<(SendingId, sending::Command)> {
+    let id = row.payment_id.parse().ok()?;
+    let command = match *outcome {
+        Outcome::Completed { tx_hash, .. } => sending::Command::Complete { tx_hash },
+        Outcome::Failed { reason } => {
+            let cleared = reason != NOT_CLEARED;
+            let why = if cleared { FailureReason::SendFailed } else { FailureReason::CustomerNotCleared };
+            sending::Command::Fail { reason: why, detail: reason.to_owned() }
+        }
+        Outcome::Orphaned => return None,
+    };
+    Some((id, command))
+}
+
 /// The command that tells a payment; `None` where there is nothing to tell.
-pub(super) fn command(row: &operations::Model, outcome: &Outcome<'_>) -> Option<(PaymentId, Command)> {
+fn command(row: &operations::Model, outcome: &Outcome<'_>) -> Option<(PaymentId, Command)> {
     let payment_id: PaymentId = row.payment_id.parse().ok()?;
     let operation: OperationId = row.id.parse().ok()?;
     let revision = u32::try_from(row.revision).ok()?;
-    let command = if row.kind == "settle" {
+    let command = if matches!(row.kind.as_str(), "settle" | "deliver") {
         match *outcome {
             Outcome::Completed { tx_hash, block_time } => {
                 Command::CompleteSettlement { operation, revision, tx_hash, block_time }

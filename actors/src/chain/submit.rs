@@ -16,9 +16,10 @@ use super::config::L1Gas;
 use super::fees::Fees;
 use super::ledger;
 use super::metrics;
-use super::operations::{Role, batch_input, vault_id};
+use super::operations::{NOT_CLEARED, Role, batch_input, vault_id};
+use super::recipients;
 use super::settler::{SettleError, SettlerArgs, SettlerState};
-use crate::journal::{SignedOperation, Submission, Unit};
+use crate::journal::{OperationOutcome, Refusal, SignedOperation, Submission, Unit};
 use crate::wallet::{OperatorSigner, alloy_address};
 
 /// Looks at a vault that does not hold enough, before the contract is asked to say so itself.
@@ -69,12 +70,35 @@ impl SettlerState {
         });
         rows.truncate(spec.batch_items_max);
         let full = rows.len() == spec.batch_items_max;
+        let rows = self.without_uncleared(rows).await?;
         let rows = self.with_money(rows).await?;
         if rows.is_empty() {
             return Ok(false);
         }
         self.send_batch(role, &rows).await?;
         Ok(full)
+    }
+
+    /// Refuses operations to customers who may not be paid any more, or whose wallet is another one now.
+    async fn without_uncleared(&mut self, rows: Vec<operations::Model>) -> Result<Vec<operations::Model>, SettleError> {
+        let uncleared = recipients::uncleared(&self.args.database, &rows).await?;
+        let (refused, rows): (Vec<_>, Vec<_>) = rows.into_iter().partition(|row| uncleared.contains(&row.id));
+        if !refused.is_empty() {
+            let refusal = |row: &operations::Model| OperationOutcome {
+                id: row.id.clone(),
+                status: "failed",
+                tx_hash: None,
+                block_number: None,
+                failure: Some(NOT_CLEARED.to_owned()),
+                not_before: 0,
+            };
+            let (at, operations) = (self.args.clock.real_now().as_millis(), refused.iter().map(refusal).collect());
+            let refusal = Unit::Refusal(Box::new(Refusal { at, operations }));
+            for row in self.args.journal.submit(refusal).await?.operations {
+                self.tell_failed(&row);
+            }
+        }
+        Ok(rows)
     }
 
     /// Leaves out, for a while, operations whose vault does not hold what they move: the node may lag, or the money may

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::checkpoint::Step;
 use super::ledger;
-use super::operations::{Outcome, command};
+use super::operations::{Outcome, tell};
 use super::settler::{SettleError, SettlerArgs, SettlerState};
 
 /// An outcome that no payment has taken in is told again after this long.
@@ -63,9 +63,7 @@ impl SettlerState {
             };
             let hash = row.tx_hash.as_deref().and_then(|hash| hash.parse().ok());
             let (Some(block_time), Some(tx_hash)) = (time, hash) else { continue };
-            if let Some((payment_id, command)) = command(row, &Outcome::Completed { tx_hash, block_time }) {
-                self.args.inbox.tell(payment_id, command);
-            }
+            tell(&*self.args.inbox, row, &Outcome::Completed { tx_hash, block_time });
             told.push((row.id.clone(), (row.revision, now)));
         }
         let any = !told.is_empty();
@@ -89,9 +87,7 @@ impl SettlerState {
     pub(super) fn tell_failed(&mut self, row: &operations::Model) {
         self.failed_told.insert(row.id.clone(), (row.revision, Instant::now()));
         let reason = row.failure.as_deref().unwrap_or("no reason was given");
-        if let Some((payment_id, command)) = command(row, &Outcome::Failed { reason }) {
-            self.args.inbox.tell(payment_id, command);
-        }
+        tell(&*self.args.inbox, row, &Outcome::Failed { reason });
     }
 
     /// Tells payments that may have been told of a success that it is gone: `before` are the rows as they were, `changed`
@@ -101,9 +97,7 @@ impl SettlerState {
             before.iter().any(|was| was.id == row.id && matches!(was.status.as_str(), "mined" | "succeeded"))
         };
         for row in changed.iter().filter(had) {
-            if let Some((payment_id, command)) = command(row, &Outcome::Orphaned) {
-                self.args.inbox.tell(payment_id, command);
-            }
+            tell(&*self.args.inbox, row, &Outcome::Orphaned);
         }
     }
 }

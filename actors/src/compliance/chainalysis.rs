@@ -153,7 +153,7 @@ impl KytScreener for ChainalysisApi {
 
     async fn screen(&self, request: &ScreenRequest) -> Result<Verdict, KytError> {
         let trouble = |trouble: Trouble| KytError(format!("the Chainalysis API {trouble}"));
-        let assessment = self.assess(request.from).await.map_err(trouble)?;
+        let assessment = self.assess(request.address).await.map_err(trouble)?;
         if assessment.status.as_deref().is_some_and(|status| !status.eq_ignore_ascii_case("complete")) {
             return Err(trouble(Trouble::NotAssessed));
         }

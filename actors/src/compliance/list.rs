@@ -32,7 +32,7 @@ impl KytScreener for ListScreener {
     }
 
     async fn screen(&self, request: &ScreenRequest) -> Result<Verdict, KytError> {
-        let listed = self.addresses.contains(&request.from);
+        let listed = self.addresses.contains(&request.address);
         let verdict = verdict::of_listing(&self.name, listed, self.clock.now());
         Ok(Verdict { list_version: Some(self.version.clone()), ..verdict })
     }

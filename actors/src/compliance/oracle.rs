@@ -85,7 +85,7 @@ impl KytScreener for ChainalysisOracle {
     }
 
     async fn screen(&self, request: &ScreenRequest) -> Result<Verdict, KytError> {
-        let listed = self.is_sanctioned(request.key.chain, request.from).await?;
+        let listed = self.is_sanctioned(request.chain, request.address).await?;
         Ok(verdict::of_listing(NAME, listed, self.clock.now()))
     }
 }

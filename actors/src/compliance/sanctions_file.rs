@@ -141,7 +141,7 @@ impl KytScreener for SanctionsFile {
     async fn screen(&self, request: &ScreenRequest) -> Result<Verdict, KytError> {
         let mut current = self.current.lock().await;
         self.refresh(&mut current).await;
-        let verdict = verdict::of_listing(NAME, current.list.addresses.contains(&request.from), self.clock.now());
+        let verdict = verdict::of_listing(NAME, current.list.addresses.contains(&request.address), self.clock.now());
         Ok(Verdict { list_version: Some(current.list.version()), ..verdict })
     }
 }

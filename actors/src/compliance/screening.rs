@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use payferry_domain::payment::{Command, Decision, TransferKey, Verdict};
-use payferry_domain::{PaymentId, Timestamp};
+use payferry_domain::payment::{Command, Decision, Verdict};
+use payferry_domain::{Timestamp, sending};
 use ractor::{ActorCell, ActorProcessingErr, SpawnErr};
 use tokio::sync::Semaphore;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::kyt::{KytScreener, ScreenRequest};
+use super::kyt::{KytScreener, ScreenRequest, Subject};
 use super::metrics::ScreeningMetrics;
 use crate::clock::Clock;
 use crate::inbox::PaymentInbox;
@@ -68,7 +68,7 @@ pub(crate) enum Message {
     /// In review: screen again in a while, and say so loudly after `alarm_at`.
     ScreenLater(Box<ScreenRequest>, Timestamp),
     /// A request is through.
-    Done(PaymentId, TransferKey, u32),
+    Done(Subject),
 }
 
 impl Screening {
@@ -106,6 +106,31 @@ impl Screening {
         let _ = self.actor.cast(Message::Screen(Box::new(request)));
     }
 
+    /// Screens an address while somebody waits: what the provider does not say in time is `review`.
+    pub async fn screen_now(&self, request: &ScreenRequest) -> Verdict {
+        let Desk { config, screener, permits, metrics, .. } = &self.desk;
+        let ask = async {
+            let _permit = permits.acquire().await;
+            screener.screen(request).await
+        };
+        let begun = Instant::now();
+        match tokio::time::timeout(config.timeout, ask).await {
+            Ok(Ok(verdict)) => {
+                metrics.answered(verdict.decision, begun.elapsed());
+                verdict
+            }
+            Ok(Err(error)) => {
+                tracing::warn!(provider = screener.name(), %error, "an address could not be screened");
+                metrics.errors.increment(1);
+                self.desk.unavailable()
+            }
+            Err(_) => {
+                metrics.errors.increment(1);
+                self.desk.unavailable()
+            }
+        }
+    }
+
     /// Has a transfer in review screened again after a pause.
     pub fn screen_later(&self, request: ScreenRequest, alarm_at: Timestamp) {
         let _ = self.actor.cast(Message::ScreenLater(Box::new(request), alarm_at));
@@ -125,7 +150,7 @@ struct Desk {
 }
 
 struct State {
-    under_way: HashSet<(PaymentId, TransferKey, u32)>,
+    under_way: HashSet<Subject>,
     tasks: CancellationToken,
     _stop_tasks: DropGuard,
 }
@@ -151,19 +176,19 @@ impl Behaviour for Desk {
             Message::Screen(request) => (request, Duration::ZERO),
             Message::ScreenLater(request, alarm_at) => {
                 if self.clock.now() >= alarm_at {
-                    tracing::error!(payment.id = %request.payment_id, "payment {} waits in review for too long", request.payment_id);
+                    tracing::error!(subject = %request.subject, "{} waits in review for too long", request.subject);
                     self.metrics.overdue.increment(1);
                 }
                 (request, self.config.review_interval)
             }
-            Message::Done(payment_id, key, revision) => {
-                state.under_way.remove(&(payment_id, key, revision));
+            Message::Done(subject) => {
+                state.under_way.remove(&subject);
                 self.waiting.store(state.under_way.len(), Ordering::Relaxed);
                 return Ok(());
             }
         };
-        let id = (request.payment_id, request.key, request.revision);
-        if state.under_way.insert(id) {
+        let subject = request.subject;
+        if state.under_way.insert(subject) {
             self.waiting.store(state.under_way.len(), Ordering::Relaxed);
             let (desk, cancelled, myself) = (self.clone(), state.tasks.clone(), myself.clone());
             tokio::spawn(async move {
@@ -171,7 +196,7 @@ impl Behaviour for Desk {
                     tokio::time::sleep(pause).await;
                     let verdict = desk.ask(&request).await;
                     // First over, then told: the payment's next wish about this transfer must not be taken for the old one.
-                    let _ = myself.cast(Message::Done(id.0, id.1, id.2));
+                    let _ = myself.cast(Message::Done(subject));
                     desk.tell(&request, verdict);
                 };
                 cancelled.run_until_cancelled(work).await;
@@ -201,7 +226,7 @@ impl Desk {
                 Ok(Err(error)) => error.to_string(),
                 Err(_) => format!("no answer within {:?}", self.config.timeout),
             };
-            tracing::warn!(payment.id = %request.payment_id, provider = self.screener.name(), %error, "screening failed and is tried again");
+            tracing::warn!(subject = %request.subject, provider = self.screener.name(), %error, "screening failed and is tried again");
             self.metrics.errors.increment(1);
             if !std::mem::replace(&mut told, true) {
                 self.tell(request, self.unavailable());
@@ -212,8 +237,17 @@ impl Desk {
     }
 
     fn tell(&self, request: &ScreenRequest, verdict: Verdict) {
-        let command = Command::ScreenTransfer { key: request.key, revision: request.revision, verdict };
-        self.inbox.tell(request.payment_id, command);
+        match request.subject {
+            Subject::Transfer { payment_id, key, revision } => {
+                self.inbox.tell(payment_id, Command::ScreenTransfer { key, revision, verdict });
+            }
+            Subject::Refund { payment_id, refund_id } => {
+                self.inbox.tell(payment_id, Command::ScreenRefund { refund_id, verdict });
+            }
+            Subject::Sending(id) => self.inbox.tell_sending(id, sending::Command::Screen(verdict)),
+            // Its caller has the answer, or has gone.
+            Subject::Recipient => {}
+        }
     }
 
     fn unavailable(&self) -> Verdict {

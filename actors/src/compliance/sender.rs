@@ -35,11 +35,11 @@ impl SenderKind {
 
     /// `None`: not asked for, or nobody can say.
     async fn is_plain(&self, request: &ScreenRequest) -> Option<bool> {
-        let client = self.chains.get(&request.key.chain).filter(|_| request.wants_sender_kind)?;
-        match tokio::time::timeout(SENDER_KIND_TIMEOUT, client.code(request.from)).await {
+        let client = self.chains.get(&request.chain).filter(|_| request.wants_sender_kind)?;
+        match tokio::time::timeout(SENDER_KIND_TIMEOUT, client.code(request.address)).await {
             Ok(Ok(code)) => Some(code.is_empty() || is_delegation(&code)),
             Ok(Err(error)) => {
-                tracing::warn!(payment.id = %request.payment_id, chain = %request.key.chain, %error,
+                tracing::warn!(subject = %request.subject, chain = %request.chain, %error,
                     "it is not known what the sender of a transfer is; nothing is sent back to it by itself");
                 None
             }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use payferry_entities::{delivery_attempts, idempotency_keys};
 use sea_orm::DbErr;
 
-use super::rows::{Advance, ChainTxRow, CursorAdvance, SubmittedOperation};
+use super::rows::{Advance, ChainTxRow, CursorAdvance, SendingAdvance, SubmittedOperation};
 use super::write::{Writer, keys_of};
 use super::{JournalError, Unit};
 
@@ -22,9 +22,19 @@ pub(super) struct Gates {
 impl Gates {
     /// Units whose key is not among those that passed lose.
     fn keep<'k>(&mut self, keyed: impl IntoIterator<Item = (usize, &'k str)>, passed: &HashSet<String>) {
+        self.lose(keyed, passed, || JournalError::Conflict);
+    }
+
+    /// As `keep`, for another reason. A unit that lost before keeps its first reason.
+    pub(super) fn lose<'k>(
+        &mut self,
+        keyed: impl IntoIterator<Item = (usize, &'k str)>,
+        passed: &HashSet<String>,
+        why: impl Fn() -> JournalError,
+    ) {
         for (place, key) in keyed {
             if !passed.contains(key) {
-                self.lost.entry(place).or_insert(JournalError::Conflict);
+                self.lost.entry(place).or_insert_with(&why);
             }
         }
     }
@@ -36,6 +46,8 @@ impl Writer<'_> {
         let mut gates = Gates::default();
         self.take_idempotency_keys(units, &mut gates).await?;
         self.advance_payments(units, &mut gates).await?;
+        self.advance_sendings(units, &mut gates).await?;
+        self.reserve(units, &mut gates).await?;
         self.advance_cursors(units, &mut gates).await?;
         self.take_nonces(units, &mut gates).await?;
         self.record_chain_tx_outcomes(units, &mut gates).await?;
@@ -71,6 +83,21 @@ impl Writer<'_> {
             .collect();
         let rows: Vec<_> = moved.iter().map(|(_, row)| row).collect();
         let passed = keys_of(&self.insert(&self.statements.payments_advance, &rows).await?)?;
+        gates.keep(moved.iter().map(|(place, row)| (*place, row.id)), &passed);
+        Ok(())
+    }
+
+    async fn advance_sendings(&self, units: &[&Unit], gates: &mut Gates) -> Result<(), DbErr> {
+        let moved: Vec<(usize, SendingAdvance<'_>)> = units
+            .iter()
+            .enumerate()
+            .filter_map(|(place, unit)| match unit {
+                Unit::Sending(change) if change.sending.version > 1 => Some((place, (&change.sending).into())),
+                _ => None,
+            })
+            .collect();
+        let rows: Vec<_> = moved.iter().map(|(_, row)| row).collect();
+        let passed = self.passed(&self.statements.sendings_advance, &rows).await?;
         gates.keep(moved.iter().map(|(place, row)| (*place, row.id)), &passed);
         Ok(())
     }

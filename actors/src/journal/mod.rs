@@ -6,6 +6,7 @@
 
 mod gates;
 mod insert;
+mod ledger;
 mod metrics;
 mod queue;
 mod rows;
@@ -33,9 +34,9 @@ pub use queue::{GROUP_INITIATIONS_MIN, GROUP_UNITS_MAX, GROUP_WAIT, INITIATIONS_
 pub use stats::JournalStats;
 pub use task::JournalTask;
 pub use unit::{
-    AppliedTransfer, ChainBatch, ChainTxOutcome, CustomerCreation, DELIVERY_RETRIES_MAX, DeliveryOutcome, Initiation,
-    NewEvent, OperationChange, OperationOutcome, Receipt, SignedOperation, Submission, TransfersApplied, Transition,
-    Unit,
+    AppliedTransfer, ChainBatch, ChainTxOutcome, CustomerCreation, DELIVERY_RETRIES_MAX, DaySends, DeliveryOutcome,
+    Initiation, NewEvent, OperationChange, OperationOutcome, Receipt, Refusal, Reserve, SendingChange, SignedOperation,
+    Submission, TransfersApplied, Transition, Unit,
 };
 pub use wake::Wake;
 
@@ -55,6 +56,12 @@ pub enum JournalError {
     /// The idempotency key is taken: read the answer kept with it.
     #[error("the idempotency key was used before")]
     IdempotencyKeyTaken,
+    /// The PSP's balance does not have what is to be sent; nothing was written.
+    #[error("the balance is too low")]
+    InsufficientBalance,
+    /// More would be sent on this day than the ceiling allows; nothing was written.
+    #[error("the ceiling of what may be sent on one day is reached")]
+    AboveDailyLimit,
     /// The queue is full; nothing was written.
     #[error("the journal's queue is full")]
     Busy,

@@ -216,10 +216,9 @@ fn keys(unit: &Unit) -> Vec<u64> {
     let mut keys = match unit {
         Unit::Initiation(initiation) => vec![hashed(&("payment", &initiation.payment.id))],
         Unit::Transition(transition) => {
-            let mut keys = vec![hashed(&("payment", &transition.payment.id))];
-            keys.extend(transition.operations.iter().map(OperationChange::id).map(operation));
-            keys
+            vec![hashed(&("payment", &transition.payment.id))]
         }
+        Unit::Sending(change) => vec![hashed(&("payment", &change.sending.id))],
         // A new id is nobody else's.
         Unit::Customer(_) | Unit::TransfersApplied(_) => Vec::new(),
         Unit::ChainBatch(batch) => vec![hashed(&("cursor", &batch.cursor.chain))],
@@ -230,12 +229,16 @@ fn keys(unit: &Unit) -> Vec<u64> {
             keys
         }
         Unit::Attempt(attempt) => vec![sender(&attempt.chain, &attempt.sender)],
+        Unit::Refusal(refusal) => refusal.operations.iter().map(|refused| operation(&refused.id)).collect(),
         Unit::ChainTxOutcome(outcome) => {
             let mut keys = vec![hashed(&("chain_tx", outcome.chain_tx_id))];
             keys.extend(outcome.operations.iter().map(|operation_outcome| operation(&operation_outcome.id)));
             keys
         }
     };
+    keys.extend(unit.operations().0.iter().map(OperationChange::id).map(operation));
+    // Whoever promises money of a PSP's must see what the one before left.
+    keys.extend(unit.reserve().map(|reserve| hashed(&("balance", &reserve.psp_id))));
     if let Some(row) = unit.idempotency() {
         keys.push(hashed(&("idempotency", &row.psp_id, &row.route, &row.key)));
     }

@@ -1,6 +1,6 @@
 //! Rows that are not a whole row of a table, as the statements take them. Field names are their column names.
 
-use payferry_entities::payments;
+use payferry_entities::{payments, sendings};
 use sea_orm::Value;
 use serde::Serialize;
 
@@ -48,6 +48,25 @@ impl<'a> From<&'a payments::Model> for Advance<'a> {
             updated_at: row.updated_at,
             state: &row.state,
         }
+    }
+}
+
+#[derive(Serialize)]
+pub(super) struct SendingAdvance<'a> {
+    pub(super) id: &'a str,
+    pub(super) version: i64,
+    pub(super) status: &'a str,
+    pub(super) live: bool,
+    pub(super) in_review: bool,
+    pub(super) updated_at: i64,
+    pub(super) state: &'a str,
+}
+
+impl<'a> From<&'a sendings::Model> for SendingAdvance<'a> {
+    fn from(row: &'a sendings::Model) -> Self {
+        let sendings::Model { id, version, status, live, in_review, updated_at, state, .. } = row;
+        let (version, live, in_review, updated_at) = (*version, *live, *in_review, *updated_at);
+        Self { id, version, status, live, in_review, updated_at, state }
     }
 }
 

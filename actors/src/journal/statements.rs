@@ -3,7 +3,8 @@
 
 use payferry_entities::{
     audit_log, chain_cursors, chain_headers, chain_tx_attempts, chain_txs, customers, deliveries, delivery_attempts,
-    events, idempotency_keys, operations, payment_transitions, payments, transfers,
+    events, idempotency_keys, ledger_postings, operations, payment_transitions, payments, sending_transitions,
+    sendings, transfers,
 };
 use sea_orm::{DbBackend, EntityTrait, IdenStatic, Iterable};
 
@@ -17,6 +18,10 @@ pub(super) struct Statements {
     // Gates: each returns the keys of the rows that passed.
     pub(super) idempotency_take: Insert,
     pub(super) payments_advance: Insert,
+    pub(super) sendings_advance: String,
+    pub(super) balances_reserve: String,
+    pub(super) sends_per_day_begin: String,
+    pub(super) sends_per_day_add: String,
     pub(super) cursors_begin: String,
     pub(super) cursors_advance: String,
     pub(super) chain_txs_insert: String,
@@ -25,6 +30,10 @@ pub(super) struct Statements {
     // What depends on them.
     pub(super) payments_insert: Insert,
     pub(super) payment_transitions_insert: Insert,
+    pub(super) sendings_insert: Insert,
+    pub(super) sending_transitions_insert: Insert,
+    pub(super) ledger_postings_insert: String,
+    pub(super) balances_add: String,
     pub(super) customers_insert: Insert,
     pub(super) audit_log_insert: String,
     pub(super) events_insert: Insert,
@@ -94,6 +103,47 @@ impl Statements {
                  WHERE payments.\"id\" = x.\"id\" AND payments.\"version\" = x.\"version\" - 1
                  RETURNING payments.\"id\"",
             ),
+            sendings_advance: statement(
+                &[
+                    ("id", Text),
+                    ("version", Int),
+                    ("status", Text),
+                    ("live", super::table::Kind::Bool),
+                    ("in_review", super::table::Kind::Bool),
+                    ("updated_at", Int),
+                    ("state", Text),
+                ],
+                "UPDATE sendings SET \"version\" = x.\"version\", \"status\" = x.\"status\", \"live\" = x.\"live\",
+                     \"in_review\" = x.\"in_review\", \"updated_at\" = x.\"updated_at\", \"state\" = x.\"state\"
+                 FROM {rows}
+                 WHERE sendings.\"id\" = x.\"id\" AND sendings.\"version\" = x.\"version\" - 1
+                 RETURNING sendings.\"id\"",
+            ),
+            // What is not there cannot be promised, whoever else promises at the same time.
+            balances_reserve: statement(
+                &[("psp_id", Text), ("chain", Text), ("token_address", Text), ("amount", Int)],
+                "UPDATE balances SET \"available\" = balances.\"available\" - x.\"amount\",
+                     \"reserved\" = balances.\"reserved\" + x.\"amount\"
+                 FROM {rows}
+                 WHERE balances.\"psp_id\" = x.\"psp_id\" AND balances.\"chain\" = x.\"chain\"
+                     AND balances.\"token_address\" = x.\"token_address\" AND balances.\"available\" >= x.\"amount\"
+                 RETURNING balances.\"psp_id\"",
+            ),
+            sends_per_day_begin: statement(
+                &[("psp_id", Text), ("token", Text), ("day", Int)],
+                "INSERT INTO sends_per_day (\"psp_id\", \"token\", \"day\", \"amount\")
+                 SELECT \"psp_id\", \"token\", \"day\", 0 FROM {rows} WHERE true {in_order}
+                 ON CONFLICT (\"psp_id\", \"token\", \"day\") DO NOTHING",
+            ),
+            sends_per_day_add: statement(
+                &[("psp_id", Text), ("token", Text), ("day", Int), ("amount", Int), ("amount_max", Int)],
+                "UPDATE sends_per_day SET \"amount\" = sends_per_day.\"amount\" + x.\"amount\"
+                 FROM {rows}
+                 WHERE sends_per_day.\"psp_id\" = x.\"psp_id\" AND sends_per_day.\"token\" = x.\"token\"
+                     AND sends_per_day.\"day\" = x.\"day\"
+                     AND sends_per_day.\"amount\" <= x.\"amount_max\" - x.\"amount\"
+                 RETURNING sends_per_day.\"psp_id\"",
+            ),
             cursors_begin: insert::<chain_cursors::Entity>(
                 backend,
                 &Shape::of::<chain_cursors::Entity>(),
@@ -143,6 +193,29 @@ impl Statements {
             ),
             payments_insert: Insert::into::<payments::Entity>(backend, &[], ""),
             payment_transitions_insert: Insert::into::<payment_transitions::Entity>(backend, &[], ""),
+            sendings_insert: Insert::into::<sendings::Entity>(backend, &[], ""),
+            sending_transitions_insert: Insert::into::<sending_transitions::Entity>(backend, &[], ""),
+            ledger_postings_insert: insert::<ledger_postings::Entity>(
+                backend,
+                &Shape::of::<ledger_postings::Entity>().without(&["position"]),
+                &[],
+                "",
+            ),
+            balances_add: statement(
+                &[
+                    ("psp_id", Text),
+                    ("chain", Text),
+                    ("token_address", Text),
+                    ("available", Int),
+                    ("reserved", Int),
+                    ("updated_at", Int),
+                ],
+                "INSERT INTO balances ({columns}) SELECT {columns} FROM {rows} WHERE true {in_order}
+                 ON CONFLICT (\"psp_id\", \"chain\", \"token_address\") DO UPDATE SET
+                     \"available\" = balances.\"available\" + excluded.\"available\",
+                     \"reserved\" = balances.\"reserved\" + excluded.\"reserved\",
+                     \"updated_at\" = excluded.\"updated_at\"",
+            ),
             customers_insert: Insert::into::<customers::Entity>(backend, &[], ""),
             audit_log_insert: insert::<audit_log::Entity>(
                 backend,

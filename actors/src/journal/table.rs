@@ -146,6 +146,6 @@ mod tests {
         assert_eq!(kind("live"), Kind::Bool);
         assert_eq!(kind("amount"), Kind::Int);
         assert_eq!(kind("state"), Kind::Text);
-        assert_eq!(shape.columns.len(), 20);
+        assert_eq!(shape.columns.len(), 21);
     }
 }

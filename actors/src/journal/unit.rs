@@ -3,7 +3,8 @@
 use payferry_domain::Chain;
 use payferry_entities::{
     audit_log, chain_cursors, chain_headers, chain_tx_attempts, chain_txs, customers, delivery_attempts,
-    idempotency_keys, operations, payment_transitions, payments, transfers,
+    idempotency_keys, ledger_postings, operations, payment_transitions, payments, sending_transitions, sendings,
+    transfers,
 };
 
 use crate::observe::Moved;
@@ -21,7 +22,9 @@ pub enum Unit {
     Customer(Box<CustomerCreation>),
     /// A transition of a payment that exists.
     Transition(Box<Transition>),
-    /// Facts about transfers that a payment has taken in without changing: old ones, or such as change nothing.
+    /// A payout or a withdrawal, new or moved on.
+    Sending(Box<SendingChange>),
+    /// Facts that a payment, payout or withdrawal has taken in without changing: old ones, or such as change nothing.
     TransfersApplied(Box<TransfersApplied>),
     /// Blocks that were read whole.
     ChainBatch(Box<ChainBatch>),
@@ -33,6 +36,8 @@ pub enum Unit {
     Attempt(Box<chain_tx_attempts::Model>),
     /// What became of an operator's transaction and the operations it carried.
     ChainTxOutcome(Box<ChainTxOutcome>),
+    /// Operations that are not to be signed.
+    Refusal(Box<Refusal>),
 }
 
 /// A new payment. Gate: its idempotency key, if it has one, is new.
@@ -70,6 +75,10 @@ pub struct Transition {
     pub announcements: Vec<NewEvent>,
     /// Operations to queue (numbers are given out in the commit), queue again or cancel.
     pub operations: Vec<OperationChange>,
+    /// What the ledger notes.
+    pub postings: Vec<ledger_postings::Model>,
+    /// What has to be there, if the transition has money sent. A gate.
+    pub reserve: Option<Reserve>,
     /// Transfer rows that this transition took in.
     pub applied: Vec<AppliedTransfer>,
     /// The caller's idempotency key, when a person asked for the transition. A second gate.
@@ -80,10 +89,62 @@ pub struct Transition {
     pub(crate) moved: Option<Moved>,
 }
 
+/// A payout or a withdrawal. Gate: at version 1 none of its own, later the row is still at the version before.
+#[derive(Debug)]
+pub struct SendingChange {
+    /// The row afterwards.
+    pub sending: sendings::Model,
+    /// What happened.
+    pub transition: sending_transitions::Model,
+    /// What is announced, in order of `sequence`.
+    pub announcements: Vec<NewEvent>,
+    /// Operations to queue, or that have succeeded.
+    pub operations: Vec<OperationChange>,
+    /// What the ledger notes.
+    pub postings: Vec<ledger_postings::Model>,
+    /// What has to be there, at version 1. A gate.
+    pub reserve: Option<Reserve>,
+    /// The caller's idempotency key with the answer. A gate.
+    pub idempotency: Option<idempotency_keys::Model>,
+}
+
+/// Money of a PSP that is promised in a commit. Gates: the balance has it, and the day's ceiling is not passed. The balance
+/// is changed by the gate itself, not by the posting about it.
+#[derive(Clone, Debug)]
+pub struct Reserve {
+    /// Whose.
+    pub psp_id: String,
+    /// Chain name.
+    pub chain: String,
+    /// 0x lower-case hex.
+    pub token_address: String,
+    /// Base units taken off the balance; 0 for what leaves a payment's own vault.
+    pub amount: i64,
+    /// Against the day's ceiling.
+    pub day: DaySends,
+}
+
+/// What a sending adds to its day.
+#[derive(Clone, Debug)]
+pub struct DaySends {
+    /// USDC or USDT.
+    pub token: String,
+    /// Days since the epoch, UTC.
+    pub day: i64,
+    /// Base units.
+    pub amount: i64,
+    /// The most that may be accepted on one day, base units.
+    pub amount_max: i64,
+}
+
 impl Unit {
     /// Whether it begins something new: at the door it can be refused, and what goes on already comes first.
     pub(crate) const fn is_new(&self) -> bool {
-        matches!(self, Self::Initiation(_) | Self::Customer(_))
+        match self {
+            Self::Initiation(_) | Self::Customer(_) => true,
+            Self::Sending(change) => change.sending.version == 1,
+            _ => false,
+        }
     }
 
     /// The caller's idempotency key, if a caller asked for the unit with one.
@@ -92,6 +153,7 @@ impl Unit {
             Self::Initiation(initiation) => initiation.idempotency.as_ref(),
             Self::Customer(creation) => creation.idempotency.as_ref(),
             Self::Transition(transition) => transition.idempotency.as_ref(),
+            Self::Sending(change) => change.idempotency.as_ref(),
             _ => None,
         }
     }
@@ -109,7 +171,36 @@ impl Unit {
     pub(crate) fn announcements(&self) -> &[NewEvent] {
         match self {
             Self::Transition(transition) => &transition.announcements,
+            Self::Sending(change) => &change.announcements,
             _ => &[],
+        }
+    }
+
+    /// What it does to operations, and when.
+    pub(crate) fn operations(&self) -> (&[OperationChange], i64) {
+        match self {
+            Self::Transition(transition) => (&transition.operations, transition.transition.at),
+            Self::Sending(change) => (&change.operations, change.transition.at),
+            Self::TransfersApplied(applied) => (&applied.operations, applied.at),
+            _ => (&[], 0),
+        }
+    }
+
+    /// What it posts to the ledger.
+    pub(crate) fn postings(&self) -> &[ledger_postings::Model] {
+        match self {
+            Self::Transition(transition) => &transition.postings,
+            Self::Sending(change) => &change.postings,
+            _ => &[],
+        }
+    }
+
+    /// What it has promised.
+    pub(crate) fn reserve(&self) -> Option<&Reserve> {
+        match self {
+            Self::Transition(transition) => transition.reserve.as_ref(),
+            Self::Sending(change) => change.reserve.as_ref(),
+            _ => None,
         }
     }
 }
@@ -124,13 +215,17 @@ impl OperationChange {
     }
 }
 
-/// Transfers whose state a payment knows already. Without a gate: a later revision is never marked by an earlier one.
+/// Facts that are known already. Without a gate: a later revision is never marked by an earlier one.
 #[derive(Debug)]
 pub struct TransfersApplied {
     /// The payment's version, which stays as it is.
     pub version: i64,
-    /// What was taken in.
+    /// Transfers that were taken in.
     pub transfers: Vec<AppliedTransfer>,
+    /// Operations whose success was taken in.
+    pub operations: Vec<OperationChange>,
+    /// Milliseconds since the epoch.
+    pub at: i64,
 }
 
 /// An event of the feed before it has its position.
@@ -257,6 +352,15 @@ pub struct ChainTxOutcome {
     /// Milliseconds since the epoch.
     pub at: i64,
     /// What became of operations it carried.
+    pub operations: Vec<OperationOutcome>,
+}
+
+/// Queued operations that are not to be signed. Without a gate: whoever signs is who refuses.
+#[derive(Debug)]
+pub struct Refusal {
+    /// Milliseconds since the epoch.
+    pub at: i64,
+    /// Which, and why.
     pub operations: Vec<OperationOutcome>,
 }
 

@@ -14,7 +14,7 @@ use super::rows::{
     AppliedRow, BlockRow, CounterRow, DeliveryRow, EventRow, HeightRow, OperationOutcomeRow, OperationRow,
 };
 use super::statements::Statements;
-use super::{DELIVERY_RETRIES_MAX, JournalError, OperationChange, Receipt, Unit};
+use super::{DELIVERY_RETRIES_MAX, JournalError, OperationChange, OperationOutcome, Receipt, Unit};
 
 /// How an attempt ended.
 pub(super) enum Attempt {
@@ -73,7 +73,7 @@ pub(super) struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    async fn run<R: Serialize>(&self, sql: &str, rows: &[R]) -> Result<(), DbErr> {
+    pub(super) async fn run<R: Serialize>(&self, sql: &str, rows: &[R]) -> Result<(), DbErr> {
         if rows.is_empty() {
             return Ok(());
         }
@@ -107,6 +107,8 @@ impl Writer<'_> {
             receipts[place].chain_tx_id = Some(id);
         }
         self.write_payments(units).await?;
+        self.write_sendings(units).await?;
+        self.post(units).await?;
         self.write_customers(units).await?;
         self.announce(units).await?;
         self.change_operations(units).await?;
@@ -131,6 +133,15 @@ impl Writer<'_> {
         }
         self.insert(&self.statements.payments_insert, &payments).await?;
         self.insert(&self.statements.payment_transitions_insert, &transitions).await.map(|_| ())
+    }
+
+    async fn write_sendings(&self, units: &[&Unit]) -> Result<(), DbErr> {
+        let changes =
+            || units.iter().filter_map(|unit| if let Unit::Sending(change) = unit { Some(change) } else { None });
+        let new: Vec<_> = changes().map(|change| &change.sending).filter(|sending| sending.version == 1).collect();
+        let transitions: Vec<_> = changes().map(|change| &change.transition).collect();
+        self.insert(&self.statements.sendings_insert, &new).await?;
+        self.insert(&self.statements.sending_transitions_insert, &transitions).await.map(|_| ())
     }
 
     /// New customers, and who asked for what is written.
@@ -199,10 +210,10 @@ impl Writer<'_> {
         // What a unit says last about an operation counts.
         let mut changes: Vec<(&OperationChange, i64)> = Vec::new();
         for unit in units {
-            let Unit::Transition(transition) = unit else { continue };
-            for change in &transition.operations {
+            let (operations, at) = unit.operations();
+            for change in operations {
                 changes.retain(|(earlier, _)| earlier.id() != change.id());
-                changes.push((change, transition.transition.at));
+                changes.push((change, at));
             }
         }
         let mut queued: Vec<operations::Model> = Vec::new();
@@ -259,20 +270,14 @@ impl Writer<'_> {
                 Unit::Submission(submission) => attempts.push(&submission.attempt),
                 Unit::Attempt(attempt) => attempts.push(attempt),
                 Unit::ChainTxOutcome(outcome) => {
-                    for operation in &outcome.operations {
-                        owners.insert(&operation.id, place);
-                        outcomes.push(OperationOutcomeRow {
-                            id: &operation.id,
-                            status: operation.status,
-                            // One that is queued again is carried by nothing.
-                            chain_tx_id: (operation.status != "queued").then_some(outcome.chain_tx_id),
-                            tx_hash: operation.tx_hash.as_deref(),
-                            block_number: operation.block_number,
-                            failure: operation.failure.as_deref(),
-                            not_before: operation.not_before,
-                            updated_at: outcome.at,
-                        });
-                    }
+                    owners.extend(outcome.operations.iter().map(|operation| (operation.id.as_str(), place)));
+                    let tx = Some(outcome.chain_tx_id);
+                    outcomes.extend(outcome.operations.iter().map(|operation| outcome_row(operation, tx, outcome.at)));
+                }
+                Unit::Refusal(refusal) => {
+                    owners.extend(refusal.operations.iter().map(|operation| (operation.id.as_str(), place)));
+                    outcomes
+                        .extend(refusal.operations.iter().map(|operation| outcome_row(operation, None, refusal.at)));
                 }
                 Unit::Delivery(outcome) => delivered.push(DeliveryRow {
                     id: &outcome.attempt.delivery_id,
@@ -370,6 +375,20 @@ impl Writer<'_> {
 /// The first column of each of these rows.
 pub(super) fn keys_of(rows: &[QueryResult]) -> Result<HashSet<String>, DbErr> {
     rows.iter().map(|row| row.try_get_by_index(0)).collect()
+}
+
+fn outcome_row(operation: &OperationOutcome, chain_tx_id: Option<i64>, updated_at: i64) -> OperationOutcomeRow<'_> {
+    OperationOutcomeRow {
+        id: &operation.id,
+        status: operation.status,
+        // One that is queued again is carried by nothing.
+        chain_tx_id: chain_tx_id.filter(|_| operation.status != "queued"),
+        tx_hash: operation.tx_hash.as_deref(),
+        block_number: operation.block_number,
+        failure: operation.failure.as_deref(),
+        not_before: operation.not_before,
+        updated_at,
+    }
 }
 
 type TransferId<'a> = (&'a str, &'a str, i64);

@@ -139,7 +139,7 @@ impl Books {
         tracing::warn!(actor.kind = kind.as_str(), actor.name = %name, cause = cause.as_str(), reason = %failure.reason,
             "actor failed and is restarted");
         self.kind(kind).restarted(&failure);
-        if kind != ActorKind::Payment {
+        if !matches!(kind, ActorKind::Payment | ActorKind::Sending) {
             self.node(kind, name).standing.lock().state = NodeState::Restarting;
         }
         self.inner.log.restarted(kind, name, &failure);

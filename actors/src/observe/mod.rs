@@ -50,6 +50,10 @@ pub enum ActorKind {
     Screening,
     /// Has customers verified.
     ComplianceDesk,
+    /// Looks after payouts and withdrawals.
+    SendingDesk,
+    /// One payout or withdrawal.
+    Sending,
     /// Delivers webhooks.
     WebhookSender,
     /// Delivers one PSP's webhooks.
@@ -58,7 +62,7 @@ pub enum ActorKind {
 
 impl ActorKind {
     /// Every kind.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::Root,
         Self::Journal,
         Self::Shard,
@@ -67,6 +71,8 @@ impl ActorKind {
         Self::Settler,
         Self::Screening,
         Self::ComplianceDesk,
+        Self::SendingDesk,
+        Self::Sending,
         Self::WebhookSender,
         Self::Endpoint,
     ];
@@ -82,6 +88,8 @@ impl ActorKind {
             Self::Settler => "settler",
             Self::Screening => "screening",
             Self::ComplianceDesk => "compliance_desk",
+            Self::SendingDesk => "sending_desk",
+            Self::Sending => "sending",
             Self::WebhookSender => "webhook_sender",
             Self::Endpoint => "endpoint",
         }

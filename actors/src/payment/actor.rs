@@ -75,6 +75,10 @@ pub(crate) struct Ask {
 pub(crate) enum CommandFailure {
     #[error(transparent)]
     Rejected(#[from] Rejection),
+    #[error("the balance is too low")]
+    InsufficientBalance,
+    #[error("the ceiling of what may be sent on one day is reached")]
+    AboveDailyLimit,
     #[error("the idempotency key was used before")]
     IdempotencyKeyTaken,
     #[error("no such payment")]
@@ -199,6 +203,9 @@ enum Failure {
     Rejected(#[from] Rejection),
     #[error("the idempotency key was used before")]
     IdempotencyKeyTaken,
+    /// What a person asked for cannot be paid for.
+    #[error(transparent)]
+    Ceiling(JournalError),
     #[error(transparent)]
     Journal(JournalError),
     #[error(transparent)]
@@ -218,6 +225,8 @@ impl Failure {
         match self {
             Self::Rejected(rejection) => CommandFailure::Rejected(rejection.clone()),
             Self::IdempotencyKeyTaken => CommandFailure::IdempotencyKeyTaken,
+            Self::Ceiling(JournalError::InsufficientBalance) => CommandFailure::InsufficientBalance,
+            Self::Ceiling(JournalError::AboveDailyLimit) => CommandFailure::AboveDailyLimit,
             other => CommandFailure::Unavailable(other.to_string()),
         }
     }
@@ -229,7 +238,7 @@ impl PaymentActor {
     fn recover(&self, failure: Failure, state: &mut State) -> Result<(), ActorProcessingErr> {
         match failure {
             // A person's command did not fit; a fact is never rejected.
-            Failure::Rejected(_) | Failure::IdempotencyKeyTaken => return Ok(()),
+            Failure::Rejected(_) | Failure::IdempotencyKeyTaken | Failure::Ceiling(_) => return Ok(()),
             Failure::Journal(JournalError::Refused(_))
             | Failure::Store(StoreError::Unreadable { .. })
             | Failure::Gone => {
@@ -285,7 +294,7 @@ impl PaymentActor {
         let now = self.services.clock.now();
         let Some(transition) = payment::transition(&state.payment, command, now)? else {
             // Known already. The row about it must learn that, or it would be told again for ever.
-            if let Some(unit) = store::applied_unit(&state.payment, command) {
+            if let Some(unit) = store::applied_unit(&state.payment, command, self.services.clock.real_now()) {
                 self.submit(state, unit).await.map_err(Failure::Journal)?;
             }
             effects.extend(still_in_review(command, &state.payment));
@@ -297,8 +306,9 @@ impl PaymentActor {
             audit: beside.audit.clone(),
         };
         let real_now = self.services.clock.real_now();
+        let ceiling = psp.ceilings.send_daily_max;
         let is_sent = |event| psp.is_sent(event, &transition.announcements);
-        let unit = store::transition_unit(&state.payment, &transition, command, rows, real_now, is_sent)?;
+        let unit = store::transition_unit(&state.payment, &transition, command, rows, real_now, ceiling, is_sent)?;
         match self.submit(state, unit).await {
             Ok(()) => {
                 self.services.metrics.moved(&transition);
@@ -311,6 +321,9 @@ impl PaymentActor {
                 Ok(false)
             }
             Err(JournalError::IdempotencyKeyTaken) => Err(Failure::IdempotencyKeyTaken),
+            Err(error @ (JournalError::InsufficientBalance | JournalError::AboveDailyLimit)) => {
+                Err(Failure::Ceiling(error))
+            }
             Err(error) => {
                 state.stale = true;
                 Err(Failure::Journal(error))

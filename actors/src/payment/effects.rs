@@ -16,11 +16,12 @@ use super::unapplied::Unapplied;
 use crate::chains::Chains;
 use crate::clock::Clock;
 use crate::compliance::identity::ComplianceDesk;
-use crate::compliance::{ScreenRequest, Screening};
+use crate::compliance::{ScreenRequest, Screening, Subject};
 use crate::journal::Journal;
 use crate::observe::Books;
 use crate::pauses::Pauses;
 use crate::psps::PspDirectory;
+use crate::sending::DeskMessage;
 use crate::webhook::WebhookSender;
 
 /// Everything a payment speaks to.
@@ -57,6 +58,14 @@ impl Services {
             Effect::Screen { key, revision, from, amount } => {
                 self.screen(payment, *key, *revision, *from, *amount);
             }
+            Effect::ScreenRefund { refund_id, to, amount, chain } => {
+                let subject = Subject::Refund { payment_id: id, refund_id: *refund_id };
+                self.screen_address(ScreenRequest::of_recipient(subject, *chain, *to, *amount), None);
+            }
+            Effect::AwaitRefundReview { refund_id, to, amount, chain, alarm_at } => {
+                let subject = Subject::Refund { payment_id: id, refund_id: *refund_id };
+                self.screen_address(ScreenRequest::of_recipient(subject, *chain, *to, *amount), Some(*alarm_at));
+            }
             Effect::AwaitReview { key, revision, alarm_at } => self.screen_later(payment, *key, *revision, *alarm_at),
             Effect::AwaitDeadline { chain, at } => {
                 // An outage counts before the deadline that it moves; one that is told in between is met afterwards.
@@ -85,14 +94,30 @@ impl Services {
     }
 
     fn screen(&self, payment: &Payment, key: TransferKey, revision: u32, from: Address, amount: Amount) {
-        if let Some(screening) = &*self.screening.read() {
-            screening.screen(request(payment, key, revision, from, amount));
+        self.screen_address(of_transfer(payment, key, revision, from, amount), None);
+    }
+
+    /// Has an address screened; after a pause, and with an alarm from then on, if it is in review until `alarm_at`.
+    pub(crate) fn screen_address(&self, request: ScreenRequest, alarm_at: Option<Timestamp>) {
+        let Some(screening) = &*self.screening.read() else { return };
+        match alarm_at {
+            None => screening.screen(request),
+            Some(alarm_at) => screening.screen_later(request, alarm_at),
         }
     }
 
     fn screen_later(&self, payment: &Payment, key: TransferKey, revision: u32, alarm_at: Timestamp) {
-        let (Some(transfer), Some(screening)) = (payment.transfer(key), &*self.screening.read()) else { return };
-        screening.screen_later(request(payment, key, revision, transfer.from, transfer.amount), alarm_at);
+        let Some(transfer) = payment.transfer(key) else { return };
+        self.screen_address(of_transfer(payment, key, revision, transfer.from, transfer.amount), Some(alarm_at));
+    }
+
+    pub(crate) fn to_sending_desk(&self, message: DeskMessage) {
+        self.router.to_sending_desk(message);
+    }
+
+    /// Has every live payout and withdrawal do again what it still owes.
+    pub(crate) fn resume_sendings(&self) {
+        self.to_sending_desk(DeskMessage::ResumeAll);
     }
 
     pub(crate) fn to_shard(&self, payment: &Payment, message: ShardMessage) {
@@ -103,14 +128,9 @@ impl Services {
     }
 }
 
-fn request(payment: &Payment, key: TransferKey, revision: u32, from: Address, amount: Amount) -> ScreenRequest {
-    ScreenRequest {
-        payment_id: payment.id(),
-        key,
-        revision,
-        from,
-        token: payment.terms.token,
-        amount,
-        wants_sender_kind: payment.terms.refund_to_sender,
-    }
+/// The question about a transfer's sender.
+fn of_transfer(payment: &Payment, key: TransferKey, revision: u32, from: Address, amount: Amount) -> ScreenRequest {
+    let subject = Subject::Transfer { payment_id: payment.id(), key, revision };
+    let wants_sender_kind = payment.terms.refund_to_sender;
+    ScreenRequest { subject, chain: key.chain, address: from, amount, wants_sender_kind }
 }

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use dashmap::DashMap;
 use parking_lot::{Mutex, RwLock};
 use payferry_domain::payment::{Command, Outage, OutageId, Payment};
+use payferry_domain::sending::{self, SendingId};
 use payferry_domain::{Chain, PaymentId, Timestamp};
 use ractor::{ActorCell, ActorId, ActorProcessingErr, ActorStatus};
 
@@ -16,6 +17,7 @@ use super::effects::Services;
 use super::shard::ShardMessage;
 use crate::inbox::PaymentInbox;
 use crate::observe::{Mailbox, PaymentLine, read_line_note};
+use crate::sending::DeskMessage;
 
 /// Logical shards that payment ids fall into.
 pub(crate) const LOGICAL_SHARDS: usize = 256;
@@ -31,6 +33,8 @@ pub(crate) struct Router {
     owners: DashMap<ActorId, PaymentId>,
     shards: RwLock<Vec<Option<Mailbox<ShardMessage>>>>,
     spawned: AtomicU64,
+    /// The desk of payouts and withdrawals: set once it runs, and again when it was restarted.
+    sendings: RwLock<Option<Mailbox<DeskMessage>>>,
     /// The newest outages of each chain: a payment that was not there when they were told hears of them when it is.
     outages: Mutex<HashMap<Chain, VecDeque<Outage>>>,
 }
@@ -44,7 +48,21 @@ impl Router {
             owners: DashMap::new(),
             shards: RwLock::new(vec![None; shards]),
             spawned: AtomicU64::new(0),
+            sendings: RwLock::default(),
             outages: Mutex::default(),
+        }
+    }
+
+    /// Makes the desk of payouts and withdrawals known.
+    pub(crate) fn set_sending_desk(&self, desk: Mailbox<DeskMessage>) {
+        *self.sendings.write() = Some(desk);
+    }
+
+    /// Sends to the desk of payouts and withdrawals.
+    pub(crate) fn to_sending_desk(&self, message: DeskMessage) {
+        if let Some(desk) = &*self.sendings.read() {
+            // A stopped desk is restarted, and then reads everything anew.
+            let _ = desk.cast(message);
         }
     }
 
@@ -216,6 +234,10 @@ impl Router {
 impl PaymentInbox for Router {
     fn tell(&self, payment_id: PaymentId, command: Command) {
         self.send(payment_id, Message::Take(Box::new(command)));
+    }
+
+    fn tell_sending(&self, sending_id: SendingId, command: sending::Command) {
+        self.to_sending_desk(DeskMessage::Take(sending_id, command, None));
     }
 
     fn chain_progressed(&self, chain: Chain, block_time: Timestamp) {

@@ -4,7 +4,6 @@
 //! domain writes. The `state` column is the whole aggregate as JSON; every other column is derived from it, for queries
 //! and for the compare-and-swap. Deliberately absent: decisions, and the writing itself (`journal`).
 
-mod payload;
 #[cfg(test)]
 mod tests;
 mod units;
@@ -58,7 +57,8 @@ pub fn row_of(payment: &Payment) -> Result<payments::Model, StoreError> {
     Ok(payments::Model {
         id: terms.id.to_string(),
         psp_id: terms.psp_id.to_string(),
-        merchant_id: terms.merchant_id.to_string(),
+        purpose: terms.purpose.as_str().to_owned(),
+        merchant_id: terms.merchant_id.map(|id| id.to_string()),
         customer_id: terms.customer_id.map(|id| id.to_string()),
         reference: terms.reference.clone(),
         shard: i64::from(terms.id.shard()),

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use payferry_domain::payment::{self, ChainCandidate, ChainChoice, Payment, Terms};
-use payferry_domain::{Amount, Chain, CustomerId, MerchantId, PaymentId, PspId, Token};
+use payferry_domain::payment::{self, ChainCandidate, ChainChoice, OverpaymentPolicy, Payment, Purpose, Terms};
+use payferry_domain::{Amount, Chain, CustomerId, FeeBps, MerchantId, PaymentId, PspId, Token};
 
 use super::System;
 use crate::journal::{JournalError, Unit};
@@ -21,9 +21,11 @@ const LINK_TIME_BYTES: usize = 6;
 pub struct InitiatePayment {
     /// Whose.
     pub psp_id: PspId,
-    /// For which merchant.
-    pub merchant_id: MerchantId,
-    /// Who pays, if named.
+    /// What becomes of the money.
+    pub purpose: Purpose,
+    /// For which merchant; a pay-in's alone.
+    pub merchant_id: Option<MerchantId>,
+    /// Who pays, if named; of a transfer, who is paid.
     pub customer_id: Option<CustomerId>,
     /// The PSP's own reference.
     pub reference: Option<String>,
@@ -114,11 +116,13 @@ impl System {
         let unavailable = InitiateError::TokenUnavailable { token: request.token, chain: Some(chain) };
         let spec = services.chains.spec(chain).ok_or(unavailable.clone())?;
         let token_address = spec.token_address(request.token).ok_or(unavailable)?;
+        let is_pay_in = request.purpose.is_pay_in();
         let id = PaymentId::generate();
         let now = services.clock.now();
         let terms = Terms {
             id,
             psp_id: request.psp_id,
+            purpose: request.purpose,
             merchant_id: request.merchant_id,
             customer_id: request.customer_id,
             reference: request.reference,
@@ -130,9 +134,9 @@ impl System {
             chain_choice,
             wallet: Vaults::new(spec.contract).of_payment(id),
             link_token: link_token(id),
-            fee_bps: psp.policies.fee_bps,
+            fee_bps: if is_pay_in { psp.policies.fee_bps } else { FeeBps::ZERO },
             tolerance: psp.policies.tolerance,
-            overpayment: psp.policies.overpayment,
+            overpayment: if is_pay_in { psp.policies.overpayment } else { OverpaymentPolicy::KeepExcess },
             refund_to_sender: psp.policies.refund_to_sender,
             dust_floor: psp.policies.dust_floor,
             finality: psp.policies.finality_on(spec),

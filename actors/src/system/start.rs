@@ -25,6 +25,7 @@ use crate::pauses::Pauses;
 use crate::payment::{PaymentMetrics, Router, Services, Shard, Unapplied};
 use crate::psps::{Ceilings, PspDirectory};
 use crate::seal::Sealer;
+use crate::sending::SendingDesk;
 use crate::supervise::{Child, Root, RootMessage, Start};
 use crate::wallet::OperatorSigner;
 use crate::webhook::{WebhookConfig, WebhookSender};
@@ -131,6 +132,7 @@ impl System {
         let screener = Arc::new(SenderKind::new(screener, clients));
         system.start_screening(screening, screener).await?;
         system.start_desk(desk, identity).await?;
+        system.start_sending_desk().await?;
         for setup in &setups {
             system.start_settler(setup).await?;
         }
@@ -173,6 +175,7 @@ impl System {
                 let restarted = services.screening.write().replace(screening).is_some();
                 if restarted {
                     services.router.resume_all();
+                    services.resume_sendings();
                 }
                 Ok(cell)
             }
@@ -196,6 +199,22 @@ impl System {
                 let desk = ComplianceDesk::start(root, config, provider, database, sealer, clock, books).await?;
                 let cell = desk.cell();
                 *services.desk.write() = Some(desk);
+                Ok(cell)
+            }
+            .boxed()
+        })
+        .await
+    }
+
+    async fn start_sending_desk(&self) -> Result<(), StartError> {
+        let services = self.inner.services.clone();
+        self.adopt(ActorKind::SendingDesk, "sending desk", move |root| {
+            let services = services.clone();
+            async move {
+                let books = services.books.clone();
+                let desk = books.spawn("sending desk", SendingDesk::new(services.clone()), (), Some(root)).await?;
+                let cell = desk.get_cell();
+                services.router.set_sending_desk(desk);
                 Ok(cell)
             }
             .boxed()

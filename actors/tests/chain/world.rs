@@ -73,6 +73,14 @@ impl PaymentInbox for Inbox {
         self.told.lock().push((payment_id, command));
     }
 
+    fn tell_sending(
+        &self,
+        sending_id: payferry_domain::sending::SendingId,
+        command: payferry_domain::sending::Command,
+    ) {
+        panic!("nothing is sent here: {sending_id} {command:?}");
+    }
+
     fn chain_progressed(&self, _chain: Chain, block_time: Timestamp) {
         self.progress.lock().push(Progress::To(block_time));
     }
@@ -270,7 +278,8 @@ impl World {
         payments::Model {
             id: id.to_string(),
             psp_id: self.psp.to_string(),
-            merchant_id: self.merchant.to_string(),
+            purpose: "payin".to_owned(),
+            merchant_id: Some(self.merchant.to_string()),
             customer_id: None,
             reference: None,
             shard: i64::from(id.shard()),

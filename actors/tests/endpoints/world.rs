@@ -130,7 +130,8 @@ impl World {
     pub async fn try_initiate(&self, chain: Chain, expires_in_secs: i64) -> Result<Payment, InitiateError> {
         let request = InitiatePayment {
             psp_id: self.psp,
-            merchant_id: self.merchant,
+            purpose: payferry_domain::payment::Purpose::PayIn,
+            merchant_id: Some(self.merchant),
             customer_id: None,
             reference: None,
             metadata: None,

@@ -111,7 +111,8 @@ impl World {
     pub fn request(&self, tokens: &str) -> InitiatePayment {
         InitiatePayment {
             psp_id: self.psp,
-            merchant_id: self.merchant,
+            purpose: payferry_domain::payment::Purpose::PayIn,
+            merchant_id: Some(self.merchant),
             customer_id: None,
             reference: None,
             metadata: None,

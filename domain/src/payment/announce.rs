@@ -55,6 +55,10 @@ named! {
         TransferFailed = "transfer.failed",
         /// Transfer underpaid by the sender.
         TransferUnderpaid = "transfer.underpaid",
+        /// Surplus, late or wrong money for a transfer.
+        TransferMismatched = "transfer.mismatched",
+        /// The chain took back a transfer's money, or its delivery.
+        TransferReorged = "transfer.reorged",
         /// The endpoint's test.
         WebhookTest = "webhook.test",
     }
@@ -82,6 +86,34 @@ pub struct Announcement {
 /// The public names that an event announces, in the order in which they are sent. `payment.*` and `payin.*` are two
 /// names of one happening, and both are announced.
 pub fn announced(after: &Payment, event: &Event) -> &'static [EventName] {
+    if after.terms.purpose.is_pay_in() { of_payment(after, event) } else { of_transfer(after, event) }
+}
+
+/// Those of a transfer to a customer: what failed for good is told once, even if the money is refunded later.
+fn of_transfer(after: &Payment, event: &Event) -> &'static [EventName] {
+    use EventName as Name;
+    match event {
+        Event::Mismatched { reason: Reason::Underpaid, .. } => &[Name::TransferUnderpaid],
+        Event::Mismatched { .. }
+        | Event::TransferCounted { excess: true, .. }
+        | Event::Confirmed { reason: Reason::Overpaid, .. } => &[Name::TransferMismatched],
+        Event::TransferFinalised { key } if after.transfer(*key).is_some_and(|t| !t.is_right()) => {
+            &[Name::TransferMismatched]
+        }
+        Event::Failed { reason: FailureReason::SettlementFailed, .. } => &[],
+        Event::Failed { .. } | Event::SettlementFailed { announced: true, .. } => &[Name::TransferFailed],
+        Event::Settled { .. } => &[Name::TransferSettled],
+        Event::SettlementOrphaned { was_settled: true, .. } if after.status == Status::Settled => {
+            &[Name::TransferReorged]
+        }
+        Event::Reorged { .. } => &[Name::TransferReorged],
+        Event::RefundSent { .. } => &[Name::RefundSent],
+        Event::RefundFailed { .. } => &[Name::RefundFailed],
+        _ => &[],
+    }
+}
+
+fn of_payment(after: &Payment, event: &Event) -> &'static [EventName] {
     use EventName as Name;
     const MISMATCHED: &[EventName] = &[Name::PaymentMismatched, Name::PayinMismatched];
     match event {

@@ -6,6 +6,7 @@ use super::money_out::{Funds, Requester};
 use super::transfer::{ObservedTransfer, TransferKey, Verdict};
 use crate::chain::{Address, Finality, Hash32};
 use crate::ids::{OperationId, RefundId};
+use crate::ledger::Asset;
 use crate::money::Amount;
 use crate::time::Timestamp;
 
@@ -71,8 +72,17 @@ pub enum Command {
         to: Option<Address>,
         /// Out of which money; `Blocked` is the operator's alone.
         funds: Funds,
+        /// In which token on which chain: of misdirected money, and of no other.
+        asset: Option<Asset>,
         /// Who asks.
         by: Requester,
+    },
+    /// A screening result about the address of a refund, or (with `verdict.by_operator`) a person's decision on a review.
+    ScreenRefund {
+        /// Which.
+        refund_id: RefundId,
+        /// What it says.
+        verdict: Verdict,
     },
     /// A refund's sending is final.
     CompleteRefund {

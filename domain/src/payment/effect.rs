@@ -34,6 +34,30 @@ pub enum Effect {
         /// How much.
         amount: Amount,
     },
+    /// Have the address of a refund screened and send `ScreenRefund`.
+    ScreenRefund {
+        /// Which refund.
+        refund_id: RefundId,
+        /// The address.
+        to: Address,
+        /// How much.
+        amount: Amount,
+        /// On which chain.
+        chain: Chain,
+    },
+    /// The address of a refund is in review: screen it again at intervals, and raise an alarm if it still is by then.
+    AwaitRefundReview {
+        /// Which refund.
+        refund_id: RefundId,
+        /// The address.
+        to: Address,
+        /// How much.
+        amount: Amount,
+        /// On which chain.
+        chain: Chain,
+        /// When an alarm is due.
+        alarm_at: Timestamp,
+    },
     /// A transfer is in review: screen it again at intervals, and raise an alarm if it still is by then.
     AwaitReview {
         /// Which transfer.

@@ -159,6 +159,13 @@ pub enum Event {
         /// Whether it takes all that was to be settled, so that the settlement is withdrawn.
         withdraws_settlement: bool,
     },
+    /// The address of a refund was screened.
+    RefundScreened {
+        /// Which.
+        refund_id: RefundId,
+        /// What was said.
+        verdict: Box<Verdict>,
+    },
     /// A refund's sending is final.
     RefundSent {
         /// Which.
@@ -203,6 +210,7 @@ impl Event {
             Self::SettlementRetried { .. } => "settlement_retried",
             Self::SettlementOrphaned { .. } => "settlement_orphaned",
             Self::RefundRequested { .. } => "refund_requested",
+            Self::RefundScreened { .. } => "refund_screened",
             Self::RefundSent { .. } => "refund_sent",
             Self::RefundFailed { .. } => "refund_failed",
         }

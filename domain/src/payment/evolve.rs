@@ -98,6 +98,11 @@ fn apply(payment: &mut Payment, event: &Event) {
                 withdraw(settlement);
             }
         }
+        Event::RefundScreened { refund_id, verdict } => {
+            if let Some(refund) = payment.refunds.iter_mut().find(|refund| refund.id == *refund_id) {
+                refund.verdict = Some(verdict.clone());
+            }
+        }
         Event::RefundSent { refund_id, tx_hash, at } => {
             finish_refund(payment, *refund_id, RefundState::Sent, *at, |refund| refund.tx_hash = Some(*tx_hash));
         }
@@ -286,9 +291,16 @@ pub(crate) fn derived_labels(payment: &Payment, labels: Labels) -> Labels {
         .set(Label::Excess, any(&|t| t.excess))
         .set(Label::WrongToken, any(&|t| is_held(t) && is_wrong_token(payment, t)))
         .set(Label::WrongChain, any(&|t| is_held(t) && t.key.chain != chain))
-        .set(Label::InReview, any(&|t| t.is_right() && t.is_present() && t.decision() == Some(Decision::Review)))
+        .set(Label::InReview, in_review(payment))
         .set(Label::FundsBlocked, any(&|t| t.is_right() && t.is_present() && t.is_blocked()))
         .set(Label::SettlementFailed, failing)
+}
+
+/// Whether a transfer, or the address of a refund, waits for the operator's decision.
+fn in_review(payment: &Payment) -> bool {
+    let review = Some(Decision::Review);
+    payment.transfers.iter().any(|transfer| transfer.is_present() && transfer.decision() == review)
+        || payment.refunds.iter().any(|refund| refund.awaits_screening() && refund.decision() == review)
 }
 
 fn is_held(transfer: &Transfer) -> bool {

@@ -13,6 +13,7 @@ mod label;
 mod money_out;
 mod operations;
 mod payload;
+mod postings;
 mod react;
 mod rejection;
 mod resume;
@@ -40,12 +41,13 @@ pub use rejection::Rejection;
 pub use resume::resume;
 pub use state::{KytSummary, Outage, Payment};
 pub use status::{FailureReason, HistoryEntry, Reason, Status};
-pub use terms::{ChainCandidate, ChainChoice, OverpaymentPolicy, Terms};
+pub use terms::{ChainCandidate, ChainChoice, OverpaymentPolicy, Purpose, Terms};
 pub use transfer::{
     BlockRef, Decision, ObservedTransfer, Presence, Transfer, TransferKey, TransferStatus, TransferToken, Verdict,
 };
 
 use crate::invariants::{self, Violation};
+use crate::ledger::Posting;
 use crate::time::Timestamp;
 
 /// All that one command brings about; everything but `effects` belongs into one database commit.
@@ -61,6 +63,8 @@ pub struct Transition {
     pub effects: Vec<Effect>,
     /// Changes of the operation queue.
     pub operations: Vec<NewOperation>,
+    /// What the ledger notes.
+    pub postings: Vec<Posting>,
     /// Broken invariants, to be counted and alarmed; always empty in debug builds, which panic.
     pub violations: Vec<Violation>,
 }
@@ -83,7 +87,9 @@ fn carry_out(before: Payment, events: Vec<Event>, now: Timestamp) -> Transition 
     let mut payment = before;
     let mut announcements = Vec::new();
     let mut queue = Vec::new();
+    let mut posted = Vec::new();
     for event in &events {
+        posted.extend(postings::postings(&payment, event));
         payment = evolve(payment, event);
         announcements.extend(announce::announcements(&payment, event, now));
         queue.extend(operations::operations(&payment, event));
@@ -99,7 +105,7 @@ fn carry_out(before: Payment, events: Vec<Event>, now: Timestamp) -> Transition 
     effects.extend((!payment.is_live()).then_some(Effect::Passivate));
     let violations = invariants::check(&payment);
     debug_assert!(violations.is_empty(), "{violations:?} after {events:?}: {payment:?}");
-    Transition { payment, events, announcements, effects, operations: queue, violations }
+    Transition { payment, events, announcements, effects, operations: queue, postings: posted, violations }
 }
 
 #[cfg(test)]

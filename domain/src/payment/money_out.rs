@@ -4,9 +4,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::chain::{Address, Chain, Hash32};
 use crate::ids::{OperationId, RefundId};
-use crate::money::{Amount, Token};
+use crate::ledger::Asset;
+use crate::money::Amount;
 use crate::named::named;
 use crate::time::Timestamp;
+
+use super::transfer::{Decision, Verdict};
 
 named! {
     /// How far the settlement has come.
@@ -72,11 +75,13 @@ named! {
 
 named! {
     /// Which money a refund is about.
-    Funds, "received, blocked" {
+    Funds, "received, blocked, misdirected" {
         /// What counts.
         Received = "received",
         /// What screening blocked; the operator's alone.
         Blocked = "blocked",
+        /// What came in another token or on another chain.
+        Misdirected = "misdirected",
     }
 }
 
@@ -117,6 +122,12 @@ pub struct Refund {
     pub source: Vault,
     /// Out of which money.
     pub funds: Funds,
+    /// In which token on which chain, if not the payment's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asset: Option<Asset>,
+    /// What screening says about the address, once it has spoken; nothing is sent before it says `allow`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<Box<Verdict>>,
     /// Who asked; `schedule` for the excess policy.
     pub requested_by: Requester,
     /// How far it has come.
@@ -132,6 +143,18 @@ pub struct Refund {
     /// Why it failed, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
+}
+
+impl Refund {
+    /// What screening says about the address so far.
+    pub fn decision(&self) -> Option<Decision> {
+        self.verdict.as_ref().map(|verdict| verdict.decision)
+    }
+
+    /// Whether screening still has to say `allow` or `block`.
+    pub fn awaits_screening(&self) -> bool {
+        self.state == RefundState::Pending && matches!(self.decision(), None | Some(Decision::Review))
+    }
 }
 
 /// What is to be done with an operation's row in the same commit.
@@ -159,6 +182,13 @@ pub enum OperationBody {
         /// To the treasury.
         treasury_fee: Amount,
     },
+    /// Send a transfer's money on to its recipient.
+    Deliver {
+        /// To whom.
+        to: Address,
+        /// How much.
+        amount: Amount,
+    },
     /// Send from a vault to an address.
     Send {
         /// The refund that it carries.
@@ -181,8 +211,6 @@ pub struct NewOperation {
     pub action: OperationAction,
     /// On which chain.
     pub chain: Chain,
-    /// In which token.
-    pub token: Token,
     /// The token's contract.
     pub token_address: Address,
     /// The payment's wallet (the vault, for `Vault::Payment` and settlements).

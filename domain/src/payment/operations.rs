@@ -4,6 +4,9 @@ use super::event::Event;
 use super::money_out::{NewOperation, OperationAction, OperationBody, Refund, Settlement, SettlementState};
 use super::state::Payment;
 use super::status::{Reason, Status};
+use super::terms::Purpose;
+use super::transfer::Decision;
+use crate::ledger::Asset;
 
 /// The changes of the operation queue because of `event`; `after` is the payment right after it.
 pub(super) fn operations(after: &Payment, event: &Event) -> Vec<NewOperation> {
@@ -23,9 +26,12 @@ pub(super) fn operations(after: &Payment, event: &Event) -> Vec<NewOperation> {
         Event::Reorged { reopened: true, .. } if state == Some(SettlementState::Withdrawn) => {
             settle(OperationAction::Cancel).into_iter().collect()
         }
-        Event::RefundRequested { refund, withdraws_settlement } => {
-            let cancelled = withdraws_settlement.then(|| settle(OperationAction::Cancel)).flatten();
-            cancelled.into_iter().chain([sending(after, refund)]).collect()
+        Event::RefundRequested { withdraws_settlement: true, .. } => {
+            settle(OperationAction::Cancel).into_iter().collect()
+        }
+        Event::RefundScreened { refund_id, verdict } if verdict.decision == Decision::Allow => {
+            let refund = after.refunds.iter().find(|refund| refund.id == *refund_id);
+            refund.map(|refund| sending(after, refund)).into_iter().collect()
         }
         _ => Vec::new(),
     }
@@ -40,27 +46,26 @@ fn confirmations(payment: &Payment) -> usize {
 
 fn settling(payment: &Payment, settlement: &Settlement, action: OperationAction) -> NewOperation {
     let Settlement { operation, amount, psp_amount, treasury_fee, .. } = *settlement;
-    let body = OperationBody::Settle { amount, psp_amount, treasury_fee };
-    operation_of(payment, operation, action, body)
+    let body = match payment.terms.purpose {
+        Purpose::PayIn => OperationBody::Settle { amount, psp_amount, treasury_fee },
+        Purpose::Transfer { to } => OperationBody::Deliver { to, amount },
+    };
+    operation_of(payment, operation, action, payment.asset(), body)
 }
 
 fn sending(payment: &Payment, refund: &Refund) -> NewOperation {
     let Refund { id: refund_id, source, to, amount, .. } = *refund;
-    operation_of(
-        payment,
-        refund.operation,
-        OperationAction::Queue,
-        OperationBody::Send { refund_id, source, to, amount },
-    )
+    let asset = refund.asset.unwrap_or_else(|| payment.asset());
+    let body = OperationBody::Send { refund_id, source, to, amount };
+    operation_of(payment, refund.operation, OperationAction::Queue, asset, body)
 }
 
 fn operation_of(
     payment: &Payment,
     id: crate::ids::OperationId,
     action: OperationAction,
+    asset: Asset,
     body: OperationBody,
 ) -> NewOperation {
-    let terms = &payment.terms;
-    let (chain, token, token_address, wallet) = (terms.chain, terms.token, terms.token_address, terms.wallet);
-    NewOperation { id, action, chain, token, token_address, wallet, body }
+    NewOperation { id, action, chain: asset.chain, token_address: asset.address, wallet: payment.terms.wallet, body }
 }

@@ -9,10 +9,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::announce::{Announcement, EventName};
+use super::label::Label;
 use super::state::Payment;
-use super::status::Status;
-use crate::ids::EventId;
-use crate::money::UnknownName;
+use super::status::{FailureReason, Status};
+use crate::chain::{Address, Chain, Hash32};
+use crate::ids::{CustomerId, EventId, MerchantId, RefundId};
+use crate::money::{Token, UnknownName};
 
 /// Which events an endpoint wants: everything (`*`), a family (`payment.*`), or one name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -82,47 +84,79 @@ impl<'de> Deserialize<'de> for EventPattern {
     }
 }
 
-/// The body of one public event of a payment: flat, amounts as decimal strings, absent fields left out. `payment` is the
-/// payment after the transition that made the announcement.
-pub fn payload(payment: &Payment, announcement: &Announcement, event_id: EventId) -> Map<String, Value> {
+/// The body of a payment's event: a flat object; what does not apply is left out. Amounts are decimal strings, times ISO 8601.
+#[derive(Serialize)]
+struct Body<'a> {
+    event: &'static str,
+    payment_id: String,
+    timestamp: String,
+    event_id: EventId,
+    sequence: u32,
+    status: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    merchant_id: Option<MerchantId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    customer_id: Option<CustomerId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reference: Option<&'a str>,
+    amount: String,
+    amount_received: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    excess_received: Option<String>,
+    token: Token,
+    chain: Chain,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tx_hash: Option<Hash32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    psp_amount: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    treasury_fee: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    refund_id: Option<RefundId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    refund_amount: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    refund_address: Option<Address>,
+    labels: Vec<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failure_reason: Option<FailureReason>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    metadata: Option<&'a serde_json::Map<String, serde_json::Value>>,
+}
+
+/// The body of `announcement` as it is signed and sent; `payment` is as the commit leaves it.
+pub fn payload(payment: &Payment, announcement: &Announcement, event_id: EventId) -> Result<String, serde_json::Error> {
     let terms = &payment.terms;
-    let mut body = Map::new();
-    let mut text = |key: &str, value: String| body.insert(key.to_owned(), Value::String(value));
-    text("event", announcement.name.to_string());
-    text("payment_id", terms.id.to_string());
-    text("timestamp", announcement.at.to_string());
-    text("event_id", event_id.to_string());
-    text("status", announcement.status.to_string());
-    text("merchant_id", terms.merchant_id.to_string());
-    text("amount", terms.amount.to_string());
-    text("amount_received", payment.amount_received().to_string());
-    text("excess_received", payment.excess_received().to_string());
-    text("token", terms.token.to_string());
-    text("chain", terms.chain.to_string());
-    let mut optional = |key: &str, value: Option<String>| value.map(|value| text(key, value));
-    optional("customer_id", terms.customer_id.map(|id| id.to_string()));
-    optional("reference", terms.reference.clone());
-    optional("tx_hash", announcement.tx_hash.map(|hash| hash.to_string()));
-    let failed = announcement.status == Status::Failed;
-    optional("failure_reason", payment.failure_reason.filter(|_| failed).map(|reason| reason.to_string()));
-    let carried = matches!(announcement.status, Status::Confirmed | Status::Settled);
-    if let Some(settlement) = payment.settlement.as_deref().filter(|_| carried) {
-        optional("psp_amount", Some(settlement.psp_amount.to_string()));
-        optional("treasury_fee", Some(settlement.treasury_fee.to_string()));
-    }
+    // The shares are fixed from confirmation on; before it, and after it was taken back, they mean nothing.
+    let fixed = matches!(announcement.status, Status::Confirmed | Status::Settled) && terms.purpose.is_pay_in();
+    let settlement = payment.settlement.as_deref().filter(|_| fixed);
     let refund = payment.refunds.iter().find(|refund| Some(refund.id) == announcement.refund_id);
-    if let Some(refund) = refund {
-        optional("refund_id", Some(refund.id.to_string()));
-        optional("refund_amount", Some(refund.amount.to_string()));
-        optional("refund_address", Some(refund.to.to_string()));
-    }
-    body.insert("sequence".to_owned(), announcement.sequence.into());
-    let labels = payment.labels.iter().map(|label| Value::from(label.as_str())).collect();
-    body.insert("labels".to_owned(), Value::Array(labels));
-    if let Some(metadata) = &terms.metadata {
-        body.insert("metadata".to_owned(), Value::Object(metadata.clone()));
-    }
-    body
+    let excess = payment.excess_received();
+    serde_json::to_string(&Body {
+        event: announcement.name.as_str(),
+        payment_id: terms.public_id(),
+        timestamp: announcement.at.to_string(),
+        event_id,
+        sequence: announcement.sequence,
+        status: payment.public_status_at(announcement.status),
+        merchant_id: terms.merchant_id,
+        customer_id: terms.customer_id,
+        reference: terms.reference.as_deref(),
+        amount: terms.amount.to_string(),
+        amount_received: payment.amount_received().to_string(),
+        excess_received: (!excess.is_zero()).then(|| excess.to_string()),
+        token: terms.token,
+        chain: terms.chain,
+        tx_hash: announcement.tx_hash,
+        psp_amount: settlement.map(|settlement| settlement.psp_amount.to_string()),
+        treasury_fee: settlement.map(|settlement| settlement.treasury_fee.to_string()),
+        refund_id: announcement.refund_id,
+        refund_amount: refund.map(|refund| refund.amount.to_string()),
+        refund_address: refund.map(|refund| refund.to),
+        labels: payment.labels.iter().map(Label::as_str).collect(),
+        failure_reason: payment.failure_reason.filter(|_| announcement.status == Status::Failed),
+        metadata: terms.metadata.as_ref(),
+    })
 }
 
 /// The body of the endpoint's test event.

@@ -2,10 +2,11 @@
 
 use super::effect::{Alarm, Effect};
 use super::event::Event;
-use super::money_out::{RefundState, SettlementState};
+use super::money_out::{Refund, RefundState, SettlementState};
 use super::state::Payment;
 use super::status::Status;
 use super::transfer::{Decision, Transfer, TransferStatus};
+use crate::chain::Chain;
 use crate::money::Amount;
 
 /// How long a review may wait before the operator is alarmed.
@@ -50,7 +51,8 @@ pub fn react(after: &Payment, event: &Event) -> Vec<Effect> {
             let alarm = Effect::Alarm(Alarm::SettlementOrphaned { operation });
             settlement(after).into_iter().chain([alarm]).collect()
         }
-        Event::RefundRequested { .. } => sendings(after).into_iter().chain(settlement(after)).collect(),
+        Event::RefundRequested { .. } => refund_screenings(after).into_iter().chain(settlement(after)).collect(),
+        Event::RefundScreened { .. } => refund_screenings(after).into_iter().chain(sendings(after)).collect(),
         Event::RefundSent { .. } => overdrawn(after).into_iter().collect(),
         Event::TransferFinalised { .. }
         | Event::TransferCounted { .. }
@@ -131,9 +133,32 @@ pub(super) fn settlement(payment: &Payment) -> Option<Effect> {
     }
 }
 
+/// The screening that the addresses of refunds wait for.
+pub(super) fn refund_screenings(payment: &Payment) -> Vec<Effect> {
+    let screening = |refund: &Refund| {
+        let (refund_id, to, amount, chain) = (refund.id, refund.to, refund.amount, chain_of(payment, refund));
+        match refund.verdict.as_deref() {
+            None => Effect::ScreenRefund { refund_id, to, amount, chain },
+            Some(verdict) => {
+                let alarm_at = verdict.checked_at.plus_secs(REVIEW_ALARM_SECS);
+                Effect::AwaitRefundReview { refund_id, to, amount, chain, alarm_at }
+            }
+        }
+    };
+    payment.refunds.iter().filter(|refund| refund.awaits_screening()).map(screening).collect()
+}
+
+fn chain_of(payment: &Payment, refund: &Refund) -> Chain {
+    refund.asset.map_or(payment.terms.chain, |asset| asset.chain)
+}
+
 /// The sendings that wait.
 pub(super) fn sendings(payment: &Payment) -> Vec<Effect> {
-    let pending = payment.refunds.iter().filter(|refund| refund.state == RefundState::Pending);
-    let chain = payment.terms.chain;
-    pending.map(|refund| Effect::Send { operation: refund.operation, refund_id: refund.id, chain }).collect()
+    let cleared = |refund: &&Refund| refund.state == RefundState::Pending && !refund.awaits_screening();
+    let send = |refund: &Refund| Effect::Send {
+        operation: refund.operation,
+        refund_id: refund.id,
+        chain: chain_of(payment, refund),
+    };
+    payment.refunds.iter().filter(cleared).map(send).collect()
 }

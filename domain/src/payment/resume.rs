@@ -2,7 +2,7 @@
 //! Alarms are not repeated: what they were about stands in the labels.
 
 use super::effect::Effect;
-use super::react::{deadline, finalities, review, screening, sendings, settlement};
+use super::react::{deadline, finalities, refund_screenings, review, screening, sendings, settlement};
 use super::state::Payment;
 
 /// Everything still owed. All of it is idempotent, so resuming too often is only work.
@@ -12,6 +12,7 @@ pub fn resume(payment: &Payment) -> Vec<Effect> {
     effects.extend(payment.transfers.iter().filter_map(review));
     effects.extend(deadline(payment));
     effects.extend(settlement(payment));
+    effects.extend(refund_screenings(payment));
     effects.extend(sendings(payment));
     if payment.sequence > 0 {
         effects.push(Effect::DeliverWebhooks);

@@ -12,6 +12,7 @@ use super::terms::Terms;
 use super::transfer::{Decision, Transfer, TransferKey, TransferStatus, Verdict};
 use crate::chain::Finality;
 use crate::ids::PaymentId;
+use crate::ledger::Asset;
 use crate::money::Amount;
 use crate::time::Timestamp;
 
@@ -170,6 +171,8 @@ impl Payment {
         match self.status {
             Status::Pending => Amount::ZERO,
             Status::Failed if self.failure_reason == Some(FailureReason::KytBlocked) => Amount::ZERO,
+            // What was sent on to a customer is the customer's.
+            _ if !self.terms.purpose.is_pay_in() => self.net().min(self.in_wallet()),
             _ => self.net(),
         }
     }
@@ -181,6 +184,25 @@ impl Payment {
             _ => Amount::ZERO,
         };
         self.settleable().saturating_sub(settled)
+    }
+
+    /// The token that is due, on its chain.
+    pub fn asset(&self) -> Asset {
+        Asset { chain: self.terms.chain, address: self.terms.token_address }
+    }
+
+    /// The token that a transfer moved, on its chain.
+    pub fn asset_of(&self, transfer: &Transfer) -> Asset {
+        Asset { chain: transfer.key.chain, address: transfer.token_address(self.terms.token_address) }
+    }
+
+    /// Clean money of another token or on another chain in the wallet, less what went or goes back of it.
+    pub fn misdirected(&self, asset: Asset) -> Amount {
+        let held = |t: &&Transfer| !t.is_right() && t.status == TransferStatus::Final && self.asset_of(t) == asset;
+        let clean = self.transfers.iter().filter(held).filter(|t| t.decision() == Some(Decision::Allow));
+        let held: Amount = clean.map(|transfer| transfer.amount).sum();
+        let live = |refund: &&Refund| refund.state != RefundState::Failed && refund.asset == Some(asset);
+        held.saturating_sub(self.refunds.iter().filter(live).map(|refund| refund.amount).sum())
     }
 
     /// Blocked money in the wallet less what the operator sent back of it.
@@ -283,6 +305,24 @@ impl Payment {
         KytSummary {
             decision: worst.and_then(Transfer::decision),
             verdict: worst.and_then(|transfer| transfer.verdict.as_deref()),
+        }
+    }
+
+    /// Where it stands, in the words of what it is: of a transfer `pending`, `underpaid`, `settled` or `failed`.
+    pub fn public_status(&self) -> &'static str {
+        self.public_status_at(self.status)
+    }
+
+    /// The same of a status that it had on its way here.
+    pub(crate) fn public_status_at(&self, status: Status) -> &'static str {
+        let short = self.labels.contains(Label::Underpaid) && !self.labels.contains(Label::Late);
+        match status {
+            _ if self.terms.purpose.is_pay_in() => status.as_str(),
+            Status::Settled => "settled",
+            Status::Mismatched if short => "underpaid",
+            Status::Confirmed if self.labels.contains(Label::SettlementFailed) => "failed",
+            Status::Pending | Status::Confirmed => "pending",
+            Status::Mismatched | Status::Failed => "failed",
         }
     }
 

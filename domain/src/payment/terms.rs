@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::chain::{Address, Chain, FinalityPolicy};
-use crate::ids::{CustomerId, MerchantId, PaymentId, PspId};
+use crate::ids::{CustomerId, MerchantId, PaymentId, PspId, TransferId};
 use crate::money::{Amount, FeeBps, Token, Tolerance};
 use crate::time::Timestamp;
 
@@ -14,9 +14,13 @@ pub struct Terms {
     pub id: PaymentId,
     /// Whose it is.
     pub psp_id: PspId,
-    /// For which merchant.
-    pub merchant_id: MerchantId,
-    /// Who pays, if it was named.
+    /// What the money is for.
+    #[serde(default, skip_serializing_if = "Purpose::is_pay_in")]
+    pub purpose: Purpose,
+    /// For which merchant; a pay-in's alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub merchant_id: Option<MerchantId>,
+    /// Who pays, if it was named; of a transfer, who is paid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub customer_id: Option<CustomerId>,
     /// The PSP's own reference.
@@ -61,6 +65,45 @@ pub struct Terms {
     pub created_at: Timestamp,
 }
 
+/// What becomes of the money.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "kind")]
+pub enum Purpose {
+    /// A payment: it is settled between the PSP's vault and the treasury.
+    #[default]
+    PayIn,
+    /// A transfer to a customer: it is sent on to the customer's wallet, without a fee.
+    Transfer {
+        /// The wallet, as it was when the transfer was accepted.
+        to: Address,
+    },
+}
+
+impl Purpose {
+    /// Whether it is a payment to the PSP.
+    pub const fn is_pay_in(&self) -> bool {
+        matches!(self, Self::PayIn)
+    }
+
+    /// Its name in the database.
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::PayIn => "payin",
+            Self::Transfer { .. } => "transfer",
+        }
+    }
+}
+
+impl Terms {
+    /// The id by which the PSP knows it: `pay_`, or `tr_` of a transfer.
+    pub fn public_id(&self) -> String {
+        match self.purpose {
+            Purpose::PayIn => self.id.to_string(),
+            Purpose::Transfer { .. } => TransferId::of(self.id).to_string(),
+        }
+    }
+}
+
 /// How a payment got its chain.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -95,6 +138,8 @@ pub enum OverpaymentPolicy {
     Hold,
     /// All of it is settled.
     Accept,
+    /// The amount is settled and the rest stays refundable: how transfers are.
+    KeepExcess,
     /// The amount is settled and the rest goes back to the sender, if that is one plain account and the PSP allows
     /// refunds to senders; else the rest stays refundable.
     RefundExcess,

@@ -186,6 +186,14 @@ impl Transfer {
         self.token == TransferToken::Right
     }
 
+    /// Its token contract, given the right one.
+    pub(crate) fn token_address(&self, right: Address) -> Address {
+        match self.token {
+            TransferToken::Right => right,
+            TransferToken::Other { address, .. } | TransferToken::LookAlike { address } => address,
+        }
+    }
+
     /// What screening says so far.
     pub fn decision(&self) -> Option<Decision> {
         self.verdict.as_ref().map(|verdict| verdict.decision)
@@ -198,6 +206,6 @@ impl Transfer {
 
     /// Whether screening still has to say `allow` or `block`.
     pub fn awaits_screening(&self) -> bool {
-        self.is_present() && self.is_right() && matches!(self.decision(), None | Some(Decision::Review))
+        self.is_present() && matches!(self.decision(), None | Some(Decision::Review))
     }
 }

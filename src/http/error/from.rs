@@ -124,6 +124,8 @@ impl From<JournalError> for ApiError {
             JournalError::Busy => Self::Unavailable(Away::Capacity, reason.into()),
             JournalError::Unavailable(_) => Self::Unavailable(Away::Database, reason.into()),
             JournalError::Unknown(_) => Self::TimedOut,
+            JournalError::InsufficientBalance => insufficient_balance(),
+            JournalError::AboveDailyLimit => above_daily_limit(),
             JournalError::Conflict | JournalError::Refused(_) => Self::internal(reason),
         }
     }
@@ -157,9 +159,21 @@ impl From<CommandError> for ApiError {
             CommandError::Rejected(rejection) => rejection.into(),
             CommandError::Quarantined => Self::Unavailable(Away::Payment, reason.into()),
             CommandError::IdempotencyKeyTaken => Self::IdempotencyRunning,
+            CommandError::InsufficientBalance => insufficient_balance(),
+            CommandError::AboveDailyLimit => above_daily_limit(),
             CommandError::Unavailable(_) => Self::Unavailable(Away::Database, reason.into()),
         }
     }
+}
+
+fn insufficient_balance() -> ApiError {
+    let detail = "The balance on this chain does not have that much available.";
+    ApiError::Conflict("insufficient_balance", detail.to_owned(), Vec::new())
+}
+
+fn above_daily_limit() -> ApiError {
+    let detail = "The ceiling of what may be sent on one day is reached; it begins anew at midnight UTC.";
+    ApiError::Conflict("above_daily_limit", detail.to_owned(), Vec::new())
 }
 
 /// `text` with a capital letter and a full stop.

@@ -5,7 +5,7 @@ use axum::response::{IntoResponse, Response};
 use payferry_actors::wallet::checksummed;
 use payferry_actors::{ChainAsked, InitiateError, InitiatePayment};
 use payferry_domain::customer::{KycStatus, Rejection};
-use payferry_domain::payment::Payment;
+use payferry_domain::payment::{Payment, Purpose};
 use payferry_domain::{Amount, Chain, CustomerId, MerchantId, PspId, Token};
 use payferry_entities::{customers, merchants};
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QuerySelect};
@@ -125,7 +125,8 @@ pub async fn initiate(State(app): State<AppState>, request: Submission<Payments>
     }
     let initiate = InitiatePayment {
         psp_id: request.psp_id,
-        merchant_id: asked.merchant_id,
+        purpose: Purpose::PayIn,
+        merchant_id: Some(asked.merchant_id),
         customer_id: asked.customer_id,
         reference: asked.reference,
         metadata: asked.metadata,

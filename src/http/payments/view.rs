@@ -20,7 +20,8 @@ pub struct PaymentRecord {
     payment_id: String,
     /// pending, confirmed, settled, mismatched or failed; finer facts are `labels`.
     status: &'static str,
-    merchant_id: String,
+    /// Absent from a transfer to a customer.
+    merchant_id: Option<String>,
     customer_id: Option<String>,
     /// The PSP's own reference.
     reference: Option<String>,
@@ -160,9 +161,9 @@ impl PaymentRecord {
             Finality::Finalized => (None, "finalized"),
         };
         Self {
-            payment_id: terms.id.to_string(),
-            status: payment.status.as_str(),
-            merchant_id: terms.merchant_id.to_string(),
+            payment_id: terms.public_id(),
+            status: payment.public_status(),
+            merchant_id: terms.merchant_id.map(|id| id.to_string()),
             customer_id: terms.customer_id.map(|id| id.to_string()),
             reference: terms.reference.clone(),
             amount: terms.amount.to_string(),

@@ -206,7 +206,7 @@ fn agreed(facts: &PaymentFacts) -> Markup {
             header { h2 #terms { "Terms" } p { "as agreed when it was made" } }
             dl.facts {
                 dt { "PSP" } dd { (facts.psp_name) br; a.mono href={ (path("psps")) "/" (terms.psp_id) } { (terms.psp_id) } }
-                dt { "Merchant" } dd.mono { (terms.merchant_id) }
+                @if let Some(merchant) = &terms.merchant_id { dt { "Merchant" } dd.mono { (merchant) } }
                 @if let Some(customer) = &terms.customer_id { dt { "Customer" } dd.mono { (customer) } }
                 @if let Some(reference) = &terms.reference { dt { "Reference" } dd { (reference) } }
                 dt { "Wallet" } dd.mono { (checksummed(terms.wallet)) }

@@ -404,7 +404,8 @@ fn ceiling(own: Option<Amount>) -> String {
 
 const fn overpayment(policy: OverpaymentPolicy) -> (&'static str, &'static str) {
     match policy {
-        OverpaymentPolicy::Hold => OVERPAYMENT[0],
+        // Transfers keep an excess; no PSP chooses that for its payments.
+        OverpaymentPolicy::Hold | OverpaymentPolicy::KeepExcess => OVERPAYMENT[0],
         OverpaymentPolicy::Accept => OVERPAYMENT[1],
         OverpaymentPolicy::RefundExcess => OVERPAYMENT[2],
     }

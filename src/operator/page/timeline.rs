@@ -86,6 +86,15 @@ fn tell(event: &Event) -> Told {
                 @if !verdict.flags.is_empty() { ", " (verdict.flags.join(", ")) }
             },
         ),
+        Event::RefundScreened { refund_id, verdict } => with(
+            match verdict.decision {
+                Decision::Allow => Tone::Idle,
+                Decision::Review => Tone::Warn,
+                Decision::Block => Tone::Bad,
+            },
+            html! { "Address of a refund screened: " strong { (verdict.decision) } },
+            html! { span.mono { (refund_id) } " by " (verdict.provider) },
+        ),
         Event::TransferCounted { key, excess, .. } => {
             with(Tone::Idle, html! { "Transfer counted" @if *excess { ", as excess" } }, tx(*key))
         }

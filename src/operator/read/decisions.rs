@@ -149,7 +149,8 @@ pub(in crate::operator) fn refund_blocked(
     amount: Option<payferry_domain::Amount>,
     to: Address,
 ) -> Command {
-    Command::RequestRefund { refund_id, amount, to: Some(to), funds: Funds::Blocked, by: Requester::Operator }
+    let (funds, by) = (Funds::Blocked, Requester::Operator);
+    Command::RequestRefund { refund_id, amount, to: Some(to), funds, asset: None, by }
 }
 
 /// What can be decided about a transfer: what the domain would take, and what changes something.

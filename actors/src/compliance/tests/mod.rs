@@ -11,12 +11,13 @@ use alloy::primitives::{Bytes, bytes};
 use parking_lot::Mutex;
 use payferry_devchain::{ChainConfig, Devchain, Faults, GenesisAccount};
 use payferry_domain::payment::{Command, Decision, TransferKey, Verdict};
-use payferry_domain::{Address, Amount, Chain, Hash32, PaymentId, Timestamp, Token};
+use payferry_domain::sending::{self, SendingId};
+use payferry_domain::{Address, Amount, Chain, Hash32, PaymentId, Timestamp};
 use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 
 use super::{
     AllowAll, ChainalysisOracle, KytError, KytScreener, ListScreener, ScreenRequest, Screening, ScreeningConfig,
-    Strictest,
+    Strictest, Subject,
 };
 use crate::chain::ChainClient;
 use crate::clock::Clock;
@@ -31,18 +32,20 @@ const HONEST: Address = Address([0xcc; 20]);
 const ORACLE: Address = Address([0x0a; 20]);
 
 /// A transfer from this sender, on Base.
-pub(super) fn request_from(from: Address) -> ScreenRequest {
-    ScreenRequest { from, ..request() }
+pub(super) fn request_from(address: Address) -> ScreenRequest {
+    ScreenRequest { address, ..request() }
 }
 
 /// Any transfer.
 pub(super) fn request() -> ScreenRequest {
     ScreenRequest {
-        payment_id: PaymentId::generate(),
-        key: TransferKey { chain: Chain::Base, tx_hash: Hash32([1; 32]), log_index: 0 },
-        revision: 1,
-        from: HONEST,
-        token: Token::Usdc,
+        subject: Subject::Transfer {
+            payment_id: PaymentId::generate(),
+            key: TransferKey { chain: Chain::Base, tx_hash: Hash32([1; 32]), log_index: 0 },
+            revision: 1,
+        },
+        chain: Chain::Base,
+        address: HONEST,
         amount: Amount::from_units(1_000_000),
         wants_sender_kind: false,
     }
@@ -94,7 +97,7 @@ async fn the_oracle_is_asked_about_the_sender_on_the_transfers_chain() {
 
     let on = |chain| {
         let request = request_from(OUTLAW);
-        ScreenRequest { key: TransferKey { chain, ..request.key }, ..request }
+        ScreenRequest { chain, ..request }
     };
     let error = oracle.screen(&on(Chain::Polygon)).await.unwrap_err().to_string();
     assert!(error.contains("polygon") && error.contains("no such contract"), "{error}");
@@ -156,6 +159,12 @@ struct Inbox(Mutex<Vec<Verdict>>);
 impl PaymentInbox for Inbox {
     fn tell(&self, _: PaymentId, command: Command) {
         if let Command::ScreenTransfer { verdict, .. } = command {
+            self.0.lock().push(verdict);
+        }
+    }
+
+    fn tell_sending(&self, _: SendingId, command: sending::Command) {
+        if let sending::Command::Screen(verdict) = command {
             self.0.lock().push(verdict);
         }
     }

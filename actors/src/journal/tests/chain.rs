@@ -107,7 +107,8 @@ async fn operation_numbers_are_dense_and_stay() {
     // A group that fails gives its numbers back.
     let payment = world.payment("bad").await;
     let mut bad = transition(&payment, 0);
-    bad.operations = vec![OperationChange::Queue(Box::new(operation("op_bad", &payment_row("unknown"))))];
+    bad.operations = vec![OperationChange::Queue(Box::new(operation("op_bad", &payment)))];
+    bad.postings = vec![ledger_postings::Model { amount: 0, ..posting(&bad.payment) }];
     assert!(matches!(world.submit(boxed(bad)).await, Err(JournalError::Refused(_))));
     queue_operations(&world, &["4"]).await;
     let mut elsewhere = operation("op_elsewhere", &payment);

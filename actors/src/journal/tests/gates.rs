@@ -94,7 +94,7 @@ async fn one_bad_unit_among_two_hundred_fails_alone() {
     let units = (0..200).map(|n| {
         let Unit::Initiation(mut unit) = initiation(&n.to_string(), None) else { unreachable!() };
         if n == 137 {
-            unit.payment.merchant_id = "merch_unknown".to_owned();
+            unit.payment.merchant_id = Some("merch_unknown".to_owned());
         }
         Unit::Initiation(unit)
     });
@@ -197,6 +197,8 @@ async fn a_fact_without_consequence_still_marks_its_transfer() {
                 log_index: 0,
                 revision,
             }],
+            operations: Vec::new(),
+            at: 9_000,
         }))
     };
     world.submit(mark(1, 4)).await.unwrap();

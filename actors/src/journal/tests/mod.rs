@@ -5,6 +5,7 @@ mod chain;
 mod customers;
 mod gates;
 mod groups;
+mod ledger;
 mod model;
 mod postgres;
 mod statements;
@@ -17,11 +18,13 @@ use parking_lot::Mutex;
 use payferry_domain::Chain;
 use payferry_entities::{
     Database, Failure, chain_cursors, chain_headers, chain_tx_attempts, chain_txs, delivery_attempts, idempotency_keys,
-    merchants, operations, payment_transitions, payments, psps, transfers,
+    ledger_postings, merchants, operations, payment_transitions, payments, psps, transfers,
 };
 use payferry_harness::database::{Lock, TestDatabase};
 use payferry_migration::{Migrator, MigratorTrait};
-use sea_orm::{ActiveModelTrait, DbBackend, DbErr, EntityTrait, IntoActiveModel, PaginatorTrait, RuntimeErr};
+use sea_orm::{
+    ActiveModelTrait, ConnectionTrait, DbBackend, DbErr, EntityTrait, IntoActiveModel, PaginatorTrait, RuntimeErr,
+};
 use tokio::sync::OnceCell;
 use tokio::task::JoinHandle;
 
@@ -217,7 +220,8 @@ fn payment_row(name: &str) -> payments::Model {
     payments::Model {
         id: format!("pay_{name}"),
         psp_id: "psp_1".to_owned(),
-        merchant_id: "merch_1".to_owned(),
+        purpose: "payin".to_owned(),
+        merchant_id: Some("merch_1".to_owned()),
         customer_id: None,
         reference: None,
         shard: 7,
@@ -277,10 +281,31 @@ fn transition(before: &payments::Model, announced: i64) -> Transition {
         payment,
         announcements,
         operations: Vec::new(),
+        postings: Vec::new(),
+        reserve: None,
         applied: Vec::new(),
         idempotency: None,
         audit: None,
         moved: None,
+    }
+}
+
+/// Ten units received for the payment, posted by its version.
+fn posting(payment: &payments::Model) -> ledger_postings::Model {
+    ledger_postings::Model {
+        position: 0,
+        subject: payment.id.clone(),
+        version: payment.version,
+        line: 0,
+        psp_id: payment.psp_id.clone(),
+        kind: "received".to_owned(),
+        debit: "external".to_owned(),
+        credit: "payment".to_owned(),
+        chain: "base".to_owned(),
+        token_address: "0xusdc".to_owned(),
+        amount: 10,
+        reference: "0x1".to_owned(),
+        at: 5_000,
     }
 }
 

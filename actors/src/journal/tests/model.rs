@@ -111,7 +111,7 @@ impl Model {
                 let key = key.map(|key| format!("initiate{key}"));
                 let Unit::Initiation(mut unit) = initiation(&payment.to_string(), key.as_deref()) else { return None };
                 if *bad {
-                    unit.payment.merchant_id = "merch_unknown".to_owned();
+                    unit.payment.merchant_id = Some("merch_unknown".to_owned());
                 }
                 Some(Unit::Initiation(unit))
             }
@@ -191,7 +191,7 @@ impl Model {
         match unit {
             Unit::Initiation(unit) => {
                 let payment = &unit.payment;
-                if self.payments.contains_key(&payment.id) || payment.merchant_id != "merch_1" {
+                if self.payments.contains_key(&payment.id) || payment.merchant_id.as_deref() != Some("merch_1") {
                     return Fate::Refused;
                 }
                 self.payments.insert(payment.id.clone(), (1, payment.state.clone()));

@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used)]
 
 use payferry_domain::payment::{
-    BlockRef, ChainChoice, Command, Decision, ObservedTransfer, OverpaymentPolicy, Presence, Status, Terms,
-    TransferKey, Verdict, initiate, transition,
+    BlockRef, ChainChoice, Command, Decision, EventName, ObservedTransfer, OverpaymentPolicy, Presence, Purpose,
+    Status, Terms, TransferKey, Verdict, initiate, transition,
 };
 use payferry_domain::{
     Address, Amount, Chain, FeeBps, Finality, FinalityPolicy, Hash32, MerchantId, OperationId, PspId, Timestamp, Token,
@@ -68,7 +68,8 @@ impl World {
         Terms {
             id,
             psp_id: self.psp_id,
-            merchant_id: self.merchant_id,
+            purpose: Purpose::PayIn,
+            merchant_id: Some(self.merchant_id),
             customer_id: None,
             // Control characters are refused at the door; PostgreSQL could not keep a NUL.
             reference: Some("bestelling № 7 \u{1F6D2}\"".to_owned()),
@@ -100,10 +101,9 @@ impl World {
     /// Carries `command` out and commits it; the payment afterwards.
     async fn told(&self, payment: &Payment, command: &Command) -> Payment {
         let moved = transition(payment, command, START.plus_secs(90)).unwrap().expect("something follows");
-        let unit = transition_unit(payment, &moved, command, RowsBeside::default(), REAL, |name| {
-            name.as_str().starts_with("payment.")
-        })
-        .unwrap();
+        let wants = |name: EventName| name.as_str().starts_with("payment.");
+        let beside = RowsBeside::default();
+        let unit = transition_unit(payment, &moved, command, beside, REAL, Amount::MAX, wants).unwrap();
         self.journal.submit(unit).await.unwrap();
         moved.payment
     }
@@ -345,9 +345,9 @@ async fn a_transfer_is_unapplied_until_its_payment_has_taken_it_in() {
     lost.applied_revision = ActiveValue::Set(0);
     lost.update(database.writer()).await.unwrap();
     assert_eq!(transition(&payment, &fact, START.plus_secs(95)).unwrap(), None);
-    world.journal.submit(applied_unit(&payment, &fact).unwrap()).await.unwrap();
+    world.journal.submit(applied_unit(&payment, &fact, REAL).unwrap()).await.unwrap();
     assert!(unapplied_of(database, &[payment.id()]).await.unwrap().is_empty());
-    assert!(applied_unit(&payment, &Command::Cancel).is_none());
+    assert!(applied_unit(&payment, &Command::Cancel, REAL).is_none());
 }
 
 #[tokio::test]

@@ -3,14 +3,16 @@
 use std::collections::BTreeMap;
 
 use payferry_domain::payment::{
-    Announcement, Command, Event, EventName, NewOperation, OperationAction, OperationBody, Payment, TransferKey,
-    Transition, Vault,
+    Announcement, Command, Event, EventName, Funds, NewOperation, OperationAction, OperationBody, Payment, RefundState,
+    Requester, TransferKey, Transition, Vault, payload,
 };
-use payferry_domain::{DeliveryId, EventId, OperationId, Timestamp};
+use payferry_domain::{Amount, DeliveryId, EventId, OperationId, Timestamp};
 use payferry_entities::{audit_log, idempotency_keys, operations, payment_transitions};
 
-use super::{StoreError, payload, row_of};
+use super::{StoreError, row_of};
 use crate::journal::{self, AppliedTransfer, Initiation, NewEvent, OperationChange, TransfersApplied, Unit};
+use crate::journal::{DaySends, Reserve};
+use crate::ledger;
 use crate::observe::Moved;
 
 /// A new payment, with the answer that its idempotency key keeps.
@@ -32,13 +34,14 @@ pub struct RowsBeside {
 }
 
 /// A transition that `command` brought about on `before`. Every announcement goes into the feed; `wants` says which are delivered.
-/// `real_now` is the wall clock's time, from which on deliveries are due.
+/// `real_now` is the wall clock's time, from which on deliveries are due; `send_daily_max` the ceiling of a day's sends.
 pub fn transition_unit(
     before: &Payment,
     transition: &Transition,
     command: &Command,
     beside: RowsBeside,
     real_now: Timestamp,
+    send_daily_max: Amount,
     wants: impl Fn(EventName) -> bool,
 ) -> Result<Unit, StoreError> {
     let payment = &transition.payment;
@@ -52,7 +55,15 @@ pub fn transition_unit(
         payment: row_of(payment)?,
         transition: transition_row(transition)?,
         announcements,
-        operations: queue.chain(transition.events.iter().filter_map(|event| succeeded(payment, event))).collect(),
+        operations: queue.chain(transition.events.iter().filter_map(|event| ended(payment, event))).collect(),
+        postings: ledger::rows(
+            &payment.terms.public_id(),
+            payment.version,
+            payment.terms.psp_id,
+            &transition.postings,
+            payment.updated_at,
+        ),
+        reserve: transition.events.iter().find_map(|event| reserve(payment, event, real_now, send_daily_max)),
         applied: applied(&transition.events, command),
         idempotency: beside.idempotency,
         audit: beside.audit,
@@ -62,10 +73,49 @@ pub fn transition_unit(
 
 /// What marks the fact in `command` as taken in, if it is one that the database remembers and that changed nothing: else
 /// it would be told again for ever.
-pub fn applied_unit(payment: &Payment, command: &Command) -> Option<Unit> {
+pub fn applied_unit(payment: &Payment, command: &Command, real_now: Timestamp) -> Option<Unit> {
     let transfers = applied(&[], command);
-    let version = i64::from(payment.version);
-    (!transfers.is_empty()).then(|| Unit::TransfersApplied(Box::new(TransfersApplied { version, transfers })))
+    let operations: Vec<_> = known_outcome(payment, command).into_iter().collect();
+    let (version, at) = (i64::from(payment.version), real_now.as_millis());
+    let nothing = transfers.is_empty() && operations.is_empty();
+    (!nothing).then(|| Unit::TransfersApplied(Box::new(TransfersApplied { version, transfers, operations, at })))
+}
+
+/// A refund's outcome that the payment knows: mined again elsewhere, or told twice.
+fn known_outcome(payment: &Payment, command: &Command) -> Option<OperationChange> {
+    let (Command::CompleteRefund { refund_id, .. } | Command::FailRefund { refund_id, .. }) = command else {
+        return None;
+    };
+    let known = payment.refunds.iter().find(|refund| refund.id == *refund_id)?;
+    let id = known.operation.to_string();
+    match (command, known.state) {
+        (Command::CompleteRefund { .. }, RefundState::Sent) => Some(OperationChange::Succeeded { id }),
+        (Command::FailRefund { .. }, RefundState::Failed) => Some(OperationChange::Cancel { id }),
+        _ => None,
+    }
+}
+
+/// What a refund takes off the PSP's balance, and adds to its day. What the operator sends back of blocked money is not
+/// the PSP's.
+fn reserve(payment: &Payment, event: &Event, real_now: Timestamp, send_daily_max: Amount) -> Option<Reserve> {
+    let Event::RefundRequested { refund, .. } = event else { return None };
+    if refund.funds == Funds::Blocked || refund.requested_by == Requester::Schedule {
+        return None;
+    }
+    let asset = refund.asset.unwrap_or_else(|| payment.asset());
+    let off_balance = if refund.source == Vault::Psp { refund.amount } else { Amount::ZERO };
+    Some(Reserve {
+        psp_id: payment.terms.psp_id.to_string(),
+        chain: asset.chain.as_str().to_owned(),
+        token_address: asset.address.to_string(),
+        amount: off_balance.units(),
+        day: DaySends {
+            token: payment.terms.token.as_str().to_owned(),
+            day: ledger::day_of(real_now),
+            amount: refund.amount.units(),
+            amount_max: send_daily_max.units(),
+        },
+    })
 }
 
 fn transition_row(transition: &Transition) -> Result<payment_transitions::Model, StoreError> {
@@ -86,11 +136,11 @@ fn new_event(
     wanted: bool,
 ) -> Result<NewEvent, StoreError> {
     let id = EventId::generate();
-    let payload = payload::payload(payment, announcement, id);
+    let payload = payload(payment, announcement, id);
     Ok(NewEvent {
         id: id.to_string(),
         psp_id: payment.terms.psp_id.to_string(),
-        payment_id: payment.id().to_string(),
+        payment_id: payment.terms.public_id(),
         sequence: i64::from(announcement.sequence),
         name: announcement.name.as_str().to_owned(),
         payload: payload.map_err(|error| StoreError::unreadable("event", &id, &error))?,
@@ -113,6 +163,7 @@ fn operation_row(payment: &Payment, operation: &NewOperation, real_now: Timestam
         OperationBody::Settle { amount, psp_amount, treasury_fee } => {
             ("settle", amount.units(), psp_amount.units(), treasury_fee.units(), None)
         }
+        OperationBody::Deliver { to, amount } => ("deliver", amount.units(), 0, 0, Some(to)),
         OperationBody::Send { source: Vault::Payment, to, amount, .. } => ("send", amount.units(), 0, 0, Some(to)),
         OperationBody::Send { source: Vault::Psp, to, amount, .. } => ("send_psp", amount.units(), 0, 0, Some(to)),
     };
@@ -141,11 +192,14 @@ fn operation_row(payment: &Payment, operation: &NewOperation, real_now: Timestam
     }
 }
 
-/// The operation whose success an event takes in.
-fn succeeded(payment: &Payment, event: &Event) -> Option<OperationChange> {
+/// The end of an operation that an event takes in.
+fn ended(payment: &Payment, event: &Event) -> Option<OperationChange> {
     let id = match event {
         Event::SettlementCompleted { .. } => OperationId::settlement_of(payment.id()),
         Event::RefundSent { refund_id, .. } => OperationId::refund_of(*refund_id),
+        Event::RefundFailed { refund_id, .. } => {
+            return Some(OperationChange::Cancel { id: OperationId::refund_of(*refund_id).to_string() });
+        }
         _ => return None,
     };
     Some(OperationChange::Succeeded { id: id.to_string() })

@@ -220,6 +220,7 @@ fn paid(payment: &Payment, now: Timestamp) -> Option<Vec<Event>> {
     Some(match payment.terms.overpayment {
         OverpaymentPolicy::Hold => vec![Event::Mismatched { labels, reason: Reason::Overpaid, at: now }],
         OverpaymentPolicy::Accept => vec![confirmation(payment, net, labels, Reason::Overpaid, now)],
+        OverpaymentPolicy::KeepExcess => vec![confirmation(payment, amount, labels, Reason::Overpaid, now)],
         OverpaymentPolicy::RefundExcess => {
             let mut events = vec![confirmation(payment, amount, labels, Reason::Overpaid, now)];
             events.extend(excess_refund(payment, net.saturating_sub(amount), now));
@@ -251,6 +252,8 @@ fn excess_refund(payment: &Payment, amount: Amount, now: Timestamp) -> Option<Ev
         to,
         source: Vault::Payment,
         funds: Funds::Received,
+        asset: None,
+        verdict: None,
         requested_by: Requester::Schedule,
         state: RefundState::Pending,
         requested_at: now,

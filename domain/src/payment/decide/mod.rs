@@ -39,10 +39,12 @@ pub fn decide(payment: &Payment, command: &Command, now: Timestamp) -> Result<Ve
         }
         Command::Cancel => people::cancel(payment, now)?,
         Command::Accept { expected_received } => people::accept(payment, *expected_received, now)?,
-        Command::RequestRefund { refund_id, amount, to, funds, by } => {
-            let request = refund::Request { id: *refund_id, amount: *amount, to: *to, funds: *funds, by: *by };
+        Command::RequestRefund { refund_id, amount, to, funds, asset, by } => {
+            let request =
+                refund::Request { id: *refund_id, amount: *amount, to: *to, funds: *funds, asset: *asset, by: *by };
             refund::request(payment, &request, now)?
         }
+        Command::ScreenRefund { refund_id, verdict } => refund::screen(payment, *refund_id, verdict, now)?,
         Command::CompleteRefund { refund_id, tx_hash } => refund::complete(payment, *refund_id, *tx_hash, now),
         Command::FailRefund { refund_id, reason } => refund::fail(payment, *refund_id, reason, now),
         Command::RetrySettlement { by } => settlement::retry(payment, *by)?,

@@ -6,7 +6,6 @@ use crate::payment::event::Event;
 use crate::payment::rejection::Rejection;
 use crate::payment::state::Payment;
 use crate::payment::status::{FailureReason, Reason, Status};
-use crate::payment::transfer::TransferStatus;
 use crate::time::Timestamp;
 
 /// Cancels a pending payment that nobody has sent anything to. Dust does not count: it must not let a stranger hold
@@ -15,7 +14,7 @@ pub(super) fn cancel(payment: &Payment, now: Timestamp) -> Result<Vec<Event>, Re
     if payment.status != Status::Pending {
         return Err(Rejection::PaymentNotPending { status: payment.status });
     }
-    if payment.transfers.iter().any(|transfer| transfer.status != TransferStatus::Ignored) {
+    if payment.transfers.iter().any(|transfer| !payment.is_dust(transfer)) {
         return Err(Rejection::TransferRecorded);
     }
     Ok(vec![Event::Failed { reason: FailureReason::Cancelled, at: now }])

@@ -2,6 +2,7 @@
 
 use crate::chain::{Address, Hash32};
 use crate::ids::{OperationId, RefundId};
+use crate::ledger::Asset;
 use crate::money::Amount;
 use crate::payment::event::Event;
 use crate::payment::evolve::evolve;
@@ -9,8 +10,11 @@ use crate::payment::money_out::{Funds, Refund, RefundState, Requester, Settlemen
 use crate::payment::rejection::Rejection;
 use crate::payment::state::Payment;
 use crate::payment::status::{FailureReason, Status};
-use crate::payment::transfer::{Transfer, TransferStatus};
+use crate::payment::transfer::{Decision, Transfer, TransferStatus, Verdict};
 use crate::time::Timestamp;
+
+/// Why a refund to a blocked address failed.
+const ADDRESS_BLOCKED: &str = "the address is blocked by screening";
 
 /// A wish for a refund.
 pub(super) struct Request {
@@ -18,6 +22,7 @@ pub(super) struct Request {
     pub(super) amount: Option<Amount>,
     pub(super) to: Option<Address>,
     pub(super) funds: Funds,
+    pub(super) asset: Option<Asset>,
     pub(super) by: Requester,
 }
 
@@ -33,12 +38,14 @@ pub(super) fn request(payment: &Payment, request: &Request, now: Timestamp) -> R
     if let Some(known) = payment.refunds.iter().find(|refund| refund.id == request.id) {
         let same = request.amount.is_none_or(|amount| amount == known.amount)
             && request.to.is_none_or(|to| to == known.to)
-            && request.funds == known.funds;
+            && request.funds == known.funds
+            && request.asset == known.asset;
         return if same { Ok(Vec::new()) } else { Err(Rejection::RefundExists) };
     }
     let share = match request.funds {
         Funds::Blocked => blocked_share(payment, request)?,
         Funds::Received => received_share(payment, request.amount)?,
+        Funds::Misdirected => misdirected_share(payment, request)?,
     };
     let refund = Refund {
         id: request.id,
@@ -47,6 +54,8 @@ pub(super) fn request(payment: &Payment, request: &Request, now: Timestamp) -> R
         to: recipient(payment, request)?,
         source: share.source,
         funds: request.funds,
+        asset: request.asset.filter(|_| request.funds == Funds::Misdirected),
+        verdict: None,
         requested_by: request.by,
         state: RefundState::Pending,
         requested_at: now,
@@ -73,6 +82,18 @@ fn blocked_share(payment: &Payment, request: &Request) -> Result<Share, Rejectio
     let held = payment.blocked_held();
     if held.is_zero() {
         return Err(Rejection::NothingToRefund);
+    }
+    let amount = within(request.amount, held)?;
+    Ok(Share { amount, source: Vault::Payment, withdraws_settlement: false })
+}
+
+fn misdirected_share(payment: &Payment, request: &Request) -> Result<Share, Rejection> {
+    let asset = request.asset.ok_or(Rejection::NothingToRefund)?;
+    let held = payment.misdirected(asset);
+    if held.is_zero() {
+        let of_it = |t: &&Transfer| !t.is_right() && t.is_present() && payment.asset_of(t) == asset;
+        let blocked = payment.transfers.iter().filter(of_it).any(Transfer::is_blocked);
+        return Err(if blocked { Rejection::FundsBlocked } else { Rejection::NothingToRefund });
     }
     let amount = within(request.amount, held)?;
     Ok(Share { amount, source: Vault::Payment, withdraws_settlement: false })
@@ -124,7 +145,8 @@ fn from_either_vault(asked: Option<Amount>, in_wallet: Amount, net: Amount) -> R
 fn recipient(payment: &Payment, request: &Request) -> Result<Address, Rejection> {
     let sender = || if request.funds == Funds::Received { sole_sender(payment) } else { None };
     let to = request.to.or_else(sender).ok_or(Rejection::RefundAddressRequired)?;
-    let useless = [Address([0; 20]), payment.terms.wallet, payment.terms.token_address];
+    let token = request.asset.map_or(payment.terms.token_address, |asset| asset.address);
+    let useless = [Address([0; 20]), payment.terms.wallet, payment.terms.token_address, token];
     if useless.contains(&to) { Err(Rejection::RefundAddressInvalid) } else { Ok(to) }
 }
 
@@ -135,6 +157,29 @@ pub(super) fn sole_sender(payment: &Payment) -> Option<Address> {
     let plain = |t: &Transfer| t.verdict.as_deref().is_some_and(|verdict| verdict.plain_sender == Some(true));
     let first = senders.next().filter(|transfer| payment.terms.refund_to_sender && plain(transfer))?;
     senders.all(|other| other.from == first.from && plain(other)).then_some(first.from)
+}
+
+/// What screening says about the address of a refund that waits for it: `allow` sends it, `block` ends it. A person's word
+/// ends a review, and nothing else.
+pub(super) fn screen(
+    payment: &Payment,
+    id: RefundId,
+    verdict: &Verdict,
+    now: Timestamp,
+) -> Result<Vec<Event>, Rejection> {
+    let waiting = payment.refunds.iter().find(|refund| refund.id == id && refund.awaits_screening());
+    let in_review = waiting.is_some_and(|refund| refund.decision() == Some(Decision::Review));
+    match waiting {
+        None if verdict.by_operator => return Err(Rejection::NotInReview),
+        Some(_) if verdict.by_operator && !in_review => return Err(Rejection::NotInReview),
+        Some(_) if !(in_review && verdict.decision == Decision::Review) => {}
+        _ => return Ok(Vec::new()),
+    }
+    let mut events = vec![Event::RefundScreened { refund_id: id, verdict: Box::new(verdict.clone()) }];
+    if verdict.decision == Decision::Block {
+        events.extend(fail(payment, id, ADDRESS_BLOCKED, now));
+    }
+    Ok(events)
 }
 
 /// The sending is final. Money that has left has left, even if a failure had been reported.

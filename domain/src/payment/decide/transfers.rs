@@ -65,10 +65,10 @@ fn entry(payment: &Payment, known: Option<&Transfer>, observed: &ObservedTransfe
         counted: false,
         excess: false,
     };
-    if payment.is_dust(&transfer) {
-        transfer.status = TransferStatus::Ignored;
-    } else if observed.presence == Presence::Orphaned {
+    if observed.presence == Presence::Orphaned {
         transfer.status = TransferStatus::Orphaned;
+    } else if payment.is_dust(&transfer) {
+        transfer.status = TransferStatus::Ignored;
     } else if let Some(known) = kept.filter(|known| known.is_present() && known.block.hash == observed.block.hash) {
         (transfer.status, transfer.counted, transfer.excess) = (known.status, known.counted, known.excess);
     }
@@ -104,8 +104,7 @@ pub(super) fn screen(
 ) -> Result<Vec<Event>, Rejection> {
     let refuse = |rejection| if verdict.by_operator { Err(rejection) } else { Ok(Vec::new()) };
     let Some(transfer) = payment.transfer(key) else { return refuse(Rejection::UnknownTransfer) };
-    let about_it = transfer.is_right() && transfer.status != TransferStatus::Ignored;
-    if !about_it || revision < transfer.content_revision || transfer.counted {
+    if payment.is_dust(transfer) || revision < transfer.content_revision || transfer.counted {
         return refuse(Rejection::NotInReview);
     }
     if transfer.decision() == Some(verdict.decision) && (!verdict.by_operator || stands(transfer)) {

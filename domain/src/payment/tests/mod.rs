@@ -1,6 +1,8 @@
 //! Given, when, then on events: a story of one payment, told with a small builder.
 #![allow(clippy::unwrap_used, clippy::needless_pass_by_value)]
 
+mod deliveries;
+mod ledger;
 mod money_back;
 mod oracle;
 mod properties;
@@ -58,7 +60,8 @@ pub(super) fn terms() -> Terms {
     Terms {
         id: PaymentId::from_ulid(Ulid(42)),
         psp_id: PspId::from_ulid(Ulid(1)),
-        merchant_id: MerchantId::from_ulid(Ulid(2)),
+        purpose: Purpose::PayIn,
+        merchant_id: Some(MerchantId::from_ulid(Ulid(2))),
         customer_id: None,
         reference: Some("order 7".to_owned()),
         metadata: None,
@@ -171,6 +174,7 @@ pub(super) struct Story {
     pub(super) now: Timestamp,
     pub(super) commits: Vec<(Vec<Event>, Timestamp)>,
     pub(super) told: Vec<Announcement>,
+    pub(super) posted: Vec<crate::ledger::Posting>,
     pub(super) last: Option<Transition>,
     unread: usize,
 }
@@ -184,6 +188,7 @@ pub(super) fn given(terms: Terms) -> Story {
         now: START,
         commits: vec![(made.events.clone(), START)],
         told: Vec::new(),
+        posted: Vec::new(),
         last: Some(made),
         unread: 0,
     }
@@ -206,6 +211,8 @@ impl Story {
         assert_eq!(step.payment.sequence, u32::try_from(self.told.len()).unwrap());
         self.payment = step.payment.clone();
         self.commits.push((step.events.clone(), self.now));
+        self.posted.extend(step.postings.iter().cloned());
+        ledger::check(&self.payment, &self.posted);
         self.last = Some(step);
         Ok(true)
     }
@@ -229,6 +236,11 @@ impl Story {
     /// Seen, blocked and final.
     pub(super) fn tainted(self, tx: Tx) -> Self {
         self.when(tx.seen()).when(tx.screened(Decision::Block)).when(tx.finalised())
+    }
+
+    /// Screening allows the address of this refund.
+    pub(super) fn cleared(self, n: u128) -> Self {
+        self.when(Command::ScreenRefund { refund_id: refund_id(n), verdict: verdict(Decision::Allow) })
     }
 
     /// The watcher has read a block at this time.
@@ -307,7 +319,9 @@ impl Story {
     pub(super) fn queues(self, expected: &[(OperationAction, &str)]) -> Self {
         let operations = &self.last.as_ref().unwrap().operations;
         let amounts = operations.iter().map(|operation| match operation.body {
-            OperationBody::Settle { amount, .. } | OperationBody::Send { amount, .. } => (operation.action, amount),
+            OperationBody::Settle { amount, .. }
+            | OperationBody::Deliver { amount, .. }
+            | OperationBody::Send { amount, .. } => (operation.action, amount),
         });
         let expected: Vec<_> = expected.iter().map(|(action, text)| (*action, amount(text))).collect();
         assert_eq!(amounts.collect::<Vec<_>>(), expected);

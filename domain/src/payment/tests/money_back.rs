@@ -11,12 +11,14 @@ fn refund(n: u128, text: Option<&str>) -> Command {
         amount: text.map(amount),
         to: Some(ELSEWHERE),
         funds: Funds::Received,
+        asset: None,
         by: Requester::Psp,
     }
 }
 
 fn blocked_refund(n: u128, by: Requester) -> Command {
-    Command::RequestRefund { refund_id: refund_id(n), amount: None, to: Some(ELSEWHERE), funds: Funds::Blocked, by }
+    let (refund_id, to) = (refund_id(n), Some(ELSEWHERE));
+    Command::RequestRefund { refund_id, amount: None, to, funds: Funds::Blocked, asset: None, by }
 }
 
 fn sent(n: u128) -> Command {
@@ -33,6 +35,14 @@ fn all_of_a_mismatched_payment_goes_back() {
         .arrives(tx(1).of("4"))
         .when(refund(1, None))
         .is(Mismatched, &[Underpaid])
+        .queues(&[])
+        .asks_for(&Effect::ScreenRefund {
+            refund_id: refund_id(1),
+            to: ELSEWHERE,
+            amount: amount("4.00"),
+            chain: Chain::Base,
+        })
+        .cleared(1)
         .queues(&[(Queue, "4.00")])
         .asks_for(&Effect::Send {
             operation: OperationId::refund_of(refund_id(1)),
@@ -100,6 +110,7 @@ fn settled_money_comes_from_the_psp_and_excess_from_the_wallet() {
         .arrives(tx(1))
         .settled(1)
         .when(refund(1, None))
+        .cleared(1)
         .queues(&[(Queue, "10.00")])
         .also(source(Vault::Psp))
         .money("10.00", "0.00", "0.00", "0.00");
@@ -110,6 +121,7 @@ fn settled_money_comes_from_the_psp_and_excess_from_the_wallet() {
         .refused(&refund(1, Some("11")), "refund_spans_vaults")
         .refused(&refund(1, Some("13.1")), "refund_too_large")
         .when(refund(1, None))
+        .cleared(1)
         .queues(&[(Queue, "3.00")])
         .also(source(Vault::Payment))
         .when(refund(2, Some("4")))
@@ -126,10 +138,11 @@ fn a_failed_settlement_is_refunded_whole_or_not_at_all() {
     failing()
         .refused(&refund(1, Some("4")), "refund_must_be_all")
         .when(refund(1, Some("3")))
+        .cleared(1)
         .queues(&[(Queue, "3.00")])
         .is(Confirmed, labels);
     let withdrawn =
-        || failing().when(refund(1, None)).queues(&[(CancelRow, "10.00"), (Queue, "13.00")]).is(Confirmed, labels);
+        || failing().when(refund(1, None)).queues(&[(CancelRow, "10.00")]).cleared(1).queues(&[(Queue, "13.00")]);
     let start =
         ["payment.confirmed", "payin.confirmed", "payment.mismatched", "payin.mismatched", "payin.settlement_failed"];
     withdrawn()
@@ -156,6 +169,7 @@ fn blocked_money_is_the_operators() {
         .refused(&Command::Accept { expected_received: None }, "funds_blocked")
         .refused(&blocked_refund(1, Requester::Psp), "operator_only")
         .when(blocked_refund(1, Requester::Operator))
+        .cleared(1)
         .queues(&[(Queue, "10.00")])
         .refused(&blocked_refund(2, Requester::Operator), "nothing_to_refund")
         .when(sent(1))
@@ -166,6 +180,7 @@ fn blocked_money_is_the_operators() {
         .arrives(tx(2))
         .settled(1)
         .when(refund(1, None))
+        .cleared(1)
         .queues(&[(Queue, "10.00")]);
 }
 
@@ -176,6 +191,7 @@ fn a_refund_goes_to_the_sender_only_if_that_is_one_plain_account() {
         amount: None,
         to: None,
         funds: Funds::Received,
+        asset: None,
         by: Requester::Psp,
     };
     let to_sender = || Terms { refund_to_sender: true, ..terms() };
@@ -199,6 +215,7 @@ fn a_refund_goes_to_the_sender_only_if_that_is_one_plain_account() {
         amount: None,
         to: Some(WALLET),
         funds: Funds::Received,
+        asset: None,
         by: Requester::Psp,
     };
     given(terms()).arrives(small).refused(&into_itself, "refund_address_invalid");
@@ -213,4 +230,84 @@ fn money_that_left_after_all_is_believed() {
         .when(sent(1))
         .money("4.00", "0.00", "10.00", "0.00")
         .told(&["payment.mismatched", "payin.underpaid", "payin.mismatched", "refund.failed", "refund.sent"]);
+}
+
+fn operator(decision: Decision) -> Verdict {
+    Verdict { by_operator: true, ..verdict(decision) }
+}
+
+#[test]
+fn a_refund_to_a_blocked_address_fails_and_its_amount_is_free_again() {
+    let blocked = Command::ScreenRefund { refund_id: refund_id(1), verdict: verdict(Decision::Block) };
+    given(terms())
+        .arrives(tx(1).of("4"))
+        .when(refund(1, None))
+        .when(blocked)
+        .queues(&[])
+        .money("4.00", "0.00", "6.00", "4.00")
+        .told(&["payment.mismatched", "payin.underpaid", "payin.mismatched", "refund.failed"]);
+}
+
+#[test]
+fn an_address_in_review_waits_for_the_operator() {
+    let by_provider = |decision| Command::ScreenRefund { refund_id: refund_id(1), verdict: verdict(decision) };
+    let by_operator = |decision| Command::ScreenRefund { refund_id: refund_id(1), verdict: operator(decision) };
+    let waiting = || {
+        given(terms())
+            .arrives(tx(1).of("4"))
+            .when(refund(1, None))
+            .refused(&by_operator(Decision::Allow), "not_in_review")
+            .when(by_provider(Decision::Review))
+            .is(Mismatched, &[Underpaid, InReview])
+            .unchanged(&by_provider(Decision::Review))
+    };
+    waiting().when(by_operator(Decision::Allow)).queues(&[(Queue, "4.00")]).is(Mismatched, &[Underpaid]);
+    waiting().when(by_provider(Decision::Allow)).queues(&[(Queue, "4.00")]);
+    waiting()
+        .when(by_operator(Decision::Block))
+        .queues(&[])
+        .money("4.00", "0.00", "6.00", "4.00")
+        .refused(&by_operator(Decision::Allow), "not_in_review");
+}
+
+fn recover(n: u128, text: Option<&str>, asset: crate::ledger::Asset) -> Command {
+    Command::RequestRefund {
+        refund_id: refund_id(n),
+        amount: text.map(amount),
+        to: Some(ELSEWHERE),
+        funds: Funds::Misdirected,
+        asset: Some(asset),
+        by: Requester::Psp,
+    }
+}
+
+#[test]
+fn misdirected_money_is_recovered_where_it_lies() {
+    let polygon = crate::ledger::Asset { chain: Chain::Polygon, address: USDC };
+    let look_alike = crate::ledger::Asset { chain: Chain::Base, address: Address([0xbb; 20]) };
+    let story = given(terms())
+        .arrives(tx(1).of("3").on(Chain::Polygon))
+        .arrives(tx(2).of("5").look_alike())
+        .is(Status::Pending, &[WrongToken, WrongChain])
+        .refused(&recover(1, Some("3.01"), polygon), "refund_too_large")
+        .refused(&recover(1, None, crate::ledger::Asset { chain: Chain::Arbitrum, ..polygon }), "nothing_to_refund")
+        .when(recover(1, Some("1"), polygon))
+        .cleared(1);
+    let operation = story.last.as_ref().unwrap().operations[0];
+    assert_eq!((operation.chain, operation.token_address), (Chain::Polygon, USDC));
+    story
+        .when(sent(1))
+        .refused(&recover(2, Some("2.01"), polygon), "refund_too_large")
+        .when(recover(2, None, look_alike))
+        .cleared(2)
+        .queues(&[(Queue, "5.00")])
+        .arrives(tx(3))
+        .is(Confirmed, &[WrongToken, WrongChain]);
+}
+
+#[test]
+fn tainted_misdirected_money_is_not_sent_on() {
+    let polygon = crate::ledger::Asset { chain: Chain::Polygon, address: USDC };
+    let story = given(terms()).tainted(tx(1).of("3").on(Chain::Polygon));
+    story.refused(&recover(1, None, polygon), "funds_blocked");
 }

@@ -32,6 +32,8 @@ fn wish() -> impl Strategy<Value = Command> {
                 amount: text.map(amount),
                 to: addressed.then_some(ELSEWHERE),
                 funds,
+                asset: (funds == Funds::Misdirected)
+                    .then_some(crate::ledger::Asset { chain: Chain::Polygon, address: USDC }),
                 by,
             }
         ),
@@ -69,6 +71,10 @@ fn command() -> impl Strategy<Value = Command> {
         1 => (0..3u64, 0..1_300i64, 0..900i64).prop_map(|(n, from, long)| Command::MoveDeadline {
             outage: OutageId(n), from: at(from), to: at(from + long),
         }),
+        2 => (1..6u128, prop::sample::select(Decision::ALL), prop::bool::ANY).prop_map(|(n, decision, by_operator)| {
+            let verdict = Verdict { by_operator, ..verdict(decision) };
+            Command::ScreenRefund { refund_id: refund_id(n), verdict }
+        }),
         3 => wish(),
         4 => outcome(),
     ]
@@ -103,7 +109,7 @@ pub(super) fn any_terms() -> impl Strategy<Value = Terms> {
 fn is_fact(command: &Command) -> bool {
     !matches!(command, Command::Cancel | Command::Accept { .. } | Command::RequestRefund { .. })
         && !matches!(command, Command::RetrySettlement { by } if *by != Requester::Schedule)
-        && !matches!(command, Command::ScreenTransfer { verdict, .. } if verdict.by_operator)
+        && !matches!(command, Command::ScreenTransfer { verdict, .. } | Command::ScreenRefund { verdict, .. } if verdict.by_operator)
 }
 
 /// What must hold between two steps, beside the invariants of each (which `transition` checks).
@@ -132,8 +138,10 @@ fn follows(before: &Payment, step: &Transition, command: &Command) {
         assert!(owed.contains(effect), "{effect:?} is not owed again: {owed:?}");
     }
     let told: Vec<_> = step.events.iter().map(Event::name).collect();
-    let payloads = step.announcements.iter().map(|told| payload(after, told, EventId::from_ulid(Ulid(1))));
-    assert!(payloads.count() == step.announcements.len(), "{told:?}");
+    for announcement in &step.announcements {
+        let body = payload(after, announcement, EventId::from_ulid(Ulid(1))).unwrap();
+        assert!(body.contains(announcement.name.as_str()), "{told:?}: {body}");
+    }
 }
 
 proptest! {

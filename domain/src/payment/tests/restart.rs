@@ -60,6 +60,13 @@ impl World {
             }
             Effect::AwaitRetry { .. } => Command::RetrySettlement { by: Requester::Schedule },
             Effect::Send { refund_id, .. } => Command::CompleteRefund { refund_id, tx_hash: hash(91) },
+            Effect::ScreenRefund { refund_id, .. } => {
+                Command::ScreenRefund { refund_id, verdict: verdict(Decision::Allow) }
+            }
+            Effect::AwaitRefundReview { refund_id, .. } => {
+                let verdict = Verdict { by_operator: true, ..verdict(Decision::Allow) };
+                Command::ScreenRefund { refund_id, verdict }
+            }
             Effect::CancelSettlement { .. } | Effect::DeliverWebhooks | Effect::Passivate | Effect::Alarm(_) => {
                 return None;
             }

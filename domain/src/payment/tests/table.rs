@@ -23,7 +23,8 @@ fn the_exact_amount_confirms_and_settles() {
     let story = story.queues(&[(Queue, "10.00")]).asks_for(&settle).asks_for(&Effect::DeliverWebhooks);
     let story = story.settled(1).is(Settled, &[]).told(SETTLED).asks_for(&Effect::Passivate);
     let last = story.told.last().unwrap();
-    let body = payload(&story.payment, last, EventId::from_ulid(Ulid(5)));
+    let body: serde_json::Map<String, serde_json::Value> =
+        serde_json::from_str(&payload(&story.payment, last, EventId::from_ulid(Ulid(5))).unwrap()).unwrap();
     let text = |key: &str| body[key].as_str().unwrap_or_else(|| panic!("{key}")).to_owned();
     assert_eq!(text("psp_amount"), "9.90");
     assert_eq!(text("treasury_fee"), "0.10");
@@ -117,7 +118,13 @@ fn too_much_is_held_accepted_or_sent_back_by_policy() {
         .arrives(tx(1).of("12"))
         .is(Confirmed, &[Overpaid])
         .told(CONFIRMED)
-        .queues(&[(Queue, "10.00"), (Queue, "2.00")])
+        .queues(&[(Queue, "10.00")])
+        .asks_for(&Effect::ScreenRefund {
+            refund_id: RefundId::automatic(terms().id, 0),
+            to: PAYER,
+            amount: amount("2.00"),
+            chain: Chain::Base,
+        })
         .money("12.00", "0.00", "0.00", "10.00")
         .also(|payment| assert_eq!(payment.refunds[0].to, PAYER))
         .settled(1)

@@ -96,7 +96,8 @@ impl RefundAsked {
     /// The decision to refund so much.
     pub fn change(self, payment_id: PaymentId, refund_id: RefundId) -> Change {
         let Self { amount, to } = self;
-        let command = Command::RequestRefund { refund_id, amount, to, funds: Funds::Received, by: Requester::Psp };
+        let (funds, by) = (Funds::Received, Requester::Psp);
+        let command = Command::RequestRefund { refund_id, amount, to, funds, asset: None, by };
         let detail = json!({ "refund_id": refund_id });
         Change { payment_id, command, action: "payment.refund_requested", detail }
     }

@@ -24,7 +24,8 @@ fn terms() -> Terms {
     Terms {
         id: PaymentId::generate(),
         psp_id: PspId::generate(),
-        merchant_id: MerchantId::generate(),
+        purpose: payferry_domain::payment::Purpose::PayIn,
+        merchant_id: Some(MerchantId::generate()),
         customer_id: None,
         reference: None,
         metadata: None,

@@ -1,0 +1,111 @@
+//! Money of PSPs: what is posted, and what may be promised.
+
+use payferry_entities::{balances, sendings, sends_per_day};
+
+use super::*;
+use crate::journal::{DaySends, Reserve, SendingChange};
+
+/// A payment whose settlement credits its PSP with so much.
+async fn credited(world: &World, name: &str, amount: i64) {
+    let payment = world.payment(name).await;
+    let mut settled = transition(&payment, 0);
+    let credit = ledger_postings::Model { amount, credit: "psp".to_owned(), ..posting(&settled.payment) };
+    settled.postings =
+        vec![ledger_postings::Model { debit: "payment".to_owned(), kind: "settled".to_owned(), ..credit }];
+    world.submit(boxed(settled)).await.unwrap();
+}
+
+/// A withdrawal of so much, with so much left for its day.
+fn withdrawal(name: &str, amount: i64, amount_max: i64) -> Unit {
+    let id = format!("wd_{name}");
+    let reserved = ledger_postings::Model {
+        subject: id.clone(),
+        kind: "reserved".to_owned(),
+        debit: "psp".to_owned(),
+        credit: "in_flight".to_owned(),
+        amount,
+        ..posting(&payment_row(name))
+    };
+    Unit::Sending(Box::new(SendingChange {
+        sending: sendings::Model {
+            id: id.clone(),
+            psp_id: "psp_1".to_owned(),
+            kind: "withdrawal".to_owned(),
+            customer_id: None,
+            reference: None,
+            chain: "base".to_owned(),
+            token: "USDC".to_owned(),
+            amount,
+            recipient: "0xwallet".to_owned(),
+            version: 1,
+            status: "pending".to_owned(),
+            live: true,
+            in_review: false,
+            created_at: 5_000,
+            updated_at: 5_000,
+            state: "{}".to_owned(),
+        },
+        transition: payferry_entities::sending_transitions::Model {
+            sending_id: id,
+            version: 1,
+            at: 5_000,
+            events: "[]".to_owned(),
+        },
+        announcements: Vec::new(),
+        operations: Vec::new(),
+        postings: vec![reserved],
+        reserve: Some(Reserve {
+            psp_id: "psp_1".to_owned(),
+            chain: "base".to_owned(),
+            token_address: "0xusdc".to_owned(),
+            amount,
+            day: DaySends { token: "USDC".to_owned(), day: 3, amount, amount_max },
+        }),
+        idempotency: None,
+    }))
+}
+
+async fn balance(world: &World) -> (i64, i64) {
+    let rows = world.all::<balances::Entity>().await;
+    assert_eq!(rows.len(), 1);
+    (rows[0].available, rows[0].reserved)
+}
+
+#[tokio::test]
+async fn a_hundred_withdrawals_of_the_whole_balance_let_one_through() {
+    let world = World::running().await;
+    credited(&world, "1", 40).await;
+    credited(&world, "2", 60).await;
+    assert_eq!(balance(&world).await, (100, 0));
+    let asked: Vec<_> = (0..100).map(|n| world.submit(withdrawal(&n.to_string(), 100, i64::MAX))).collect();
+    let answers = futures::future::join_all(asked).await;
+    assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 1);
+    assert!(answers.iter().all(|answer| matches!(answer, Ok(_) | Err(JournalError::InsufficientBalance))));
+    assert_eq!(balance(&world).await, (0, 100));
+    assert_eq!(world.all::<sendings::Entity>().await.len(), 1);
+    assert_eq!(world.all::<ledger_postings::Entity>().await.len(), 3, "what was refused posted nothing");
+    assert_eq!(world.all::<sends_per_day::Entity>().await[0].amount, 100);
+}
+
+#[tokio::test]
+async fn no_more_is_promised_on_a_day_than_its_ceiling() {
+    let world = World::running().await;
+    credited(&world, "1", 100).await;
+    world.submit(withdrawal("1", 40, 70)).await.unwrap();
+    let refused = world.submit(withdrawal("2", 31, 70)).await;
+    assert!(matches!(refused, Err(JournalError::AboveDailyLimit)), "{refused:?}");
+    assert_eq!(balance(&world).await, (60, 40));
+    world.submit(withdrawal("3", 30, 70)).await.unwrap();
+    assert_eq!(balance(&world).await, (30, 70));
+}
+
+#[tokio::test]
+async fn postings_stay_as_they_were_written() {
+    let world = World::running().await;
+    credited(&world, "1", 10).await;
+    for change in ["UPDATE ledger_postings SET amount = 1", "DELETE FROM ledger_postings"] {
+        let refused = world.database.writer().execute_unprepared(change).await.unwrap_err().to_string();
+        assert!(refused.contains("append-only"), "{refused}");
+    }
+    assert_eq!(world.all::<ledger_postings::Entity>().await[0].amount, 10);
+}

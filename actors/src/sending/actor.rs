@@ -1,0 +1,222 @@
+//! One payout or withdrawal: takes one command at a time, commits what the domain decides, then acts.
+//!
+//! It is a cache with a queue. Whatever goes wrong, it forgets what it knew and reads the row again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use payferry_domain::sending::{self, Command, Effect, Rejection, Sending, resume};
+use ractor::{ActorProcessingErr, RpcReplyPort};
+
+use super::store;
+use crate::compliance::{ScreenRequest, Subject};
+use crate::journal::{JournalError, Unit};
+use crate::observe::{ActorKind, Behaviour, Mailbox};
+use crate::payment::Services;
+use crate::payment::store::StoreError;
+use crate::psps::PspError;
+
+/// Attempts at one command when other writers keep moving the row.
+const CONFLICTS_MAX: usize = 8;
+/// Pause before a sending whose write failed looks at its row again.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
+
+/// Why a person's command was not carried out.
+#[derive(Debug, Clone, thiserror::Error)]
+pub(crate) enum CommandFailure {
+    #[error(transparent)]
+    Rejected(#[from] Rejection),
+    #[error("no such payout or withdrawal")]
+    Unknown,
+    #[error("{0}")]
+    Unavailable(String),
+}
+
+/// Where the answer to a command goes, if somebody waits for it.
+pub(crate) type Reply = RpcReplyPort<Result<Sending, CommandFailure>>;
+
+pub(crate) enum Message {
+    /// A fact, or a command that somebody waits for.
+    Take(Command, Option<Reply>),
+    /// Do what is still owed.
+    Resume,
+    /// The row was moved by somebody else: read it, and do what is owed.
+    Reload,
+}
+
+/// The actor. Its state is the sending.
+pub(crate) struct SendingActor {
+    services: Arc<Services>,
+}
+
+pub(crate) struct State {
+    sending: Box<Sending>,
+    /// A write failed or its outcome is unknown: the row knows better.
+    stale: bool,
+}
+
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    #[error(transparent)]
+    Rejected(#[from] Rejection),
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Psp(#[from] PspError),
+    #[error("the row is gone")]
+    Gone,
+    #[error("the row kept moving")]
+    Contended,
+}
+
+impl SendingActor {
+    pub(crate) fn new(services: Arc<Services>) -> Self {
+        Self { services }
+    }
+}
+
+impl Behaviour for SendingActor {
+    const KIND: ActorKind = ActorKind::Sending;
+    type Msg = Message;
+    type State = State;
+    type Arguments = Box<Sending>;
+
+    async fn pre_start(&self, _: &Mailbox<Message>, sending: Box<Sending>) -> Result<State, ActorProcessingErr> {
+        Ok(State { sending, stale: false })
+    }
+
+    async fn handle(
+        &self,
+        myself: &Mailbox<Message>,
+        message: Message,
+        state: &mut State,
+    ) -> Result<(), ActorProcessingErr> {
+        let (outcome, reply) = match message {
+            Message::Take(command, reply) => (self.carry_out(myself, &command, state).await, reply),
+            Message::Resume => (self.refresh(state).await.map(|()| resume(&state.sending)), None),
+            Message::Reload => {
+                state.stale = true;
+                (self.refresh(state).await.map(|()| resume(&state.sending)), None)
+            }
+        };
+        let answer = match &outcome {
+            Ok(_) => Ok((*state.sending).clone()),
+            Err(Failure::Rejected(rejection)) => Err(CommandFailure::Rejected(*rejection)),
+            Err(other) => Err(CommandFailure::Unavailable(other.to_string())),
+        };
+        if let Some(reply) = reply {
+            let _ = reply.send(answer);
+        }
+        match outcome {
+            Ok(effects) => self.act(myself, state, &effects),
+            Err(failure) => recover(myself, failure, state)?,
+        }
+        Ok(())
+    }
+}
+
+/// After a failure: forget what is remembered and look again soon. What the database refused as wrong is a defect of
+/// ours: the desk hears of it.
+fn recover(myself: &Mailbox<Message>, failure: Failure, state: &mut State) -> Result<(), ActorProcessingErr> {
+    match failure {
+        Failure::Rejected(_) => return Ok(()),
+        Failure::Journal(JournalError::Refused(_)) | Failure::Store(StoreError::Unreadable { .. }) | Failure::Gone => {
+            return Err(failure.into());
+        }
+        Failure::Journal(_) | Failure::Store(_) | Failure::Psp(_) | Failure::Contended => {}
+    }
+    let id = state.sending.id();
+    tracing::warn!(sending.id = %id, error = %failure, "{id} could not be written and is tried again");
+    state.stale = true;
+    myself.send_after(RETRY_PAUSE, || Message::Resume);
+    Ok(())
+}
+
+impl SendingActor {
+    async fn carry_out(
+        &self,
+        myself: &Mailbox<Message>,
+        command: &Command,
+        state: &mut State,
+    ) -> Result<Vec<Effect>, Failure> {
+        for _ in 0..CONFLICTS_MAX {
+            self.refresh(state).await?;
+            let services = &self.services;
+            let real_now = services.clock.real_now();
+            let Some(transition) = sending::transition(&state.sending, command, services.clock.now())? else {
+                if let Some(unit) = store::known(&state.sending, command, real_now) {
+                    services.journal.submit(unit).await?;
+                }
+                return Ok(resume(&state.sending));
+            };
+            let psp = services.psps.get(state.sending.order.psp_id).await?;
+            let unit =
+                store::change(&transition, None, real_now, psp.ceilings.send_daily_max, |event| psp.wants(event))?;
+            match self.submit(myself, unit).await {
+                Ok(()) => {
+                    *state.sending = transition.sending;
+                    return Ok(transition.effects);
+                }
+                Err(JournalError::Conflict) => state.stale = true,
+                Err(error) => {
+                    state.stale = true;
+                    return Err(error.into());
+                }
+            }
+        }
+        Err(Failure::Contended)
+    }
+
+    /// Has a unit written. It is written even if this actor is ended meanwhile: then whoever follows it is told to look
+    /// again.
+    async fn submit(&self, myself: &Mailbox<Message>, unit: Unit) -> Result<(), JournalError> {
+        let (answer, answered) = tokio::sync::oneshot::channel();
+        let (services, myself) = (self.services.clone(), myself.clone());
+        tokio::spawn(async move {
+            let outcome = services.journal.submit(unit).await.map(|_| ());
+            if answer.send(outcome).is_err() {
+                // An actor that has ended takes nothing any more, and the one that follows it has read the row or will.
+                let _ = myself.cast(Message::Reload);
+                services.resume_sendings();
+            }
+        });
+        answered.await.unwrap_or_else(|_| Err(JournalError::Unknown("the writing was interrupted".to_owned())))
+    }
+
+    async fn refresh(&self, state: &mut State) -> Result<(), Failure> {
+        if state.stale {
+            let found = store::load(&self.services.database, state.sending.id()).await?;
+            *state.sending = found.ok_or(Failure::Gone)?;
+            state.stale = false;
+        }
+        Ok(())
+    }
+
+    /// Carries out effects, after the commit.
+    fn act(&self, myself: &Mailbox<Message>, state: &State, effects: &[Effect]) {
+        let (services, sending) = (&self.services, &state.sending);
+        let subject = Subject::Sending(sending.id());
+        for effect in effects {
+            match effect {
+                Effect::Screen { to, amount, chain } => {
+                    services.screen_address(ScreenRequest::of_recipient(subject, *chain, *to, *amount), None);
+                }
+                Effect::AwaitReview { to, amount, chain, alarm_at } => {
+                    let request = ScreenRequest::of_recipient(subject, *chain, *to, *amount);
+                    services.screen_address(request, Some(*alarm_at));
+                }
+                Effect::Send { chain, .. } => services.chains.nudge_settler(*chain),
+                Effect::DeliverWebhooks => {
+                    if let Some(webhooks) = &*services.webhooks.read() {
+                        webhooks.nudge(sending.order.psp_id);
+                    }
+                }
+                Effect::Passivate => {
+                    let _ = myself.drain();
+                }
+            }
+        }
+    }
+}

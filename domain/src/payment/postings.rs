@@ -1,0 +1,136 @@
+//! What an event posts to the ledger, in its own commit.
+
+use super::event::Event;
+use super::money_out::{Refund, RefundState, Settlement, SettlementState, Vault};
+use super::state::Payment;
+use super::terms::Purpose;
+use super::transfer::{Transfer, TransferStatus};
+use crate::chain::Hash32;
+use crate::ledger::{Account, Asset, Posting, PostingKind};
+use crate::money::Amount;
+
+/// The postings of `event`; `before` is the payment right before it.
+pub(super) fn postings(before: &Payment, event: &Event) -> Vec<Posting> {
+    match event {
+        Event::TransferFinalised { key } => {
+            before.transfer(*key).map(|transfer| received(before, transfer)).into_iter().collect()
+        }
+        Event::TransferRecorded { transfer, .. } => recorded(before, transfer),
+        Event::SettlementCompleted { tx_hash, .. } => match before.settlement.as_deref() {
+            Some(settlement) if settlement.state != SettlementState::Settled => settled(before, settlement, *tx_hash),
+            _ => Vec::new(),
+        },
+        Event::SettlementOrphaned { .. } | Event::SettlementFailed { .. } => {
+            let done = before.settlement.as_deref().filter(|settlement| settlement.state == SettlementState::Settled);
+            let undone = done.and_then(|settlement| Some(settled(before, settlement, settlement.tx_hash?)));
+            undone.into_iter().flatten().map(reversed).collect()
+        }
+        Event::RefundRequested { refund, .. } if refund.source == Vault::Psp => {
+            vec![of_refund(before, refund, PostingKind::Reserved, Account::Psp, Account::InFlight)]
+        }
+        Event::RefundSent { refund_id, .. } => {
+            let refund = before.refunds.iter().find(|refund| refund.id == *refund_id);
+            refund
+                .filter(|refund| refund.state != RefundState::Sent)
+                .map(|refund| sent(before, refund))
+                .into_iter()
+                .collect()
+        }
+        Event::RefundFailed { refund_id, .. } => {
+            let refund = before.refunds.iter().find(|refund| refund.id == *refund_id);
+            let reserved = refund.filter(|refund| refund.source == Vault::Psp && refund.state == RefundState::Pending);
+            let back = reserved
+                .map(|refund| of_refund(before, refund, PostingKind::Returned, Account::InFlight, Account::Psp));
+            back.into_iter().collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn received(payment: &Payment, transfer: &Transfer) -> Posting {
+    Posting {
+        kind: PostingKind::Received,
+        debit: Account::External,
+        credit: Account::Payment,
+        asset: payment.asset_of(transfer),
+        amount: transfer.amount,
+        reference: transfer.key.tx_hash.to_string(),
+    }
+}
+
+/// A transfer's new entry: what was posted of the old one and does not stand any more is taken back, and dust is noted,
+/// so that vaults and ledger stay equal.
+fn recorded(before: &Payment, new: &Transfer) -> Vec<Posting> {
+    let old = before.transfer(new.key);
+    let posted = |t: &&Transfer| matches!(t.status, TransferStatus::Final | TransferStatus::Ignored);
+    let same = |old: &Transfer| old.status == new.status && old.amount == new.amount && old.token == new.token;
+    let mut postings = Vec::new();
+    if old.is_some_and(|old| posted(&old) && same(old)) {
+        return postings;
+    }
+    if let Some(old) = old.filter(posted) {
+        postings.push(reversed(entered(before, old)));
+    }
+    if posted(&new) {
+        postings.push(entered(before, new));
+    }
+    postings.retain(|posting| posting.amount > Amount::ZERO);
+    postings
+}
+
+fn entered(payment: &Payment, transfer: &Transfer) -> Posting {
+    let posting = received(payment, transfer);
+    if transfer.status == TransferStatus::Ignored {
+        Posting { kind: PostingKind::Dust, credit: Account::Suspense, ..posting }
+    } else {
+        posting
+    }
+}
+
+/// The shares of a settlement, or the delivery of a transfer.
+fn settled(payment: &Payment, settlement: &Settlement, tx_hash: Hash32) -> Vec<Posting> {
+    let share = |kind, credit, amount| Posting {
+        kind,
+        debit: Account::Payment,
+        credit,
+        asset: payment.asset(),
+        amount,
+        reference: tx_hash.to_string(),
+    };
+    let mut shares = match payment.terms.purpose {
+        Purpose::Transfer { .. } => vec![share(PostingKind::Delivered, Account::External, settlement.amount)],
+        Purpose::PayIn => vec![
+            share(PostingKind::Settled, Account::Psp, settlement.psp_amount),
+            share(PostingKind::Fee, Account::Treasury, settlement.treasury_fee),
+        ],
+    };
+    shares.retain(|share| share.amount > Amount::ZERO);
+    shares
+}
+
+fn reversed(posting: Posting) -> Posting {
+    let kind = match posting.kind {
+        PostingKind::Received => PostingKind::Orphaned,
+        PostingKind::Dust => PostingKind::DustOrphaned,
+        PostingKind::Settled => PostingKind::SettlementReversed,
+        PostingKind::Fee => PostingKind::FeeReversed,
+        PostingKind::Delivered => PostingKind::DeliveryReversed,
+        other => other,
+    };
+    Posting { kind, debit: posting.credit, credit: posting.debit, ..posting }
+}
+
+/// Money has left. Out of the PSP's vault it was promised before, unless the refund had been given up.
+fn sent(payment: &Payment, refund: &Refund) -> Posting {
+    let from = match (refund.source, refund.state) {
+        (Vault::Payment, _) => Account::Payment,
+        (Vault::Psp, RefundState::Pending) => Account::InFlight,
+        (Vault::Psp, _) => Account::Psp,
+    };
+    of_refund(payment, refund, PostingKind::Sent, from, Account::External)
+}
+
+fn of_refund(payment: &Payment, refund: &Refund, kind: PostingKind, debit: Account, credit: Account) -> Posting {
+    let asset: Asset = refund.asset.unwrap_or_else(|| payment.asset());
+    Posting { kind, debit, credit, asset, amount: refund.amount, reference: refund.id.to_string() }
+}

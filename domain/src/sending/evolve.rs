@@ -1,0 +1,36 @@
+//! Applying events: each to the letter, without a decision of its own.
+
+use super::event::Event;
+use super::payload;
+use super::state::{Sending, SendingStatus};
+use crate::time::Timestamp;
+
+/// The sending after the events of one commit, made at `at`: one version more.
+#[must_use]
+pub fn commit(mut sending: Sending, at: Timestamp) -> Sending {
+    sending.version += 1;
+    sending.updated_at = at;
+    sending
+}
+
+/// The sending after one event. The version belongs to the commit, not to the event.
+#[must_use]
+pub fn evolve(mut sending: Sending, event: &Event) -> Sending {
+    match event {
+        Event::Accepted { order } => sending.order = (**order).clone(),
+        Event::Screened { verdict } => sending.verdict = Some(verdict.clone()),
+        Event::Sent { tx_hash, at } => {
+            sending.status = SendingStatus::Sent;
+            sending.tx_hash = Some(*tx_hash);
+            (sending.failure_reason, sending.failure) = (None, None);
+            sending.finished_at = Some(*at);
+        }
+        Event::Failed { reason, detail, at } => {
+            sending.status = SendingStatus::Failed;
+            (sending.failure_reason, sending.failure) = (Some(*reason), Some(detail.clone()));
+            sending.finished_at = Some(*at);
+        }
+    }
+    sending.sequence += u32::from(payload::announced(&sending, event).is_some());
+    sending
+}

@@ -1,0 +1,97 @@
+//! What is told of a sending, and the flat body of it.
+
+use serde::{Deserialize, Serialize};
+
+use super::event::Event;
+use super::state::{FailureReason, Sending, SendingId, SendingKind, SendingStatus};
+use crate::chain::{Address, Chain, Hash32};
+use crate::ids::{CustomerId, EventId};
+use crate::money::Token;
+use crate::payment::EventName;
+use crate::time::Timestamp;
+
+/// One public event of a sending.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Announcement {
+    /// Its name.
+    pub name: EventName,
+    /// Its place in the sending's feed: 1, 2, 3, ... without gaps.
+    pub sequence: u32,
+    /// When it happened.
+    pub at: Timestamp,
+    /// The status then.
+    pub status: SendingStatus,
+    /// The transaction it is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tx_hash: Option<Hash32>,
+}
+
+/// The public name that an event announces.
+pub(super) fn announced(sending: &Sending, event: &Event) -> Option<EventName> {
+    match (sending.order.id.kind(), event) {
+        (SendingKind::Payout, Event::Accepted { .. }) => Some(EventName::PayoutPending),
+        (SendingKind::Payout, Event::Sent { .. }) => Some(EventName::PayoutSent),
+        (SendingKind::Payout, Event::Failed { .. }) => Some(EventName::PayoutFailed),
+        (SendingKind::Withdrawal, Event::Sent { .. }) => Some(EventName::WithdrawSent),
+        (SendingKind::Withdrawal, Event::Failed { .. }) => Some(EventName::WithdrawFailed),
+        (SendingKind::Withdrawal, Event::Accepted { .. }) | (_, Event::Screened { .. }) => None,
+    }
+}
+
+/// The announcement of an event; `after` is the sending right after it.
+pub(super) fn announcement(after: &Sending, event: &Event, at: Timestamp) -> Option<Announcement> {
+    let name = announced(after, event)?;
+    let tx_hash = if let Event::Sent { tx_hash, .. } = event { Some(*tx_hash) } else { None };
+    Some(Announcement { name, sequence: after.sequence, at, status: after.status, tx_hash })
+}
+
+/// The body of a sending's event: a flat object; what does not apply is left out.
+#[derive(Serialize)]
+struct Body<'a> {
+    event: &'static str,
+    payment_id: SendingId,
+    timestamp: String,
+    event_id: EventId,
+    sequence: u32,
+    status: SendingStatus,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    customer_id: Option<CustomerId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reference: Option<&'a str>,
+    amount: String,
+    token: Token,
+    chain: Chain,
+    address: Address,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tx_hash: Option<Hash32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failure_reason: Option<FailureReason>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failure: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    metadata: Option<&'a serde_json::Map<String, serde_json::Value>>,
+}
+
+/// The body of `announcement` as it is signed and sent; `sending` is as the commit leaves it.
+pub fn payload(sending: &Sending, announcement: &Announcement, event_id: EventId) -> Result<String, serde_json::Error> {
+    let order = &sending.order;
+    let failed = announcement.status == SendingStatus::Failed;
+    serde_json::to_string(&Body {
+        event: announcement.name.as_str(),
+        payment_id: order.id,
+        timestamp: announcement.at.to_string(),
+        event_id,
+        sequence: announcement.sequence,
+        status: announcement.status,
+        customer_id: order.customer_id,
+        reference: order.reference.as_deref(),
+        amount: order.amount.to_string(),
+        token: order.token,
+        chain: order.asset.chain,
+        address: order.to,
+        tx_hash: announcement.tx_hash,
+        failure_reason: sending.failure_reason.filter(|_| failed),
+        failure: sending.failure.as_deref().filter(|_| failed),
+        metadata: order.metadata.as_ref(),
+    })
+}

@@ -1,0 +1,188 @@
+//! Given, when, then: stories of payouts and withdrawals, and what the ledger makes of every order of facts.
+#![allow(clippy::unwrap_used)]
+
+use proptest::prelude::*;
+use ulid::Ulid;
+
+use super::*;
+use crate::chain::{FinalityPolicy, Hash32};
+use crate::ids::{CustomerId, PayoutId, PspId, WithdrawalId};
+use crate::ledger::{Account, Asset, PostingKind};
+use crate::money::Token;
+use crate::payment::Verdict;
+
+const START: Timestamp = Timestamp(1_732_000_000_000);
+const TX: Hash32 = Hash32([7; 32]);
+
+fn payout() -> Order {
+    Order {
+        id: SendingId::Payout(PayoutId::from_ulid(Ulid(7))),
+        psp_id: PspId::from_ulid(Ulid(1)),
+        customer_id: Some(CustomerId::from_ulid(Ulid(2))),
+        reference: Some("salary 3".to_owned()),
+        metadata: None,
+        amount: "25.00".parse().unwrap(),
+        token: Token::Usdc,
+        asset: Asset { chain: Chain::Polygon, address: Address([0xaa; 20]) },
+        to: Address([0x33; 20]),
+        finality: FinalityPolicy::sandbox(),
+        created_at: START,
+    }
+}
+
+fn withdrawal() -> Order {
+    Order { id: SendingId::Withdrawal(WithdrawalId::from_ulid(Ulid(8))), customer_id: None, ..payout() }
+}
+
+fn verdict(decision: Decision, by_operator: bool) -> Command {
+    Command::Screen(Verdict {
+        decision,
+        by_operator,
+        risk_level: None,
+        score: None,
+        flags: Vec::new(),
+        provider: "list".to_owned(),
+        provider_ref: None,
+        list_version: None,
+        plain_sender: None,
+        checked_at: START,
+    })
+}
+
+fn complete() -> Command {
+    Command::Complete { tx_hash: TX }
+}
+
+fn fail() -> Command {
+    Command::Fail { reason: FailureReason::SendFailed, detail: "reverted".to_owned() }
+}
+
+/// A sending and all that came of it.
+struct Story {
+    sending: Sending,
+    told: Vec<&'static str>,
+    posted: Vec<Posting>,
+    queued: usize,
+}
+
+fn given(order: Order) -> Story {
+    let mut story = Story { sending: Sending::new(order.clone()), told: vec![], posted: vec![], queued: 0 };
+    story.take(accept(order));
+    story
+}
+
+impl Story {
+    fn take(&mut self, step: Transition) {
+        assert_eq!(step.sending.version, self.sending.version + 1);
+        for announcement in &step.announcements {
+            self.told.push(announcement.name.as_str());
+            assert_eq!(announcement.sequence as usize, self.told.len(), "no gap");
+            let body = payload(&step.sending, announcement, crate::ids::EventId::from_ulid(Ulid(9))).unwrap();
+            let body: serde_json::Value = serde_json::from_str(&body).unwrap();
+            assert_eq!(body["payment_id"], step.sending.id().to_string());
+        }
+        self.posted.extend(step.postings);
+        self.queued += usize::from(step.queues_operation);
+        self.sending = step.sending;
+        let json = serde_json::to_string(&self.sending).unwrap();
+        assert_eq!(serde_json::from_str::<Sending>(&json).unwrap(), self.sending);
+    }
+
+    fn when(mut self, command: &Command) -> Self {
+        if let Some(step) = transition(&self.sending, command, START.plus_secs(5)).unwrap() {
+            self.take(step);
+        }
+        self
+    }
+
+    fn balance(&self, account: Account) -> i64 {
+        self.posted.iter().map(|posting| posting.change_of(account)).sum()
+    }
+
+    #[track_caller]
+    fn is(self, status: SendingStatus, told: &[&str], balances: [i64; 3]) -> Self {
+        assert_eq!(self.sending.status, status);
+        assert_eq!(self.told, told);
+        let now = [Account::Psp, Account::InFlight, Account::External].map(|account| self.balance(account));
+        assert_eq!(now, balances);
+        self
+    }
+}
+
+const AMOUNT: i64 = 25_000_000;
+
+#[test]
+fn an_accepted_order_reserves_its_amount_and_has_its_address_screened() {
+    let story = given(payout()).is(SendingStatus::Pending, &["payout.pending"], [-AMOUNT, AMOUNT, 0]);
+    let Order { to, amount, .. } = payout();
+    assert_eq!(resume(&story.sending)[0], Effect::Screen { to, amount, chain: Chain::Polygon });
+    assert_eq!(story.queued, 0, "nothing is sent before screening has spoken");
+    given(withdrawal()).is(SendingStatus::Pending, &[], [-AMOUNT, AMOUNT, 0]);
+}
+
+#[test]
+fn an_allowed_address_is_paid_and_told() {
+    let story = given(payout()).when(&verdict(Decision::Allow, false));
+    assert_eq!(story.queued, 1);
+    let story =
+        story.when(&complete()).is(SendingStatus::Sent, &["payout.pending", "payout.sent"], [-AMOUNT, 0, AMOUNT]);
+    assert_eq!(resume(&story.sending).last(), Some(&Effect::Passivate));
+    let again = story.when(&complete()).when(&fail()).when(&verdict(Decision::Block, false));
+    again.is(SendingStatus::Sent, &["payout.pending", "payout.sent"], [-AMOUNT, 0, AMOUNT]);
+}
+
+#[test]
+fn a_blocked_address_gets_nothing_and_the_reserve_is_free_again() {
+    let story = given(withdrawal()).when(&verdict(Decision::Block, false));
+    assert_eq!((story.queued, story.sending.failure_reason), (0, Some(FailureReason::AddressBlocked)));
+    story.is(SendingStatus::Failed, &["withdraw.failed"], [0, 0, 0]);
+}
+
+#[test]
+fn a_review_waits_for_the_operator() {
+    let story = given(payout()).when(&verdict(Decision::Review, false)).when(&verdict(Decision::Review, false));
+    assert_eq!(story.sending.version, 2, "the same word again changes nothing");
+    assert!(matches!(resume(&story.sending)[0], Effect::AwaitReview { .. }));
+    let story = story.when(&verdict(Decision::Allow, true));
+    assert_eq!(story.queued, 1);
+    let refused = transition(&story.sending, &verdict(Decision::Block, true), START);
+    assert_eq!(refused, Err(Rejection::NotInReview));
+    let blocked = given(payout()).when(&verdict(Decision::Review, false)).when(&verdict(Decision::Block, true));
+    blocked.is(SendingStatus::Failed, &["payout.pending", "payout.failed"], [0, 0, 0]);
+}
+
+#[test]
+fn a_failed_sending_gives_the_money_back_and_one_that_left_all_the_same_is_sent() {
+    let failed = given(payout()).when(&verdict(Decision::Allow, false)).when(&fail()).when(&fail());
+    let failed = failed.is(SendingStatus::Failed, &["payout.pending", "payout.failed"], [0, 0, 0]);
+    let told = ["payout.pending", "payout.failed", "payout.sent"];
+    let sent = failed.when(&complete()).is(SendingStatus::Sent, &told, [-AMOUNT, 0, AMOUNT]);
+    assert_eq!(
+        sent.posted.last().map(|posting| (posting.kind, posting.debit)),
+        Some((PostingKind::Sent, Account::Psp))
+    );
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(500) })]
+
+    #[test]
+    fn whatever_comes_in_whatever_order_the_accounts_fit_the_status(
+        facts in proptest::collection::vec(0..5_usize, 0..12)
+    ) {
+        let commands =
+            [verdict(Decision::Allow, false), verdict(Decision::Review, false), verdict(Decision::Block, false), complete(), fail()];
+        let mut story = given(payout());
+        for fact in facts {
+            story = story.when(&commands[fact]);
+            let expected = match story.sending.status {
+                SendingStatus::Pending => [-AMOUNT, AMOUNT, 0],
+                SendingStatus::Sent => [-AMOUNT, 0, AMOUNT],
+                SendingStatus::Failed => [0, 0, 0],
+            };
+            let now = [Account::Psp, Account::InFlight, Account::External].map(|account| story.balance(account));
+            prop_assert_eq!(now, expected);
+            prop_assert!(story.queued <= 1);
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! What each PSP has had sent, by day, for the ceiling.
+
+#![allow(missing_docs, reason = "the derives generate undocumented items")]
+
+use sea_orm::entity::prelude::*;
+use serde::{Deserialize, Serialize};
+
+/// One row.
+#[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel, Serialize, Deserialize)]
+#[sea_orm(table_name = "sends_per_day")]
+pub struct Model {
+    /// Owner.
+    #[sea_orm(primary_key, auto_increment = false)]
+    pub psp_id: String,
+    /// USDC or USDT.
+    #[sea_orm(primary_key, auto_increment = false)]
+    pub token: String,
+    /// Days since the epoch, UTC.
+    #[sea_orm(primary_key, auto_increment = false)]
+    pub day: i64,
+    /// Base units accepted on that day, over all chains.
+    pub amount: i64,
+}
+
+/// Joins are written where they are needed; none is declared here.
+#[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
+pub enum Relation {}
+
+impl ActiveModelBehavior for ActiveModel {}

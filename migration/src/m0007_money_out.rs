@@ -1,0 +1,129 @@
+//! The ledger, balances, payouts and withdrawals; transfers to customers among the payments.
+
+use sea_orm_migration::prelude::*;
+use sea_orm_migration::sea_orm::{ConnectionTrait, DbBackend};
+
+use crate::statements;
+
+/// The ledger, balances, payouts and withdrawals. Operations are of more than payments now, and a payment that carries a
+/// transfer to a customer has no merchant.
+#[derive(DeriveMigrationName)]
+pub struct Migration;
+
+const UP: &[&str] = &[
+    "CREATE TABLE ledger_postings (
+         position {identity},
+         subject TEXT NOT NULL,
+         version BIGINT NOT NULL,
+         line BIGINT NOT NULL,
+         psp_id TEXT NOT NULL,
+         kind TEXT NOT NULL,
+         debit TEXT NOT NULL,
+         credit TEXT NOT NULL,
+         chain TEXT NOT NULL,
+         token_address TEXT NOT NULL,
+         amount BIGINT NOT NULL,
+         reference TEXT NOT NULL,
+         at BIGINT NOT NULL,
+         UNIQUE (subject, version, line),
+         CHECK (amount > 0),
+         CHECK (debit <> credit),
+         FOREIGN KEY (psp_id) REFERENCES psps (id)
+     )",
+    "CREATE INDEX ledger_postings_psp_id_position ON ledger_postings (psp_id, position)",
+    "CREATE TABLE balances (
+         psp_id TEXT NOT NULL,
+         chain TEXT NOT NULL,
+         token_address TEXT NOT NULL,
+         available BIGINT NOT NULL,
+         reserved BIGINT NOT NULL,
+         updated_at BIGINT NOT NULL,
+         PRIMARY KEY (psp_id, chain, token_address),
+         FOREIGN KEY (psp_id) REFERENCES psps (id)
+     )",
+    "CREATE TABLE sends_per_day (
+         psp_id TEXT NOT NULL,
+         token TEXT NOT NULL,
+         day BIGINT NOT NULL,
+         amount BIGINT NOT NULL,
+         PRIMARY KEY (psp_id, token, day),
+         FOREIGN KEY (psp_id) REFERENCES psps (id)
+     )",
+    "CREATE TABLE sendings (
+         id TEXT NOT NULL,
+         psp_id TEXT NOT NULL,
+         kind TEXT NOT NULL,
+         customer_id TEXT,
+         reference TEXT,
+         chain TEXT NOT NULL,
+         token TEXT NOT NULL,
+         amount BIGINT NOT NULL,
+         recipient TEXT NOT NULL,
+         version BIGINT NOT NULL,
+         status TEXT NOT NULL,
+         live BOOLEAN NOT NULL,
+         in_review BOOLEAN NOT NULL,
+         created_at BIGINT NOT NULL,
+         updated_at BIGINT NOT NULL,
+         state TEXT NOT NULL,
+         PRIMARY KEY (id),
+         FOREIGN KEY (psp_id) REFERENCES psps (id)
+     )",
+    "CREATE INDEX sendings_psp_id_kind_created_at_id ON sendings (psp_id, kind, created_at, id)",
+    "CREATE INDEX sendings_live ON sendings (id) WHERE live",
+    "CREATE TABLE sending_transitions (
+         sending_id TEXT NOT NULL,
+         version BIGINT NOT NULL,
+         at BIGINT NOT NULL,
+         events TEXT NOT NULL,
+         PRIMARY KEY (sending_id, version),
+         FOREIGN KEY (sending_id) REFERENCES sendings (id)
+     )",
+];
+
+/// Postings are written once and stay.
+const APPEND_ONLY_SQLITE: &[&str] = &[
+    "CREATE TRIGGER ledger_postings_no_update BEFORE UPDATE ON ledger_postings
+     BEGIN SELECT RAISE(ABORT, 'ledger_postings is append-only'); END",
+    "CREATE TRIGGER ledger_postings_no_delete BEFORE DELETE ON ledger_postings
+     BEGIN SELECT RAISE(ABORT, 'ledger_postings is append-only'); END",
+];
+
+const APPEND_ONLY_POSTGRES: &[&str] = &[
+    "CREATE FUNCTION ledger_postings_append_only() RETURNS trigger LANGUAGE plpgsql AS
+     $$ BEGIN RAISE EXCEPTION 'ledger_postings is append-only'; END $$",
+    "CREATE TRIGGER ledger_postings_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON ledger_postings
+     FOR EACH STATEMENT EXECUTE FUNCTION ledger_postings_append_only()",
+];
+
+const RELAX_POSTGRES: &[&str] = &[
+    "ALTER TABLE payments ALTER COLUMN merchant_id DROP NOT NULL",
+    "ALTER TABLE operations DROP CONSTRAINT operations_payment_id_fkey",
+];
+
+/// SQLite changes no column: the tables are made anew.
+async fn relax_sqlite(manager: &SchemaManager<'_>) -> Result<(), DbErr> {
+    let merchant = ("merchant_id TEXT NOT NULL,", "merchant_id TEXT,");
+    statements::rebuild_sqlite(manager, "payments", merchant).await?;
+    let payment = (
+        "UNIQUE (chain, number),\n         FOREIGN KEY (payment_id) REFERENCES payments (id)",
+        "UNIQUE (chain, number)",
+    );
+    statements::rebuild_sqlite(manager, "operations", payment).await
+}
+
+#[async_trait::async_trait]
+impl MigrationTrait for Migration {
+    async fn up(&self, manager: &SchemaManager) -> Result<(), DbErr> {
+        statements::run(manager, UP).await?;
+        statements::run(manager, &["ALTER TABLE payments ADD COLUMN purpose TEXT NOT NULL DEFAULT 'payin'"]).await?;
+        if ConnectionTrait::get_database_backend(manager.get_connection()) == DbBackend::Postgres {
+            statements::run(manager, APPEND_ONLY_POSTGRES).await?;
+            statements::run(manager, RELAX_POSTGRES).await?;
+        } else {
+            statements::run(manager, APPEND_ONLY_SQLITE).await?;
+            relax_sqlite(manager).await?;
+        }
+        Ok(())
+    }
+}
