@@ -17,6 +17,7 @@ pub mod observe;
 pub mod pauses;
 pub mod payment;
 pub mod psps;
+pub mod reconcile;
 pub mod seal;
 pub mod sending;
 mod supervise;

@@ -11,6 +11,7 @@ mod load;
 mod migrate;
 mod pause;
 mod psp;
+mod reconcile;
 mod rotate_keys;
 mod sandbox;
 mod serve;
@@ -63,8 +64,10 @@ enum Command {
     Pause(pause::Args),
     /// Make, list and revoke API keys.
     Key(key::Args),
-    /// Show who did what to which customer.
+    /// Show who did what to which customer or payment.
     Audit(audit::Args),
+    /// Hold what is on the chains against the ledger, and find transfers that were missed.
+    Reconcile(reconcile::Args),
     /// Change the key that encrypts what is kept: add one, and seal everything anew with it.
     RotateKeys(rotate_keys::Args),
 }
@@ -117,6 +120,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             Command::Pause(args) => pause::run(args, config).await,
             Command::Key(args) => key::run(args, config).await,
             Command::Audit(args) => audit::run(args, config).await,
+            Command::Reconcile(args) => reconcile::run(args, config).await,
             Command::RotateKeys(args) => rotate_keys::run(args, config).await,
         }
     });

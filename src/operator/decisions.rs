@@ -38,6 +38,17 @@ pub(super) async fn screen(
     Answer::ok(&carry_out(&operator, id, asked).await?)
 }
 
+/// Lets a refund go where it is to go, or not: `{"refund_id", "decision": "allow" | "block", "reason"}`.
+pub(super) async fn screen_refund(
+    State(operator): State<Operator>,
+    Path(payment_id): Path<String>,
+    body: JsonBody,
+) -> Result<Answer, ApiError> {
+    let id = id_of("payment_id", &payment_id)?;
+    let asked = body.read(Asked::read_refund_screening)?;
+    Answer::ok(&carry_out(&operator, id, asked).await?)
+}
+
 /// Sends blocked money to an address: `{"address", "amount"?, "reason"}`; all of it, if no amount is given.
 pub(super) async fn refund_blocked(
     State(operator): State<Operator>,
@@ -74,6 +85,7 @@ pub(super) struct Asked {
 
 enum Action {
     Screen { key: TransferKey, decision: Decision },
+    ScreenRefund { refund_id: RefundId, decision: Decision },
     RefundBlocked { to: Address, amount: Option<Amount> },
     RetrySettlement,
 }
@@ -88,15 +100,20 @@ impl Asked {
             read::string(value)?.parse::<Hash32>().map_err(malformed)
         });
         let log_index = fields.required("log_index", |value| read::whole(value, 0, u32::MAX.into()));
-        let decision = fields.required("decision", |value| match read::string(value)? {
-            "allow" => Ok(Decision::Allow),
-            "block" => Ok(Decision::Block),
-            _ => Err(Fault::new("unknown_value", "must be one of allow, block")),
-        });
+        let decision = fields.required("decision", decision);
         let reason = fields.required("reason", read::text);
         let key =
             TransferKey { chain: chain?, tx_hash: tx_hash?, log_index: log_index.and_then(|at| at.try_into().ok())? };
         Some(Self { action: Action::Screen { key, decision: decision? }, reason: reason? })
+    }
+
+    /// The fields of a decision about where a refund goes.
+    pub(super) fn read_refund_screening(fields: &Fields<'_>) -> Option<Self> {
+        only(fields, &["refund_id", "decision", "reason"]);
+        let refund_id = fields.required("refund_id", read::id);
+        let decision = fields.required("decision", decision);
+        let reason = fields.required("reason", read::text);
+        Some(Self { action: Action::ScreenRefund { refund_id: refund_id?, decision: decision? }, reason: reason? })
     }
 
     /// The fields of a sending of blocked money; `unsuitable` is what was found of the address.
@@ -115,6 +132,14 @@ impl Asked {
     pub(super) fn read_retry(fields: &Fields<'_>) -> Option<Self> {
         only(fields, &["reason"]);
         Some(Self { action: Action::RetrySettlement, reason: fields.required("reason", read::text)? })
+    }
+}
+
+fn decision(value: &Value) -> Result<Decision, Fault> {
+    match read::string(value)? {
+        "allow" => Ok(Decision::Allow),
+        "block" => Ok(Decision::Block),
+        _ => Err(Fault::new("unknown_value", "must be one of allow, block")),
     }
 }
 
@@ -143,6 +168,12 @@ pub(super) async fn carry_out(operator: &Operator, id: PaymentId, asked: Asked) 
             let TransferKey { chain, tx_hash, log_index } = key;
             let detail = json!({ "chain": chain, "tx_hash": tx_hash, "log_index": log_index, "decision": decision });
             ("payment.transfer_screened_by_hand", decisions::screen(transfer, decision, now), detail)
+        }
+        Action::ScreenRefund { refund_id, decision } => {
+            let refund = before.payment.refunds.iter().find(|refund| refund.id == refund_id);
+            let refund = refund.ok_or(ApiError::NotFound("refund"))?;
+            let detail = json!({ "refund_id": refund_id, "decision": decision });
+            ("payment.refund_screened_by_hand", decisions::screen_refund(refund, decision, now), detail)
         }
         Action::RefundBlocked { to, amount } => {
             let refund_id = RefundId::generate();

@@ -54,6 +54,7 @@ pub fn table() -> Vec<Route> {
         write("/ops/pauses/{scope}/lift", pauses::lift),
         read("/ops/payments/{payment_id}", decisions::get),
         write("/ops/payments/{payment_id}/screen", decisions::screen),
+        write("/ops/payments/{payment_id}/screen_refund", decisions::screen_refund),
         write("/ops/payments/{payment_id}/refund_blocked", decisions::refund_blocked),
         write("/ops/payments/{payment_id}/retry_settlement", decisions::retry_settlement),
         read("/ops/psps", admin::psps::list),

@@ -11,6 +11,7 @@ mod kill;
 mod load;
 mod operator;
 mod process;
+mod reconcile;
 mod stage;
 mod stories;
 mod vault;

@@ -3,6 +3,7 @@
 use axum::extract::State;
 use axum::response::Response;
 use payferry_actors::destination::Unsuitable;
+use payferry_actors::payment::store;
 use payferry_domain::payment::{Command, Payment, Requester};
 use payferry_domain::{Amount, PaymentId, RefundId};
 use serde_json::{Value, json};
@@ -33,6 +34,10 @@ pub struct ResolveRequest {
     pub amount: Option<String>,
     /// With `refund`: where it goes; see the endpoint for refunds.
     pub address: Option<String>,
+    /// With `refund`: of money on another chain; see the endpoint for refunds.
+    pub chain: Option<String>,
+    /// With `refund`: of money in another token; see the endpoint for refunds.
+    pub token_address: Option<String>,
 }
 
 /// What is to be done.
@@ -86,7 +91,8 @@ pub async fn resolve(
             retry.carry_out(&app, &request, accepted).await
         }
         Action::Refund(asked) => {
-            asked.change(payment_id, RefundId::generate()).carry_out(&app, &request, accepted).await
+            let refund = asked.change(&app, &store::payment_of(&row)?, RefundId::generate())?;
+            refund.carry_out(&app, &request, accepted).await
         }
     }
 }

@@ -20,7 +20,7 @@ use crate::http::error::{ApiError, FieldError};
 use crate::http::extract::Fields;
 use crate::operator::Operator;
 use crate::operator::decisions::{Asked, carry_out, destination, find, unsuitable_at};
-use crate::operator::read::decisions::{Decisions, TransferLine, possible};
+use crate::operator::read::decisions::{Decisions, RefundLine, TransferLine, possible};
 
 /// The fields of a decision about a transfer, as programs name them.
 const SCREEN_FIELDS: [(&str, Sort); 5] = [
@@ -30,6 +30,9 @@ const SCREEN_FIELDS: [(&str, Sort); 5] = [
     ("decision", Sort::Text),
     ("reason", Sort::Text),
 ];
+/// The fields of a decision about where a refund goes.
+const SCREEN_REFUND_FIELDS: [(&str, Sort); 3] =
+    [("refund_id", Sort::Text), ("decision", Sort::Text), ("reason", Sort::Text)];
 /// The fields of a sending of blocked money.
 const REFUND_FIELDS: [(&str, Sort); 3] = [("address", Sort::Text), ("amount", Sort::Text), ("reason", Sort::Text)];
 /// The field of a wish to settle again.
@@ -63,6 +66,17 @@ pub(super) async fn screen(
     let filled = Filled::sent(pairs);
     let asked = read_form(&filled, &SCREEN_FIELDS, Asked::read_screening);
     decide(&operator, &payment_id, "screen", filled, asked).await
+}
+
+/// Lets a refund go where it is to go, or not.
+pub(super) async fn screen_refund(
+    State(operator): State<Operator>,
+    Path(payment_id): Path<String>,
+    Form(pairs): Pairs,
+) -> Result<Response, Failure> {
+    let filled = Filled::sent(pairs);
+    let asked = read_form(&filled, &SCREEN_REFUND_FIELDS, Asked::read_refund_screening);
+    decide(&operator, &payment_id, "screen_refund", filled, asked).await
 }
 
 /// Sends blocked money to an address.
@@ -134,8 +148,8 @@ async fn decide(
             let page = page(&before, &refused(&detail), form, &filled, now);
             Ok(Page { status: StatusCode::CONFLICT, ..page }.into_response())
         }
-        Err(ApiError::NotFound("transfer")) => {
-            let page = page(&before, &refused("there is no such transfer."), form, &filled, now);
+        Err(ApiError::NotFound(what @ ("transfer" | "refund"))) => {
+            let page = page(&before, &refused(&format!("there is no such {what}.")), form, &filled, now);
             Ok(Page { status: StatusCode::NOT_FOUND, ..page }.into_response())
         }
         Err(error) => {
@@ -188,6 +202,7 @@ fn page(decisions: &Decisions, said: &Markup, sent: &str, filled: &Filled, now: 
         div.grid.two {
             div.col {
                 @for line in &open { (screening(&here, line, filled_of("screen"), now)) }
+                @for line in decisions.refunds.iter().filter(|line| !line.may.is_empty()) { (refund_screening(&here, line, filled_of("screen_refund"), now)) }
                 @if can("refund_blocked") { (refund(&here, decisions, filled_of("refund_blocked"))) }
                 @if can("retry_settlement") { (retry(&here, decisions, filled_of("retry_settlement"), now)) }
                 @if decisions.can.is_empty() {
@@ -236,6 +251,33 @@ fn screening(here: &str, line: &TransferLine, filled: &Filled, now: Timestamp) -
                     (filled.choice("decision", "Decision", &choices))
                     (filled.line("reason", "Reason, without personal data", "what it was decided on", true))
                     (confirm(filled, "I have looked at where this money came from"))
+                    div { button { "Decide" } }
+                }
+            }
+        }
+    }
+}
+
+fn refund_screening(here: &str, line: &RefundLine, filled: &Filled, now: Timestamp) -> Markup {
+    html! {
+        section.panel aria-label={ "Refund " (line.refund_id) } {
+            header {
+                h2 { "Refund of " (line.amount) }
+                p { @match line.verdict { Some(verdict) => (status(verdict.as_str())), None => "not screened yet" } }
+            }
+            dl.facts {
+                dt { "To" } dd.mono { (line.address) }
+                @if let Some(provider) = &line.provider {
+                    dt { "Screening" }
+                    dd { (provider) @if !line.flags.is_empty() { ": " (line.flags.join(", ")) } @if let Some(at) = line.checked_at { " " small { (ago(at.0, now)) } } }
+                }
+            }
+            div.body {
+                form.stack id={ "screen-" (line.refund_id) } method="post" action={ (here) "/screen_refund" } {
+                    input type="hidden" name="refund_id" value=(line.refund_id);
+                    (filled.choice("decision", "Decision", &[("allow", "allow: it is sent"), ("block", "block: it fails, and can go elsewhere")]))
+                    (filled.line("reason", "Reason, without personal data", "what it was decided on", true))
+                    (confirm(filled, "I have looked at where this money goes"))
                     div { button { "Decide" } }
                 }
             }

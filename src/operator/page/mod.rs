@@ -43,6 +43,7 @@ pub(super) fn routes() -> Vec<Route> {
         write("/ops/view/payments/{payment_id}/release", payment::release),
         read("/ops/view/payments/{payment_id}/decide", decisions::show),
         write("/ops/view/payments/{payment_id}/screen", decisions::screen),
+        write("/ops/view/payments/{payment_id}/screen_refund", decisions::screen_refund),
         write("/ops/view/payments/{payment_id}/refund_blocked", decisions::refund_blocked),
         write("/ops/view/payments/{payment_id}/retry_settlement", decisions::retry_settlement),
         read("/ops/view/chains/{chain}", chains::show),

@@ -5,7 +5,7 @@ use payferry_actors::System;
 use payferry_actors::payment::store::{self, StoreError};
 use payferry_actors::wallet::checksummed;
 use payferry_domain::payment::{
-    Command, Decision, Funds, Label, Payment, Requester, Status, Transfer, Verdict, decide,
+    Command, Decision, Funds, Label, Payment, Refund, RefundState, Requester, Status, Transfer, Verdict, decide,
 };
 use payferry_domain::{Address, PaymentId, RefundId, Timestamp};
 use serde::Serialize;
@@ -19,7 +19,7 @@ const OPERATOR: &str = "operator";
 /// Something that an operator can do about a payment now.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Possible {
-    /// screen, `refund_blocked`, `retry_settlement` or release.
+    /// screen, `screen_refund`, `refund_blocked`, `retry_settlement` or release.
     pub action: &'static str,
     /// Where to, by POST.
     pub path: String,
@@ -44,6 +44,8 @@ pub struct Decisions {
     pub blocked_held: String,
     /// Every transfer, and what can be decided about it.
     pub transfers: Vec<TransferLine>,
+    /// Refunds that wait for screening of where they go, and what can be decided about each.
+    pub refunds: Vec<RefundLine>,
     /// How often the settlement has failed, and why, if it has.
     pub settlement: Option<SettlementLine>,
     /// What can be done.
@@ -69,6 +71,27 @@ pub struct TransferLine {
     pub amount: String,
     /// seen, final, orphaned or ignored.
     pub status: &'static str,
+    /// What screening says; nothing while it has not spoken.
+    pub verdict: Option<Decision>,
+    /// Who said so.
+    pub provider: Option<String>,
+    /// What it found.
+    pub flags: Vec<String>,
+    /// Since when.
+    pub checked_at: Option<Moment>,
+    /// What an operator can decide about it.
+    pub may: Vec<Decision>,
+}
+
+/// A refund that is held, and what screening says about where it goes.
+#[derive(Debug, Clone, Serialize)]
+pub struct RefundLine {
+    /// Which.
+    pub refund_id: RefundId,
+    /// How much.
+    pub amount: String,
+    /// Where it goes.
+    pub address: String,
     /// What screening says; nothing while it has not spoken.
     pub verdict: Option<Decision>,
     /// Who said so.
@@ -120,6 +143,7 @@ pub async fn decisions(system: &System, id: PaymentId) -> Result<Option<Decision
         currency: terms.token.as_str(),
         blocked_held: payment.blocked_held().to_string(),
         transfers: payment.transfers.iter().map(|transfer| line(&payment, transfer, now)).collect(),
+        refunds: held(&payment).map(|refund| refund_line(&payment, refund, now)).collect(),
         settlement,
         can: possible(&payment, now),
         history,
@@ -131,9 +155,10 @@ pub async fn decisions(system: &System, id: PaymentId) -> Result<Option<Decision
 pub(in crate::operator) fn possible(payment: &Payment, now: Timestamp) -> Vec<Possible> {
     let path = |what: &str| format!("/ops/payments/{}/{what}", payment.id());
     let screen = payment.transfers.iter().any(|transfer| !may(payment, transfer, now).is_empty());
+    let address = held(payment).any(|refund| !may_refund(payment, refund, now).is_empty());
     let refund = decide(payment, &refund_blocked(RefundId::generate(), None, SOMEWHERE), now).is_ok();
     let retry = decide(payment, &Command::RetrySettlement { by: Requester::Operator }, now).is_ok();
-    [(screen, "screen"), (refund, "refund_blocked"), (retry, "retry_settlement")]
+    [(screen, "screen"), (address, "screen_refund"), (refund, "refund_blocked"), (retry, "retry_settlement")]
         .into_iter()
         .filter(|(can, _)| *can)
         .map(|(_, action)| Possible { action, path: path(action) })
@@ -164,8 +189,18 @@ fn may(payment: &Payment, transfer: &Transfer, now: Timestamp) -> Vec<Decision> 
 
 /// The command that decides about a transfer. What the provider found stays to be read.
 pub(in crate::operator) fn screen(transfer: &Transfer, decision: Decision, now: Timestamp) -> Command {
-    let said = transfer.verdict.as_deref();
-    let verdict = Verdict {
+    let verdict = by_hand(transfer.verdict.as_deref(), decision, now);
+    Command::ScreenTransfer { key: transfer.key, revision: transfer.revision, verdict }
+}
+
+/// The command that decides about where a refund goes.
+pub(in crate::operator) fn screen_refund(refund: &Refund, decision: Decision, now: Timestamp) -> Command {
+    let verdict = by_hand(refund.verdict.as_deref(), decision, now);
+    Command::ScreenRefund { refund_id: refund.id, verdict }
+}
+
+fn by_hand(said: Option<&Verdict>, decision: Decision, now: Timestamp) -> Verdict {
+    Verdict {
         decision,
         by_operator: true,
         risk_level: said.and_then(|said| said.risk_level.clone()),
@@ -176,8 +211,35 @@ pub(in crate::operator) fn screen(transfer: &Transfer, decision: Decision, now: 
         list_version: None,
         plain_sender: said.and_then(|said| said.plain_sender),
         checked_at: now,
+    }
+}
+
+/// Refunds that wait for screening.
+fn held(payment: &Payment) -> impl Iterator<Item = &Refund> {
+    let waits = |refund: &&Refund| refund.state == RefundState::Pending && refund.awaits_screening();
+    payment.refunds.iter().filter(waits)
+}
+
+/// What can be decided about where a refund goes.
+fn may_refund(payment: &Payment, refund: &Refund, now: Timestamp) -> Vec<Decision> {
+    let takes = |decision: &Decision| {
+        decide(payment, &screen_refund(refund, *decision, now), now).is_ok_and(|events| !events.is_empty())
     };
-    Command::ScreenTransfer { key: transfer.key, revision: transfer.revision, verdict }
+    [Decision::Allow, Decision::Block].into_iter().filter(takes).collect()
+}
+
+fn refund_line(payment: &Payment, refund: &Refund, now: Timestamp) -> RefundLine {
+    let said = refund.verdict.as_deref();
+    RefundLine {
+        refund_id: refund.id,
+        amount: refund.amount.to_string(),
+        address: checksummed(refund.to),
+        verdict: refund.decision(),
+        provider: said.map(|said| said.provider.clone()),
+        flags: said.map(|said| said.flags.clone()).unwrap_or_default(),
+        checked_at: said.map(|said| Moment(said.checked_at)),
+        may: may_refund(payment, refund, now),
+    }
 }
 
 fn line(payment: &Payment, transfer: &Transfer, now: Timestamp) -> TransferLine {

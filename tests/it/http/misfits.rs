@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use payferry::sandbox::Payer;
 use payferry_actors::psps::PspPolicies;
 use payferry_domain::payment::OverpaymentPolicy;
 use payferry_domain::{Chain, Token};
@@ -176,4 +177,50 @@ async fn a_refund_without_an_address_goes_to_the_one_account_that_paid() {
     payment_where(&app, &shared, "both have paid", |reply| reply.json["amount_received"] == "6.00").await;
     let asked = app.post(&format!("{}/refunds", path_of(&shared)), &json!({})).await;
     asked.assert_problem(422, "refund_address_required");
+}
+
+#[tokio::test]
+async fn money_in_the_wrong_token_or_on_the_wrong_chain_comes_back_from_the_same_wallet() {
+    let app = TestApp::start_with_chains().await;
+    let merchant = app.add_merchant().await;
+    let made = app.add_payment(&merchant).await;
+    let wallet = wallet_of(&made).parse().unwrap();
+    let (base, polygon) = (app.world().chain(Chain::Base), app.world().chain(Chain::Polygon));
+    base.transfer(Payer::Clean, Token::Usdt, wallet, "7".parse().unwrap()).await.unwrap();
+    polygon.transfer(Payer::Clean, Token::Usdc, wallet, "5".parse().unwrap()).await.unwrap();
+    let held = payment_where(&app, &made, "both are final and screened", |reply| {
+        let transfers = reply.json["transfers"].as_array().unwrap();
+        transfers.len() == 2 && transfers.iter().all(|one| one["status"] == "final" && one["kyt_verdict"] == "allow")
+    });
+    let held = held.await;
+    assert!(has_label(&held, "WRONG_TOKEN") && has_label(&held, "WRONG_CHAIN"), "{}", held.text());
+    assert_eq!((&held.json["status"], &held.json["amount_received"]), (&json!("pending"), &json!("0.00")));
+    let told = events_of(&app, &made).await;
+    assert!(!told.is_empty() && told.iter().all(|event| event == "payment.mismatched"), "{told:?}");
+
+    let path = format!("{}/refunds", path_of(&made));
+    let usdt = base.spec().token_address(Token::Usdt).unwrap();
+    let too_much = json!({ "token_address": usdt, "amount": "7.01", "address": ADA });
+    app.post(&path, &too_much).await.assert_problem(409, "refund_too_large");
+    let elsewhere = json!({ "chain": "arbitrum", "address": ADA });
+    app.post(&path, &elsewhere).await.assert_problem(409, "nothing_to_refund");
+    let faults = app.post(&path, &json!({ "chain": "doge", "token_address": "0x1" })).await.faults();
+    assert_eq!(faults, ["chain: unknown_value", "token_address: invalid_address"]);
+    app.post(&path, &json!({ "chain": "polygon" })).await.assert_problem(422, "refund_address_required");
+
+    let token = refunded(&app, &made, &json!({ "token_address": usdt, "address": ADA })).await;
+    assert_eq!(
+        (&token["currency"], &token["chain"], &token["amount"], &token["funds"]),
+        (&json!("USDT"), &json!("base"), &json!("7.00"), &json!("misdirected"))
+    );
+    let chain = refunded(&app, &made, &json!({ "chain": "polygon", "address": ADA })).await;
+    assert_eq!(
+        (&chain["currency"], &chain["chain"], &chain["amount"]),
+        (&json!("USDC"), &json!("polygon"), &json!("5.00"))
+    );
+    assert_eq!(balance(&app, Chain::Base, Token::Usdt, ADA).await, 7_000_000);
+    assert_eq!(balance(&app, Chain::Polygon, Token::Usdc, ADA).await, 5_000_000);
+    // What is due can still be paid.
+    app.pay(&made, "10").await;
+    assert_eq!(app.payment_when(&made, "settled").await.json["amount_received"], "10.00");
 }

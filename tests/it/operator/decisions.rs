@@ -148,6 +148,32 @@ async fn money_in_review_is_allowed_or_blocked_and_blocked_money_sent_back() {
     desk.post(&path, &too_much).await.assert_problem(409, "refund_too_large");
     let asked = desk.post(&path, &json!({ "address": ADA, "reason": "ordered by the court" })).await;
     assert_eq!(asked.status, 202, "{}", asked.text());
+    // Where it goes is screened as well, and whoever is undecided about everything is undecided about that.
+    let in_review = async |desk: &Desk| {
+        let line = desk.get(&ops(&blocked, "")).await.json["refunds"][0].clone();
+        (line["verdict"] == "review").then_some(line)
+    };
+    let line = desk.until("the refund is in review", in_review).await;
+    assert_eq!((&line["may"], &line["flags"]), (&json!(["allow", "block"]), &json!(["mixer"])), "{line:#}");
+    assert_eq!(balance(&desk.app, Chain::Base, Token::Usdc, ADA).await, 0, "nothing goes before it is allowed");
+    let path = ops(&blocked, "/screen_refund");
+    let mut faults = desk.post(&path, &json!({ "decision": "maybe", "refund_id": "x" })).await.faults();
+    faults.sort();
+    assert_eq!(faults, ["decision: unknown_value", "reason: required", "refund_id: invalid_id"]);
+    let nobody = json!({ "refund_id": "rf_01J9Z3K4M5N6P7Q8R9S0T1V2W3", "decision": "allow", "reason": "x" });
+    desk.post(&path, &nobody).await.assert_problem(404, "refund_not_found");
+    let let_go = json!({ "refund_id": line["refund_id"], "decision": "allow", "reason": "the court's own account" });
+    let allowed = desk.post(&path, &let_go).await;
+    assert_eq!((allowed.status.as_u16(), &allowed.json["refunds"]), (200, &json!([])), "{}", allowed.text());
+    let sent = async |desk: &Desk| {
+        let listed = desk.app.get(&refunds).await;
+        (listed.json["refunds"][0]["status"] == "sent").then_some(listed)
+    };
+    let sent = desk.until("the refund is sent", sent).await;
+    let refund = &sent.json["refunds"][0];
+    assert_eq!((&refund["funds"], &refund["requested_by"]), (&json!("blocked"), &json!("operator")));
+    assert_eq!(balance(&desk.app, Chain::Base, Token::Usdc, ADA).await, 10_000_000);
+    desk.post(&path, &let_go).await.assert_problem(409, "not_in_review");
     desk.stop().await;
 }
 

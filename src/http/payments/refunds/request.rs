@@ -3,8 +3,9 @@
 use axum::extract::State;
 use axum::response::Response;
 use payferry_actors::destination::Unsuitable;
+use payferry_actors::payment::store;
 use payferry_domain::payment::{Command, Funds, Payment, Requester};
-use payferry_domain::{Address, Amount, PaymentId, RefundId};
+use payferry_domain::{Address, Amount, Asset, Chain, RefundId};
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
@@ -30,12 +31,19 @@ pub struct RefundRequest {
     /// everything.
     #[schema(example = "0x70997970C51812dc3A010C7d01b50e0d17dc79C8")]
     pub address: Option<String>,
+    /// Of money that came on another chain than the payment's: which. base, polygon or arbitrum.
+    #[schema(example = "polygon")]
+    pub chain: Option<String>,
+    /// Of money that came in another token than the payment's: its contract. Left out, it is the payment's own token on
+    /// `chain`.
+    pub token_address: Option<String>,
 }
 
 /// Refund a payment
 ///
 /// Before its settlement a payment's money goes back from its wallet, afterwards from the account's own vault. What
-/// becomes of it is told by `refund.sent` or `refund.failed`; what failed can be asked for again.
+/// becomes of it is told by `refund.sent` or `refund.failed`; what failed can be asked for again. Money of another token, or on
+/// another chain, is named by `chain` and `token_address` as its transfer shows them, and goes back from the same wallet there.
 #[utoipa::path(
     post, path = "/payments/{payment_id}/refunds", tag = "Payments", operation_id = "refundPayment",
     request_body = RefundRequest,
@@ -60,9 +68,9 @@ pub async fn request(
         let asked = RefundAsked::read(&fields, unsuitable);
         fields.finish(Some(asked))
     })?;
-    let (id, refund_id): (PaymentId, _) = (row.id.parse().map_err(ApiError::internal)?, RefundId::generate());
+    let refund_id = RefundId::generate();
     let answer = move |_: &Shared, payment: &Payment| Answer::accepted(&RefundRecord::find(payment, refund_id)?);
-    asked.change(id, refund_id).carry_out(&app, &request, answer).await
+    asked.change(&app, &store::payment_of(&row)?, refund_id)?.carry_out(&app, &request, answer).await
 }
 
 /// Whether the address in `body`, if there is one, is none to send money to. Looked up before the fields are read, so that
@@ -78,11 +86,13 @@ pub(in crate::http::payments) async fn unsuitable(app: &Shared, body: &Value) ->
 pub(in crate::http::payments) struct RefundAsked {
     amount: Option<Amount>,
     to: Option<Address>,
+    chain: Option<Chain>,
+    token_address: Option<Address>,
 }
 
 impl RefundAsked {
     /// The names of the fields.
-    pub const FIELDS: [&str; 2] = ["amount", ADDRESS];
+    pub const FIELDS: [&str; 4] = ["amount", ADDRESS, "chain", "token_address"];
 
     /// Reads the fields; `unsuitable` is what was found of the address.
     pub fn read(fields: &Fields<'_>, unsuitable: Option<Unsuitable>) -> Self {
@@ -90,15 +100,35 @@ impl RefundAsked {
         if let Some(unsuitable) = unsuitable {
             fields.fault(ADDRESS, Fault::new(unsuitable.code(), unsuitable.to_string()));
         }
-        Self { amount: fields.optional("amount", read::part), to }
+        let chain = fields.optional("chain", |value| read::name(value, "base, polygon, arbitrum"));
+        let token_address = fields.optional("token_address", read::address);
+        Self { amount: fields.optional("amount", read::part), to, chain, token_address }
     }
 
-    /// The decision to refund so much.
-    pub fn change(self, payment_id: PaymentId, refund_id: RefundId) -> Change {
-        let Self { amount, to } = self;
-        let (funds, by) = (Funds::Received, Requester::Psp);
-        let command = Command::RequestRefund { refund_id, amount, to, funds, asset: None, by };
+    /// The decision to refund so much of this payment's money.
+    pub fn change(self, app: &Shared, payment: &Payment, refund_id: RefundId) -> Result<Change, ApiError> {
+        let asset = self.asset(app, payment)?;
+        let funds = if asset.is_some() { Funds::Misdirected } else { Funds::Received };
+        let Self { amount, to, .. } = self;
+        let command = Command::RequestRefund { refund_id, amount, to, funds, asset, by: Requester::Psp };
         let detail = json!({ "refund_id": refund_id });
-        Change { payment_id, command, action: "payment.refund_requested", detail }
+        Ok(Change { payment_id: payment.id(), command, action: "payment.refund_requested", detail })
+    }
+
+    /// The token and the chain, if they are not the payment's own.
+    fn asset(&self, app: &Shared, payment: &Payment) -> Result<Option<Asset>, ApiError> {
+        let terms = &payment.terms;
+        if self.chain.is_none() && self.token_address.is_none() {
+            return Ok(None);
+        }
+        let chain = self.chain.unwrap_or(terms.chain);
+        let spec =
+            app.system.chains().spec(chain).ok_or_else(|| {
+                ApiError::field("chain", "chain_unavailable", "is not run by this service at the moment")
+            })?;
+        let address = self.token_address.or_else(|| spec.token_address(terms.token)).ok_or_else(|| {
+            ApiError::field("token_address", "required", "is required: the payment's token is not taken on this chain")
+        })?;
+        Ok(Some(Asset { chain, address }).filter(|asset| *asset != payment.asset()))
     }
 }

@@ -3,7 +3,7 @@
 use payferry_actors::System;
 use payferry_actors::payment::store;
 use payferry_domain::Timestamp;
-use payferry_domain::payment::{Decision, Label, Payment, Transfer};
+use payferry_domain::payment::{Decision, Label, Payment, Transfer, Verdict};
 use payferry_entities::{payments, transfers};
 use sea_orm::{ConnectionTrait, DbErr, FromQueryResult, Statement, Value};
 
@@ -76,7 +76,11 @@ fn told(kind: StuckKind, payment: &Payment) -> (Timestamp, String) {
 fn screened(payment: &Payment, decision: Decision) -> (Timestamp, String) {
     let concerned: Vec<&Transfer> =
         payment.transfers.iter().filter(|transfer| transfer.decision() == Some(decision)).collect();
-    let verdicts = || concerned.iter().filter_map(|transfer| transfer.verdict.as_deref());
+    let refunds =
+        payment.refunds.iter().filter(|refund| refund.awaits_screening() && refund.decision() == Some(decision));
+    let refunds: Vec<&Verdict> = refunds.filter_map(|refund| refund.verdict.as_deref()).collect();
+    let verdicts =
+        || concerned.iter().filter_map(|transfer| transfer.verdict.as_deref()).chain(refunds.iter().copied());
     let since = verdicts().map(|verdict| verdict.checked_at).min().unwrap_or(payment.updated_at);
     let said: Vec<String> =
         verdicts().map(|verdict| format!("{} says {}", verdict.provider, verdict.flags.join(", "))).collect();

@@ -1,0 +1,155 @@
+//! What the ledger says that vaults, PSPs and the treasury hold.
+
+use std::collections::HashMap;
+
+use payferry_domain::Address;
+use payferry_entities::Database;
+use sea_orm::{ConnectionTrait, DbBackend, DbErr, QueryResult, Statement, Value};
+
+/// Payments that are looked at with one statement.
+pub(super) const PAYMENTS_STEP: usize = 2_000;
+
+/// A payment, as far as its vault is concerned.
+pub(super) struct PaymentVault {
+    /// Its row.
+    pub id: String,
+    /// What it is called in the ledger: a transfer to a customer has another prefix than the payment that carries it.
+    pub subject: String,
+    pub psp_id: String,
+    pub wallet: Address,
+    pub chain: String,
+    pub token_address: Address,
+}
+
+/// What an account holds: chain, token and base units.
+pub(super) type Holding = (String, Address, i64);
+
+/// The next payments after `after`, by their ids.
+pub(super) async fn payments(database: &Database, after: &str) -> Result<Vec<PaymentVault>, DbErr> {
+    let sql = format!(
+        "SELECT id, psp_id, wallet, chain, token_address, purpose FROM payments WHERE id > $1 ORDER BY id LIMIT {PAYMENTS_STEP}"
+    );
+    let rows = query(database, &sql, [after.into()]).await?;
+    rows.iter()
+        .map(|row| {
+            let id: String = row.try_get_by_index(0)?;
+            let purpose: String = row.try_get_by_index(5)?;
+            let subject = if purpose == "transfer" { id.replacen("pay_", "tr_", 1) } else { id.clone() };
+            Ok(PaymentVault {
+                subject,
+                id,
+                psp_id: row.try_get_by_index(1)?,
+                wallet: address(row, 2)?,
+                chain: row.try_get_by_index(3)?,
+                token_address: address(row, 4)?,
+            })
+        })
+        .collect()
+}
+
+/// What the vaults of these payments hold, by the ledger's name of the payment; nothing stands for zero.
+pub(super) async fn of_payments(
+    database: &Database,
+    subjects: &[&str],
+) -> Result<HashMap<String, Vec<Holding>>, DbErr> {
+    let list = match database.backend() {
+        DbBackend::Postgres => "SELECT jsonb_array_elements_text($1::jsonb)",
+        _ => "SELECT value FROM json_each($1)",
+    };
+    let sql = format!(
+        "SELECT subject, chain, token_address, {} FROM ledger_postings WHERE subject IN ({list}) \
+         AND (debit IN ('payment', 'suspense') OR credit IN ('payment', 'suspense')) GROUP BY subject, chain, token_address",
+        held("'payment', 'suspense'")
+    );
+    let list = serde_json::to_string(subjects).map_err(|error| DbErr::Json(error.to_string()))?;
+    let mut held: HashMap<String, Vec<Holding>> = HashMap::new();
+    for row in query(database, &sql, [list.into()]).await? {
+        let holding = (row.try_get_by_index(1)?, address(&row, 2)?, row.try_get_by_index(3)?);
+        held.entry(row.try_get_by_index(0)?).or_default().push(holding);
+    }
+    Ok(held)
+}
+
+/// What the vaults of PSPs hold, what is promised included.
+pub(super) async fn of_psps(database: &Database) -> Result<HashMap<String, Vec<Holding>>, DbErr> {
+    let sql = format!(
+        "SELECT psp_id, chain, token_address, {} FROM ledger_postings \
+         WHERE debit IN ('psp', 'in_flight') OR credit IN ('psp', 'in_flight') GROUP BY psp_id, chain, token_address",
+        held("'psp', 'in_flight'")
+    );
+    let mut held: HashMap<String, Vec<Holding>> = HashMap::new();
+    for row in query(database, &sql, []).await? {
+        let holding = (row.try_get_by_index(1)?, address(&row, 2)?, row.try_get_by_index(3)?);
+        held.entry(row.try_get_by_index(0)?).or_default().push(holding);
+    }
+    Ok(held)
+}
+
+/// What was sent to the treasury.
+pub(super) async fn of_treasury(database: &Database) -> Result<Vec<Holding>, DbErr> {
+    let sql = format!(
+        "SELECT chain, token_address, {} FROM ledger_postings \
+         WHERE debit = 'treasury' OR credit = 'treasury' GROUP BY chain, token_address",
+        held("'treasury'")
+    );
+    let rows = query(database, &sql, []).await?;
+    rows.iter().map(|row| Ok((row.try_get_by_index(0)?, address(row, 1)?, row.try_get_by_index(2)?))).collect()
+}
+
+/// A running balance that is not the sum of its postings.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Unequal {
+    pub psp_id: String,
+    pub chain: String,
+    pub token_address: Address,
+    pub posted: i64,
+    pub balance: i64,
+}
+
+/// Where `balances` and the postings differ: available against `psp`, reserved against `in_flight`.
+pub(super) async fn unequal(database: &Database) -> Result<Vec<Unequal>, DbErr> {
+    let one = |account: &str, column: &str| {
+        format!(
+            "SELECT psp_id, chain, token_address, CAST(SUM(posted) AS BIGINT), CAST(SUM(kept) AS BIGINT) FROM (\
+             SELECT psp_id, chain, token_address, \
+             CASE WHEN credit = '{account}' THEN amount ELSE 0 END - CASE WHEN debit = '{account}' THEN amount ELSE 0 END \
+             AS posted, 0 AS kept FROM ledger_postings WHERE debit = '{account}' OR credit = '{account}' \
+             UNION ALL SELECT psp_id, chain, token_address, 0, {column} FROM balances) both_sides \
+             GROUP BY psp_id, chain, token_address HAVING SUM(posted) <> SUM(kept)"
+        )
+    };
+    let mut found = Vec::new();
+    for (account, column) in [("psp", "available"), ("in_flight", "reserved")] {
+        for row in query(database, &one(account, column), []).await? {
+            found.push(Unequal {
+                psp_id: row.try_get_by_index(0)?,
+                chain: row.try_get_by_index(1)?,
+                token_address: address(&row, 2)?,
+                posted: row.try_get_by_index(3)?,
+                balance: row.try_get_by_index(4)?,
+            });
+        }
+    }
+    Ok(found)
+}
+
+/// What these accounts together were given, less what was taken from them.
+fn held(accounts: &str) -> String {
+    format!(
+        "CAST(SUM(CASE WHEN credit IN ({accounts}) THEN amount ELSE 0 END) \
+         - SUM(CASE WHEN debit IN ({accounts}) THEN amount ELSE 0 END) AS BIGINT)"
+    )
+}
+
+pub(super) async fn query<const N: usize>(
+    database: &Database,
+    sql: &str,
+    values: [Value; N],
+) -> Result<Vec<QueryResult>, DbErr> {
+    database.reader().query_all_raw(Statement::from_sql_and_values(database.backend(), sql, values)).await
+}
+
+fn address(row: &QueryResult, index: usize) -> Result<Address, DbErr> {
+    let text: String = row.try_get_by_index(index)?;
+    text.parse().map_err(|error| DbErr::Custom(format!("{text} is no address: {error}")))
+}

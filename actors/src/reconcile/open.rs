@@ -1,0 +1,99 @@
+//! What is under way: money that has moved on the chain and is not in the ledger yet, or is about to move.
+
+use payferry_domain::payment::{Payment, TransferStatus};
+use payferry_domain::{Address, PaymentId};
+use payferry_entities::Database;
+use sea_orm::DbErr;
+
+use super::ledger::query;
+use super::{Owner, Place};
+use crate::payment::store;
+
+/// How much a vault may hold more or less than the ledger says, for what is under way.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct UnderWay {
+    pub coming: i64,
+    pub going: i64,
+}
+
+impl UnderWay {
+    /// Whether a difference may be nothing but this.
+    pub fn explains(self, difference: i64) -> bool {
+        difference != 0 && (-self.going..=self.coming).contains(&difference)
+    }
+}
+
+/// Of this vault, in this token.
+pub(super) async fn under_way(database: &Database, place: &Place) -> Result<UnderWay, DbErr> {
+    match &place.owner {
+        Owner::Payment { payment_id, .. } => of_payment(database, payment_id, place).await,
+        Owner::Psp { psp_id } => of_psp(database, psp_id, place).await,
+        Owner::Treasury => of_treasury(database, place).await,
+    }
+}
+
+async fn of_payment(database: &Database, payment_id: &str, place: &Place) -> Result<UnderWay, DbErr> {
+    let going = moved(database, "payment_id", payment_id, "'settle', 'deliver', 'send'", place).await?;
+    let id: PaymentId = payment_id.parse().map_err(|_| DbErr::Custom(format!("{payment_id} is no payment's id")))?;
+    let payment = store::load(database, id).await.map_err(|error| DbErr::Custom(error.to_string()))?;
+    let seen = payment.as_ref().map_or(0, |payment| not_final(payment, place));
+    let sql = "SELECT CAST(COALESCE(SUM(amount), 0) AS BIGINT) FROM transfers WHERE payment_id = $1 AND chain = $2 \
+               AND token_address = $3 AND applied_revision < revision";
+    let values = [payment_id.into(), place.chain.as_str().into(), place.token_address.to_string().into()];
+    let untold: i64 = first(database, sql, values).await?;
+    Ok(UnderWay { coming: seen.saturating_add(untold), going: going.saturating_add(untold) })
+}
+
+/// What has been seen and is not final, and so not in the ledger.
+fn not_final(payment: &Payment, place: &Place) -> i64 {
+    let here = |token: Address| token == place.token_address;
+    let seen = payment.transfers.iter().filter(|transfer| {
+        let asset = payment.asset_of(transfer);
+        transfer.status == TransferStatus::Seen && asset.chain == place.chain && here(asset.address)
+    });
+    seen.map(|transfer| transfer.amount.units()).sum()
+}
+
+async fn of_psp(database: &Database, psp_id: &str, place: &Place) -> Result<UnderWay, DbErr> {
+    let sql = "SELECT CAST(COALESCE(SUM(psp_amount), 0) AS BIGINT) FROM operations WHERE psp_id = $1 AND chain = $2 \
+               AND token_address = $3 AND kind = 'settle' AND status IN ('submitted', 'mined')";
+    let values = [psp_id.into(), place.chain.as_str().into(), place.token_address.to_string().into()];
+    let coming = first(database, sql, values).await?;
+    let going = moved(database, "psp_id", psp_id, "'send_psp', 'payout', 'withdraw'", place).await?;
+    Ok(UnderWay { coming, going })
+}
+
+async fn of_treasury(database: &Database, place: &Place) -> Result<UnderWay, DbErr> {
+    let sql = "SELECT CAST(COALESCE(SUM(treasury_fee), 0) AS BIGINT) FROM operations WHERE chain = $1 \
+               AND token_address = $2 AND kind = 'settle' AND status IN ('submitted', 'mined')";
+    let values = [place.chain.as_str().into(), place.token_address.to_string().into()];
+    Ok(UnderWay { coming: first(database, sql, values).await?, going: 0 })
+}
+
+/// What operations that are signed or mined, and not taken in, move out.
+async fn moved(database: &Database, column: &str, of: &str, kinds: &str, place: &Place) -> Result<i64, DbErr> {
+    let sql = format!(
+        "SELECT CAST(COALESCE(SUM(amount), 0) AS BIGINT) FROM operations WHERE {column} = $1 AND chain = $2 \
+         AND token_address = $3 AND kind IN ({kinds}) AND status IN ('submitted', 'mined')"
+    );
+    let values = [of.into(), place.chain.as_str().into(), place.token_address.to_string().into()];
+    first(database, &sql, values).await
+}
+
+async fn first<const N: usize>(database: &Database, sql: &str, values: [sea_orm::Value; N]) -> Result<i64, DbErr> {
+    let rows = query(database, sql, values).await?;
+    rows.first().map_or(Ok(0), |row| row.try_get_by_index(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_under_way_explains_no_more_than_it_is() {
+        let under_way = UnderWay { coming: 5, going: 3 };
+        let explained: Vec<i64> = (-5..=7).filter(|difference| under_way.explains(*difference)).collect();
+        assert_eq!(explained, [-3, -2, -1, 1, 2, 3, 4, 5]);
+        assert!(!UnderWay::default().explains(1));
+    }
+}

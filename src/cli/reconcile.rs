@@ -1,0 +1,177 @@
+//! `payferry reconcile`.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use payferry_actors::chain::{ChainClient, ChainSpec, Reread, reread};
+use payferry_actors::clock::Clock;
+use payferry_actors::reconcile::{self, Difference, Options, Owner, Report};
+use payferry_actors::wallet::checksummed;
+use payferry_domain::{Amount, Chain};
+use payferry_entities::{Database, transfers};
+use serde_json::{Value, json};
+
+use super::database::DatabaseArgs;
+use crate::config::Config;
+use crate::service::{chains, contract};
+
+/// Options of `reconcile`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  payferry reconcile --config payferry.toml
+  payferry reconcile --config payferry.toml --thorough --json | jq .differences
+  payferry reconcile --config payferry.toml --chain base --from-block 22000000 --to-block 22003600
+
+Holds what is in vaults on the chains against the ledger, and the running balances against its postings, while the service
+goes on: what is under way is left out, and what differs is looked at again before it is named. Exit code 1 if something differs
+or a chain could not be read.
+
+With blocks, those are read once more first: transfers to payments' wallets that were missed are recorded, and the running
+service takes them in within seconds, as any other.")]
+pub(super) struct Args {
+    /// Every token on every chain at each payment's wallet, not only where something should be.
+    #[arg(long)]
+    thorough: bool,
+    /// The chain whose blocks are read once more.
+    #[arg(long, value_name = "CHAIN", requires_all = ["from_block", "to_block"])]
+    chain: Option<Chain>,
+    /// The first block that is read once more.
+    #[arg(long, value_name = "NUMBER", requires = "chain")]
+    from_block: Option<u64>,
+    /// The last block that is read once more.
+    #[arg(long, value_name = "NUMBER", requires = "chain")]
+    to_block: Option<u64>,
+    /// Seconds between two looks at what differs.
+    #[arg(long, value_name = "SECONDS", default_value_t = 5)]
+    pause_secs: u64,
+    /// Print one line of JSON.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    database: DatabaseArgs,
+}
+
+pub(super) async fn run(args: Args, config: Config) -> anyhow::Result<ExitCode> {
+    let database = args.database.open(&config).await?;
+    let chains = chains::configured(&config, contract(&config)?)?;
+    let chains: Vec<(ChainSpec, ChainClient)> = chains.into_iter().map(|chain| (chain.spec, chain.client)).collect();
+    let again = match (args.chain, args.from_block, args.to_block) {
+        (Some(chain), Some(from), Some(to)) => {
+            Some(read_again(&database, &chains, chain, (from, to), args.json).await?)
+        }
+        _ => None,
+    };
+    let options = Options { thorough: args.thorough, pause: Duration::from_secs(args.pause_secs) };
+    let watch = |payments: u64| {
+        if !args.json {
+            eprintln!("{payments} payments");
+        }
+    };
+    let report = reconcile::reconcile(&database, &chains, &Clock::default(), options, watch).await?;
+    if args.json {
+        let mut line = serde_json::to_value(&report)?;
+        line["is_clean"] = report.is_clean().into();
+        line["reread"] = again.as_ref().map_or(Value::Null, |again| {
+            json!({ "blocks": again.blocks, "recorded": rows(&again.recorded), "otherwise": rows(&again.otherwise) })
+        });
+        println!("{line}");
+    } else {
+        print(&report);
+    }
+    database.close().await?;
+    Ok(if report.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+async fn read_again(
+    database: &Database,
+    chains: &[(ChainSpec, ChainClient)],
+    chain: Chain,
+    (from, to): (u64, u64),
+    json: bool,
+) -> anyhow::Result<Reread> {
+    if from > to {
+        bail!("--from-block {from} is after --to-block {to}");
+    }
+    let side = chains.iter().find(|(spec, _)| spec.chain == chain);
+    let (spec, client) = side.with_context(|| format!("--chain: {chain} is not configured"))?;
+    let watch = |block: u64| {
+        if !json {
+            eprintln!("{chain} up to block {block}");
+        }
+    };
+    let again = reread(spec, client, database, &Clock::default(), (from, to), watch).await?;
+    if !json {
+        println!("{} blocks of {chain} read once more: {} transfers were missing", again.blocks, again.recorded.len());
+        for row in &again.recorded {
+            println!("  recorded   {} of {} for {}", row.tx_hash, Amount(row.amount), row.payment_id);
+        }
+        for row in &again.otherwise {
+            println!(
+                "  otherwise  {} is recorded in another block or as taken back, for {}",
+                row.tx_hash, row.payment_id
+            );
+        }
+    }
+    Ok(again)
+}
+
+fn rows(transfers: &[transfers::Model]) -> Vec<Value> {
+    let row = |row: &transfers::Model| {
+        json!({ "payment_id": row.payment_id, "tx_hash": row.tx_hash, "log_index": row.log_index,
+            "block_number": row.block_number, "amount": Amount(row.amount).to_string() })
+    };
+    transfers.iter().map(row).collect()
+}
+
+fn print(report: &Report) {
+    println!("{:<16}  {:<9}  {:>20}  {:>20}", "", "", "ledger", "on the chain");
+    for (asset, sums) in &report.sums {
+        for (whose, ledger, on_chain) in [
+            ("payments", sums.payments_ledger, sums.payments_on_chain),
+            ("PSPs", sums.psps_ledger, sums.psps_on_chain),
+            ("treasury", sums.treasury_ledger, sums.treasury_on_chain),
+        ] {
+            println!("{asset:<16}  {whose:<9}  {:>20}  {:>20}", Amount(ledger), Amount(on_chain));
+        }
+    }
+    for difference in &report.differences {
+        println!("{}", line(difference));
+    }
+    for one in &report.unbalanced {
+        println!(
+            "differs  {} on {} of {}: postings say {}, the balance {}",
+            one.psp_id,
+            one.chain,
+            one.token_address,
+            Amount(one.posted),
+            Amount(one.balance)
+        );
+    }
+    for (chain, why) in &report.unread {
+        println!("unread   {chain}: {why}");
+    }
+    println!(
+        "\n{} payments and {} balances looked at: {} differ, {} are under way",
+        report.payments,
+        report.balances,
+        report.differences_total + report.unbalanced.len() as u64,
+        report.under_way
+    );
+}
+
+fn line(difference: &Difference) -> String {
+    let Difference { place, ledger, on_chain } = difference;
+    let whose = match &place.owner {
+        Owner::Payment { subject, .. } => subject.as_str(),
+        Owner::Psp { psp_id } => psp_id.as_str(),
+        Owner::Treasury => "treasury",
+    };
+    format!(
+        "differs  {whose} on {} at {}: the ledger says {}, there are {}",
+        place.chain,
+        checksummed(place.address),
+        Amount(*ledger),
+        Amount(*on_chain)
+    )
+}

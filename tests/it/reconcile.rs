@@ -1,0 +1,113 @@
+//! Vaults, treasury and ledger against each other, and transfers that were missed found again.
+
+use std::time::Duration;
+
+use payferry::sandbox::Payer;
+use payferry_actors::chain::{ChainClient, ChainSpec, reread};
+use payferry_actors::clock::Clock;
+use payferry_actors::reconcile::{Options, Owner, Report, reconcile};
+use payferry_actors::wallet::Vaults;
+use payferry_domain::{Address, Chain, Token};
+use payferry_entities::chain_cursors;
+use sea_orm::{ConnectionTrait, EntityTrait};
+
+use crate::app::{Reply, TestApp};
+
+fn chains(app: &TestApp) -> Vec<(ChainSpec, ChainClient)> {
+    app.world().setups().unwrap().into_iter().map(|setup| (setup.spec, setup.client)).collect()
+}
+
+async fn report(app: &TestApp) -> Report {
+    let options = Options { thorough: true, pause: Duration::from_millis(500) };
+    reconcile(app.state.database(), &chains(app), &Clock::default(), options, |_| {}).await.unwrap()
+}
+
+fn id_of(payment: &Reply) -> &str {
+    payment.json["payment_id"].as_str().unwrap()
+}
+
+#[tokio::test]
+async fn what_fits_is_clean_and_what_does_not_is_named_with_its_owner() {
+    let app = TestApp::start_with_chains().await;
+    let merchant = app.add_merchant().await;
+    let (settled, short) = (app.add_payment(&merchant).await, app.add_payment(&merchant).await);
+    app.pay(&settled, "10").await;
+    app.pay(&short, "4").await;
+    app.payment_when(&settled, "settled").await;
+    app.payment_when(&short, "mismatched").await;
+    let clean = report(&app).await;
+    assert!(clean.is_clean(), "{clean:#?}");
+    assert_eq!(clean.payments, 2);
+    let sums = clean.sums["base USDC"];
+    assert_eq!((sums.payments_ledger, sums.payments_on_chain), (4_000_000, 4_000_000));
+    assert_eq!((sums.psps_ledger, sums.psps_on_chain), (9_900_000, 9_900_000));
+    assert_eq!((sums.treasury_ledger, sums.treasury_on_chain), (100_000, 100_000));
+
+    // Money that nobody posted: straight into the PSP's vault.
+    let spec = app.world().chain(Chain::Base).spec().clone();
+    let vault: Address = Vaults::new(spec.contract).of_psp(app.psp_id);
+    let chain = app.world().chain(Chain::Base);
+    chain.transfer(Payer::Clean, Token::Usdc, vault, "1".parse().unwrap()).await.unwrap();
+    chain.devchain().mine(1).await.unwrap();
+    let found = report(&app).await;
+    assert_eq!(found.differences_total, 1, "{found:#?}");
+    let difference = &found.differences[0];
+    assert_eq!(difference.place.owner, Owner::Psp { psp_id: app.psp_id.to_string() });
+    assert_eq!((difference.ledger, difference.on_chain), (9_900_000, 10_900_000));
+    assert!(!found.is_clean());
+}
+
+#[tokio::test]
+async fn a_transfer_that_was_missed_is_found_again_and_goes_the_usual_way() {
+    let app = TestApp::start_with_chains().await;
+    let merchant = app.add_merchant().await;
+    let made = app.add_payment(&merchant).await;
+    app.pay(&made, "10").await;
+    app.payment_when(&made, "settled").await;
+    let head = app.state.system.chain_view(Chain::Base).unwrap().read_number;
+    let (spec, client) = chains(&app).into_iter().find(|(spec, _)| spec.chain == Chain::Base).unwrap();
+    let database = app.state.database();
+    let read = async |to| reread(&spec, &client, database, &Clock::default(), (0, to), |_| {}).await;
+    let again = read(head).await.unwrap();
+    assert_eq!((again.blocks, again.recorded.len(), again.otherwise.len()), (head + 1, 0, 0), "all of it is known");
+    assert!(read(head + 1_000_000).await.is_err(), "what was not read yet is the watcher's");
+
+    // Missed for real: while it was paid, and when its block was looked at a second time, nobody knew whose wallet it is.
+    let late = app.add_payment(&merchant).await;
+    app.post(&format!("/payments/{}/cancel", id_of(&late)), &serde_json::json!({})).await;
+    let wallet = late.json["intermediary_wallet"].as_str().unwrap().to_lowercase();
+    let rename = async |wallet: &str| {
+        let sql = format!("UPDATE payments SET wallet = '{wallet}' WHERE id = '{}'", id_of(&late));
+        app.writer().execute_unprepared(&sql).await.unwrap();
+    };
+    let gone = async |app: &TestApp| {
+        app.state.system.observe_payment(id_of(&late).parse().unwrap()).await.is_none().then_some(())
+    };
+    app.until("its actor has left", gone).await;
+    rename("0x00000000000000000000000000000000000000aa").await;
+    app.pay(&late, "10").await;
+    let chain = app.world().chain(Chain::Base).devchain();
+    let mined = chain.mine(2 * spec.second_look_blocks + 64).await.unwrap().last().unwrap().number;
+    let passed = async |app: &TestApp| {
+        let cursor =
+            chain_cursors::Entity::find_by_id("base").one(app.state.database().reader()).await.unwrap().unwrap();
+        (cursor.second_look_from > i64::try_from(mined - spec.second_look_blocks - 32).unwrap()).then_some(())
+    };
+    app.until("its block was looked at a second time", passed).await;
+    rename(&wallet).await;
+    let unseen = app.get(&format!("/payments/{}", id_of(&late))).await;
+    assert_eq!((&unseen.json["status"], &unseen.json["transfers"]), (&"failed".into(), &serde_json::json!([])));
+    let found = report(&app).await;
+    assert_eq!(found.differences_total, 1, "{found:#?}");
+    assert_eq!((found.differences[0].ledger, found.differences[0].on_chain), (0, 10_000_000));
+    assert!(
+        matches!(&found.differences[0].place.owner, Owner::Payment { payment_id, .. } if payment_id == id_of(&late))
+    );
+
+    let again = read(mined).await.unwrap();
+    assert_eq!(again.recorded.iter().map(|row| row.payment_id.as_str()).collect::<Vec<_>>(), [id_of(&late)]);
+    let late = app.payment_when(&late, "mismatched").await;
+    assert_eq!(late.json["labels"], serde_json::json!(["LATE"]));
+    assert!(report(&app).await.is_clean());
+    assert_eq!(read(mined).await.unwrap().recorded.len(), 0, "once is enough");
+}
