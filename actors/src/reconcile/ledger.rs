@@ -18,7 +18,8 @@ pub(super) struct PaymentVault {
     pub psp_id: String,
     pub wallet: Address,
     pub chain: String,
-    pub token_address: Address,
+    /// The token that is due.
+    pub token: String,
 }
 
 /// What an account holds: chain, token and base units.
@@ -27,7 +28,7 @@ pub(super) type Holding = (String, Address, i64);
 /// The next payments after `after`, by their ids.
 pub(super) async fn payments(database: &Database, after: &str) -> Result<Vec<PaymentVault>, DbErr> {
     let sql = format!(
-        "SELECT id, psp_id, wallet, chain, token_address, purpose FROM payments WHERE id > $1 ORDER BY id LIMIT {PAYMENTS_STEP}"
+        "SELECT id, psp_id, wallet, chain, token, purpose FROM payments WHERE id > $1 ORDER BY id LIMIT {PAYMENTS_STEP}"
     );
     let rows = query(database, &sql, [after.into()]).await?;
     rows.iter()
@@ -41,7 +42,7 @@ pub(super) async fn payments(database: &Database, after: &str) -> Result<Vec<Pay
                 psp_id: row.try_get_by_index(1)?,
                 wallet: address(row, 2)?,
                 chain: row.try_get_by_index(3)?,
-                token_address: address(row, 4)?,
+                token: row.try_get_by_index(4)?,
             })
         })
         .collect()

@@ -225,10 +225,10 @@ impl<'a> Look<'a> {
         let mut expected: BTreeMap<Place, i64> = BTreeMap::new();
         for payment in payments {
             let holdings = held.remove(&payment.subject).unwrap_or_default();
-            let own = (payment.chain.clone(), payment.token_address, 0);
+            let own = self.own_asset(&payment);
             let everywhere = if thorough { self.every_asset() } else { Vec::new() };
             let owner = Owner::Payment { payment_id: payment.id, subject: payment.subject, psp_id: payment.psp_id };
-            for (chain, token_address, units) in everywhere.into_iter().chain([own]).chain(holdings) {
+            for (chain, token_address, units) in everywhere.into_iter().chain(own).chain(holdings) {
                 let Ok(chain) = chain.parse() else { continue };
                 let place = Place { owner: owner.clone(), chain, token_address, address: payment.wallet };
                 *expected.entry(place).or_default() += units;
@@ -276,6 +276,12 @@ impl<'a> Look<'a> {
             expected.insert(place, units);
         }
         self.compare(expected).await
+    }
+
+    /// The token that is due, where it is due; nothing if that is not configured any more.
+    fn own_asset(&self, payment: &ledger::PaymentVault) -> Option<ledger::Holding> {
+        let (spec, _) = self.chains.get(&payment.chain.parse().ok()?)?;
+        Some((payment.chain.clone(), spec.token_address(payment.token.parse().ok()?)?, 0))
     }
 
     /// Every token that is taken, on every chain.
