@@ -12,7 +12,7 @@ use payferry_actors::clock::Clock;
 use payferry_actors::compliance::identity::IdentityProvider;
 use payferry_actors::compliance::{KytScreener, ScreeningConfig};
 use payferry_actors::seal::Sealer;
-use payferry_actors::webhook::WebhookConfig;
+use payferry_actors::webhook::{WebhookConfig, retention};
 use payferry_actors::{ChainSetup, System, SystemConfig};
 use payferry_entities::Database;
 use payferry_migration::{Migrator, MigratorTrait};
@@ -102,6 +102,7 @@ pub struct App {
     operator: Serving,
     _metrics: AbortOnDropHandle<()>,
     _sweep: AbortOnDropHandle<()>,
+    _prune: AbortOnDropHandle<()>,
 }
 
 #[derive(Debug)]
@@ -145,6 +146,9 @@ impl App {
         let api = Serving::start(listeners.api, routes(&system), parts.closing);
         let sweep = documents::sweep_on(parts.documents.clone(), system.database().clone());
         let sweep = AbortOnDropHandle::new(tokio::spawn(sweep));
+        let (kept, database) = (config.retention.retention(), system.database().clone());
+        let prune = retention::prune_on(database, system.clock().clone(), kept);
+        let prune = AbortOnDropHandle::new(tokio::spawn(prune));
         let closing = CancellationToken::new();
         let desk = OperatorConfig {
             token: parts.operator_token,
@@ -154,7 +158,7 @@ impl App {
         };
         let desk = operator::router(Operator::new(system.clone(), desk));
         let operator = Serving::start(listeners.operator, desk, closing);
-        Ok(Self { system, api, operator, _metrics: metrics, _sweep: sweep })
+        Ok(Self { system, api, operator, _metrics: metrics, _sweep: sweep, _prune: prune })
     }
 
     /// The tree.
@@ -165,7 +169,7 @@ impl App {
     /// Stops in order: no new requests, those under way are answered, the tree ends with its journal flushed, the
     /// database is closed. Takes at most [`STOP_TIMEOUT`].
     pub async fn stop(self) {
-        let Self { system, api, operator, _metrics, _sweep } = self;
+        let Self { system, api, operator, _metrics, _sweep, _prune } = self;
         let orderly = async {
             api.end().await;
             // The operator may look on until the requests are answered.

@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use payferry_actors::compliance::identity::DeskConfig;
+use payferry_actors::webhook::retention::{KEPT_DAYS_MIN, Retention};
 use payferry_actors::webhook::{Schedule, UrlPolicy, WebhookConfig};
 use payferry_domain::Address;
 use serde::{Deserialize, Deserializer};
@@ -57,6 +58,8 @@ pub struct Config {
     pub webhooks: Webhooks,
     /// Where customers' documents are kept.
     pub documents: Documents,
+    /// How long is kept what need not be kept for ever.
+    pub retention: Kept,
 }
 
 impl Default for Config {
@@ -295,6 +298,21 @@ pub struct Documents {
     pub secret_access_key_file: Option<PathBuf>,
 }
 
+/// How long is kept what need not be kept for ever.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Kept {
+    /// Events with their deliveries, days; `None`: for ever.
+    #[serde(deserialize_with = "kept_days")]
+    pub events_days: Option<i64>,
+}
+
+impl Kept {
+    /// For the pruner.
+    pub const fn retention(&self) -> Retention {
+        Retention { events_days: self.events_days }
+    }
+}
+
 /// What may stand at a key, for the error that says so.
 fn expected(key: &str) -> &'static str {
     match key {
@@ -321,6 +339,7 @@ fn expected(key: &str) -> &'static str {
         "log.format" => "\"text\" or \"json\"",
         "webhooks.retry_delays_ms" => "a list of three whole numbers above zero",
         "limits.send_max" | "limits.send_daily_max" => "an amount of tokens as text, such as \"5000\"",
+        "retention.events_days" => "at least 30 days, or 0 for ever",
         "payments.shards" => "a number that divides 256, such as 16",
         key => match key.strip_prefix("chains.").and_then(|rest| rest.split_once('.')) {
             Some((_, key)) => chains::expected(key),
@@ -387,6 +406,14 @@ fn log_filter<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::E
     }
 }
 
+fn kept_days<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<i64>, D::Error> {
+    match i64::deserialize(deserializer)? {
+        0 => Ok(None),
+        days if days >= KEPT_DAYS_MIN => Ok(Some(days)),
+        _ => Err(serde::de::Error::custom("too short")),
+    }
+}
+
 fn divides_256<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
     let shards = usize::deserialize(deserializer)?;
     if shards > 0 && 256_usize.is_multiple_of(shards) {
@@ -422,6 +449,7 @@ mod tests {
         assert_eq!(config.server.operator_listen.port(), 2);
         assert_eq!(config.payments.shards, 4);
         assert_eq!(config.server.public_url, None);
+        assert_eq!(config.retention.events_days, Some(400));
         assert_eq!(config.database.url, "sqlite://payferry.db?mode=rwc");
     }
 
@@ -443,6 +471,10 @@ mod tests {
         assert_eq!(
             refused("[screening]\ntimeout_ms = \"soon\"", &[]),
             "payferry.toml:2: `screening.timeout_ms` is \"soon\", expected a whole number above zero"
+        );
+        assert_eq!(
+            refused("[retention]\nevents_days = 29", &[]),
+            "payferry.toml:2: `retention.events_days` is 29, expected at least 30 days, or 0 for ever"
         );
         assert!(refused("[server\n", &[]).starts_with("payferry.toml:1: not valid TOML: "));
         assert!(refused("", &[("PAYFERRY_NOWHERE__X", "7")]).contains("there is no key `nowhere.x`"));

@@ -19,6 +19,7 @@ pub mod customers;
 pub mod database;
 pub mod deliveries;
 pub mod delivery_attempts;
+pub mod event_floors;
 pub mod events;
 pub mod failure;
 pub mod idempotency_keys;

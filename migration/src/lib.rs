@@ -15,6 +15,7 @@ mod m0005_customers;
 mod m0006_live_payments;
 mod m0007_money_out;
 mod m0008_operation;
+mod m0009_event_floors;
 mod statements;
 
 /// All changes, oldest first.
@@ -32,6 +33,7 @@ impl MigratorTrait for Migrator {
             Box::new(m0006_live_payments::Migration),
             Box::new(m0007_money_out::Migration),
             Box::new(m0008_operation::Migration),
+            Box::new(m0009_event_floors::Migration),
         ]
     }
 }

@@ -94,6 +94,8 @@ pub enum ApiError {
     MethodNotAllowed(Option<HeaderValue>),
     /// The request does not fit what is there.
     Conflict(&'static str, String, Vec<FieldError>),
+    /// It was there once and is not kept any more; why.
+    Gone(&'static str, String),
     /// The body is larger than the route takes, in bytes.
     TooLarge(usize),
     /// The body is not declared as JSON.
@@ -194,6 +196,7 @@ impl ApiError {
                 (StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", "The path has other methods")
             }
             Self::Conflict(code, ..) => (StatusCode::CONFLICT, *code, "The request does not fit what is there"),
+            Self::Gone(code, _) => (StatusCode::GONE, *code, "It is not kept any more"),
             Self::TooLarge(_) => (StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", "The body is too large"),
             Self::UnsupportedMediaType => {
                 (StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", "The body is not declared as JSON")
@@ -249,9 +252,10 @@ impl ApiError {
             Self::FieldNotFound(_, error) => format!("`{}` {}.", error.field, error.message),
             Self::NoRoute(list) => format!("There is nothing at this path; {list} lists what there is."),
             Self::MethodNotAllowed(_) => "This path exists, but not with this method.".to_owned(),
-            Self::Conflict(_, detail, _) | Self::Unprocessable(_, detail, _) | Self::TokenUnavailable(detail) => {
-                detail.clone()
-            }
+            Self::Conflict(_, detail, _)
+            | Self::Unprocessable(_, detail, _)
+            | Self::Gone(_, detail)
+            | Self::TokenUnavailable(detail) => detail.clone(),
             Self::TooLarge(bytes) => format!("The body may have at most {bytes} bytes."),
             Self::UnsupportedMediaType => "Send the body with `Content-Type: application/json`.".to_owned(),
             Self::IdempotencyKeyReused => {

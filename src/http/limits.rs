@@ -17,6 +17,7 @@ use payferry_domain::KeyId;
 
 use super::error::ApiError;
 use super::live::{STREAMS_AT_ONCE, STREAMS_PER_ADDRESS};
+use super::webhooks::events::WAITS_PER_PSP;
 
 /// Requests a second that a key may make in the long run.
 pub const KEY_REQUESTS_PER_SEC: u32 = 500;
@@ -63,6 +64,8 @@ pub struct Limits {
     pub streams_at_once: usize,
     /// Streams open at once for one address.
     pub streams_per_address: usize,
+    /// Requests of one PSP that wait for events at once.
+    pub waits_per_psp: usize,
 }
 
 impl Limits {
@@ -89,6 +92,7 @@ impl Limits {
             request_timeout: REQUEST_TIMEOUT,
             streams_at_once: STREAMS_AT_ONCE,
             streams_per_address: STREAMS_PER_ADDRESS,
+            waits_per_psp: WAITS_PER_PSP,
         }
     }
 }

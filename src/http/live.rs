@@ -68,7 +68,7 @@ impl Rooms {
     /// A place, unless this holder has `each_max` already or there is none left.
     pub(super) fn take(self: &Arc<Self>, holder: Holder, each_max: usize) -> Result<Place, ApiError> {
         let all = Arc::clone(&self.all).try_acquire_owned();
-        let all = all.map_err(|_| ApiError::Unavailable(Away::Capacity, "too many streams are open".into()))?;
+        let all = all.map_err(|_| ApiError::Unavailable(Away::Capacity, "no room for more that stay open".into()))?;
         let mut held = self.held.entry(holder).or_insert(0);
         if *held >= each_max {
             return Err(ApiError::RateLimited(FULL_RETRY_SECS));

@@ -12,6 +12,7 @@ pub mod endpoints;
 pub mod log;
 mod metrics;
 mod queue;
+pub mod retention;
 mod schedule;
 mod sender;
 pub mod signature;

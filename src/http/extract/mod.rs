@@ -13,6 +13,6 @@ mod submission;
 pub use fields::{Fault, Fields};
 pub use multipart::{FORM_BYTES_MAX, Form, FormPart, PARTS_MAX};
 pub use path::Path;
-pub use query::{PageQuery, QueryFields};
+pub use query::{PageQuery, QueryFields, between};
 pub(super) use submission::read_body;
 pub use submission::{JSON_BODY_BYTES_MAX, JsonBody, Submission};

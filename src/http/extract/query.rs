@@ -69,7 +69,8 @@ impl QueryFields {
     }
 }
 
-fn between(text: &str, min: u64, max: u64) -> Result<u64, Fault> {
+/// A whole number within bounds.
+pub fn between(text: &str, min: u64, max: u64) -> Result<u64, Fault> {
     let out = || Fault::new("out_of_range", format!("must be a whole number between {min} and {max}"));
     text.parse().ok().filter(|number| (min..=max).contains(number)).ok_or_else(out)
 }

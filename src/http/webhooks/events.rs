@@ -1,21 +1,39 @@
-//! `GET /api/v1/events`: the feed of everything, for those who missed a webhook.
+//! `GET /api/v1/events`: the feed of everything, for those who missed a webhook, and for those who would rather ask.
+//!
+//! The order is that of the commits: the journal is the only one that writes events, one group after the other, and each
+//! event takes the next position in its group. A request that waits is woken by the commit; nothing is asked again and
+//! again meanwhile.
+
+use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::Uri;
 use axum::response::{IntoResponse, Response};
-use payferry_domain::{EventId, PspId};
-use payferry_entities::events::{Column, Entity};
-use sea_orm::{ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect};
+use payferry_domain::{EventId, PspId, Timestamp};
+use payferry_entities::events::{Column, Entity, Model};
+use payferry_entities::{event_floors, events};
+use sea_orm::{ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect, Select};
 use serde::Serialize;
 use serde_json::value::RawValue;
+use tokio::time::Instant;
 use utoipa::{IntoParams, ToSchema};
 
 use crate::http::answer::Answer;
 use crate::http::auth::{Caller, Read};
 use crate::http::error::{ApiError, FieldError, Problem};
-use crate::http::extract::{Fault, QueryFields, read};
+use crate::http::extract::{Fault, PageQuery, QueryFields, between, read};
+use crate::http::live::Holder;
 use crate::http::openapi::PageParams;
 use crate::http::state::{AppState, Shared};
+
+/// Seconds that a request may ask to wait.
+pub const WAIT_SECS_MAX: u64 = 30;
+/// Before a request's own time is over, a wait ends.
+const WAIT_MARGIN: Duration = Duration::from_secs(2);
+/// Requests that wait at once, of all PSPs together: each holds a place among the requests under way.
+pub const WAITS_AT_ONCE: usize = 256;
+/// Requests of one PSP that wait at once.
+pub const WAITS_PER_PSP: usize = 8;
 
 /// From where on.
 #[derive(IntoParams)]
@@ -23,6 +41,9 @@ use crate::http::state::{AppState, Shared};
 pub struct FeedParams {
     /// Only events after this `event_id`; from the beginning if absent. Not together with `offset`.
     pub after: Option<String>,
+    /// While there is nothing after that, wait so many seconds for something. A wait may end up to two seconds early.
+    #[param(minimum = 0, maximum = 30, default = 0)]
+    pub wait: Option<u64>,
 }
 
 /// A page of the feed.
@@ -37,6 +58,9 @@ pub struct Feed {
     next_after: Option<String>,
     /// Whether there is more already.
     has_more: bool,
+    /// Delivered events up to this time are not kept any more; null while all are, and with `after`.
+    #[schema(format = "date-time")]
+    forgotten_until: Option<String>,
     /// The bodies as they are signed and sent, in the order in which they were committed.
     #[schema(value_type = Vec<Object>)]
     events: Vec<Box<RawValue>>,
@@ -45,17 +69,22 @@ pub struct Feed {
 /// Read the feed of events
 ///
 /// Everything that was announced, whether or not it was delivered or wanted, in an order that never shows a later event
-/// before an earlier one.
+/// before an earlier one. With `wait` an answer comes as soon as there is something; at most 8 requests of an account
+/// wait at once.
+///
+/// Events are kept for a time (400 days unless configured otherwise). Whoever went away for longer is told so with 410.
 #[utoipa::path(
     get, path = "/api/v1/events", tag = "Webhooks", operation_id = "listEvents", params(FeedParams, PageParams),
     responses(
         (status = 200, description = "A page of the feed.", body = Feed),
         (status = 400, description = "Parameters that cannot be read, all named.", body = Problem),
+        (status = 410, description = "`events_forgotten`: events after `after` are not kept any more.", body = Problem),
     ),
 )]
 pub async fn events(State(app): State<AppState>, caller: Caller<Read>, uri: Uri) -> Result<Response, ApiError> {
     let mut query = QueryFields::of(&uri);
     let after: Option<EventId> = query.optional("after", |text| read::id(&text.into()));
+    let wait_secs = query.optional("wait", |text| between(text, 0, WAIT_SECS_MAX)).unwrap_or(0);
     let page = query.page();
     if after.is_some() && page.offset > 0 {
         query.fault("offset", Fault::new("not_with_after", "cannot be combined with `after`"));
@@ -63,32 +92,97 @@ pub async fn events(State(app): State<AppState>, caller: Caller<Read>, uri: Uri)
     query.finish()?;
     let reader = app.database().reader();
     let mut feed = Entity::find().filter(Column::PspId.eq(caller.psp_id.to_string()));
-    let total = match after {
-        None => Some(feed.clone().count(reader).await?),
-        Some(after) => {
-            feed = feed.filter(Column::Position.gt(position(&app, caller.psp_id, after).await?));
-            None
-        }
-    };
-    let asked = feed.order_by_asc(Column::Position).limit(page.limit + 1).offset(page.offset);
-    let mut rows = asked.all(reader).await?;
+    let floor = event_floors::Entity::find_by_id(caller.psp_id.to_string()).one(reader).await?;
+    let (mut total, mut forgotten_until) = (None, None);
+    if let Some(after) = after {
+        feed = feed.filter(Column::Position.gt(position(&app, caller.psp_id, after, floor.as_ref()).await?));
+    } else {
+        total = Some(feed.clone().count(reader).await?);
+        forgotten_until = floor.map(|floor| Timestamp(floor.created_at).to_string());
+    }
+    let mut rows = rows(&app, caller.psp_id, feed, page, Duration::from_secs(wait_secs)).await?;
     let has_more = u64::try_from(rows.len()).unwrap_or(u64::MAX) > page.limit;
     rows.truncate(usize::try_from(page.limit).unwrap_or(usize::MAX));
     let next_after = rows.last().map(|row| row.id.clone()).or_else(|| after.map(|after| after.to_string()));
     let events = rows.into_iter().map(|row| RawValue::from_string(row.payload)).collect::<Result<_, _>>()?;
     let (limit, offset) = (page.limit, page.offset);
-    let feed = Feed { message: "Events", total, limit, offset, next_after, has_more, events };
+    let feed = Feed { message: "Events", total, limit, offset, next_after, has_more, forgotten_until, events };
     Ok(Answer::ok(&feed)?.into_response())
 }
 
-async fn position(app: &Shared, psp_id: PspId, after: EventId) -> Result<i64, ApiError> {
+/// A page and one more, as soon as there is anything, and after `wait` in any case.
+async fn rows(
+    app: &Shared,
+    psp_id: PspId,
+    feed: Select<events::Entity>,
+    page: PageQuery,
+    wait: Duration,
+) -> Result<Vec<Model>, ApiError> {
+    let reader = app.database().reader();
+    let asked = feed.order_by_asc(Column::Position).limit(page.limit + 1).offset(page.offset);
+    if wait.is_zero() {
+        return Ok(asked.all(reader).await?);
+    }
+    let _place = app.waits.take(Holder::Psp(psp_id), app.config.limits.waits_per_psp)?;
+    let wait = wait.min(app.config.limits.request_timeout.saturating_sub(WAIT_MARGIN));
+    let until = Instant::now() + wait;
+    // Before the first look, so that nothing is missed between the two.
+    let mut wake = app.system.journal().wake_on(psp_id);
+    loop {
+        let rows = asked.clone().all(reader).await?;
+        if !rows.is_empty() {
+            return Ok(rows);
+        }
+        tokio::select! {
+            () = wake.woken() => {}
+            () = tokio::time::sleep_until(until) => return Ok(rows),
+            () = app.config.closing.cancelled() => return Ok(rows),
+        }
+    }
+}
+
+/// Where in the feed the event stands, if all that follows it is still there.
+async fn position(
+    app: &Shared,
+    psp_id: PspId,
+    after: EventId,
+    floor: Option<&event_floors::Model>,
+) -> Result<i64, ApiError> {
     let found = Entity::find()
         .filter(Column::Id.eq(after.to_string()))
         .filter(Column::PspId.eq(psp_id.to_string()))
         .one(app.database().reader())
         .await?;
-    found.map(|event| event.position).ok_or_else(|| {
-        let message = "names no event of this account".to_owned();
-        ApiError::BadParameters(vec![FieldError { field: "after".to_owned(), code: "unknown_value".into(), message }])
-    })
+    match (found, floor) {
+        // One that was not delivered is kept while later ones are gone.
+        (Some(event), Some(floor)) if event.position < floor.position => Err(forgotten(floor)),
+        (Some(event), _) => Ok(event.position),
+        (None, Some(floor)) if is_the_last(after, floor) => Ok(floor.position),
+        (None, Some(floor)) if is_older(after, floor) => Err(forgotten(floor)),
+        (None, _) => {
+            let message = "names no event of this account".to_owned();
+            let field = FieldError { field: "after".to_owned(), code: "unknown_value".into(), message };
+            Err(ApiError::BadParameters(vec![field]))
+        }
+    }
+}
+
+/// Whoever has read all that was forgotten has missed nothing.
+fn is_the_last(after: EventId, floor: &event_floors::Model) -> bool {
+    after.to_string() == floor.event_id
+}
+
+/// Ids begin with their time, and whose events they were is not kept.
+fn is_older(after: EventId, floor: &event_floors::Model) -> bool {
+    let floor = floor.event_id.parse::<EventId>().map(|floor| floor.ulid().timestamp_ms());
+    floor.is_ok_and(|floor| after.ulid().timestamp_ms() <= floor)
+}
+
+fn forgotten(floor: &event_floors::Model) -> ApiError {
+    let until = Timestamp(floor.created_at);
+    let detail = format!(
+        "Events up to {until} are not kept any more. Read the feed from its beginning (without `after`), and \
+         `GET /payments` for what was before."
+    );
+    ApiError::Gone("events_forgotten", detail)
 }

@@ -7,6 +7,7 @@ mod consent;
 mod crowd;
 mod customers;
 mod everywhere;
+mod feed;
 mod idempotency;
 mod live;
 pub(crate) mod logs;

@@ -1,0 +1,209 @@
+//! Forgets old events: the feed's rows, their deliveries and each attempt, a batch at a time.
+//!
+//! Owned here: what may be forgotten, and when. Never what is not delivered, never what is younger than
+//! [`KEPT_DAYS_MIN`], and nothing else at all: payments, their transitions and transfers, the ledger and the audit log
+//! are kept for ever.
+
+use std::collections::{BTreeMap, HashSet};
+use std::time::Duration;
+
+use metrics::{counter, describe_counter};
+use payferry_domain::Timestamp;
+use payferry_entities::{Database, deliveries, delivery_attempts, event_floors, events};
+use sea_orm::sea_query::OnConflict;
+use sea_orm::{
+    ColumnTrait, DbErr, EntityTrait, FromQueryResult, IntoActiveModel, QueryFilter, QueryOrder, QuerySelect,
+};
+
+use crate::clock::Clock;
+
+/// Days that events are kept at least, whatever is configured.
+pub const KEPT_DAYS_MIN: i64 = 30;
+/// How often the service looks for what is old.
+const PRUNE_EVERY: Duration = Duration::from_hours(1);
+/// After a start, when it looks first.
+const PRUNE_FIRST: Duration = Duration::from_mins(1);
+/// Events of one transaction: payments wait for the writer no longer than for one of their own.
+pub const BATCH_EVENTS: u64 = 100;
+/// Between two transactions, so that payments are written in between.
+const BATCH_PAUSE: Duration = Duration::from_millis(100);
+const DAY_SECS: i64 = 24 * 3_600;
+
+const PRUNED: &str = "payferry_pruned_rows_total";
+
+/// How long events are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Retention {
+    /// Days; `None`: for ever.
+    pub events_days: Option<i64>,
+}
+
+impl Retention {
+    /// What was made before this may be forgotten.
+    fn before(self, now: Timestamp) -> Option<Timestamp> {
+        Some(now.plus_secs(-self.events_days?.max(KEPT_DAYS_MIN).saturating_mul(DAY_SECS)))
+    }
+}
+
+/// How much was forgotten.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Pruned {
+    /// Events of the feed.
+    pub events: u64,
+    /// Their deliveries.
+    pub deliveries: u64,
+    /// Attempts at them.
+    pub attempts: u64,
+}
+
+impl Pruned {
+    fn add(&mut self, other: Self) {
+        self.events += other.events;
+        self.deliveries += other.deliveries;
+        self.attempts += other.attempts;
+    }
+}
+
+/// Forgets what is old every hour, for as long as this is polled.
+pub async fn prune_on(database: Database, clock: Clock, retention: Retention) {
+    describe_counter!(PRUNED, "Rows forgotten because they were old, by table.");
+    for table in ["events", "deliveries", "delivery_attempts"] {
+        counter!(PRUNED, "table" => table).absolute(0);
+    }
+    let mut ticks = tokio::time::interval_at(tokio::time::Instant::now() + PRUNE_FIRST, PRUNE_EVERY);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        // The wall clock: moving the sandbox's time on forgets nothing.
+        match prune(&database, retention, clock.real_now()).await {
+            Ok(Pruned { events: 0, .. }) => {}
+            Ok(Pruned { events, deliveries, attempts }) => tracing::info!(
+                events,
+                deliveries,
+                attempts,
+                "forgot {events} old events with {deliveries} deliveries and {attempts} attempts"
+            ),
+            Err(error) => tracing::warn!(%error, "old events could not be forgotten; tried again in an hour"),
+        }
+    }
+}
+
+/// Forgets what is old at `now`.
+pub async fn prune(database: &Database, retention: Retention, now: Timestamp) -> Result<Pruned, DbErr> {
+    let (mut pruned, mut after) = (Pruned::default(), 0);
+    let Some(before) = retention.before(now) else { return Ok(pruned) };
+    // Few of them are at the writer at once, and this is none of the payments' own.
+    let database = database.for_visitors();
+    while let Some(page) = page(&database, after, before).await? {
+        after = page.last;
+        if page.old.is_empty() {
+            continue;
+        }
+        let batch = forget(&database, page.old, now).await?;
+        pruned.add(batch);
+        for (table, rows) in
+            [("events", batch.events), ("deliveries", batch.deliveries), ("delivery_attempts", batch.attempts)]
+        {
+            counter!(PRUNED, "table" => table).increment(rows);
+        }
+        tokio::time::sleep(BATCH_PAUSE).await;
+    }
+    Ok(pruned)
+}
+
+/// An event as it is looked at.
+#[derive(Debug, FromQueryResult)]
+struct Old {
+    position: i64,
+    id: String,
+    psp_id: String,
+    created_at: i64,
+}
+
+struct Page {
+    old: Vec<Old>,
+    /// The position of the last event that was looked at.
+    last: i64,
+}
+
+/// Events after a position that are old enough; nothing once they are all younger.
+async fn page(database: &Database, after: i64, before: Timestamp) -> Result<Option<Page>, DbErr> {
+    let rows = events::Entity::find()
+        .select_only()
+        .columns([events::Column::Position, events::Column::Id, events::Column::PspId, events::Column::CreatedAt])
+        .filter(events::Column::Position.gt(after))
+        .order_by_asc(events::Column::Position)
+        .limit(BATCH_EVENTS)
+        .into_model::<Old>()
+        .all(database.reader())
+        .await?;
+    let Some(last) = rows.last().map(|row| row.position) else { return Ok(None) };
+    let old: Vec<_> = rows.into_iter().filter(|row| row.created_at < before.as_millis()).collect();
+    // They come in the order of their commits, which is that of their times but for moments.
+    Ok((!old.is_empty()).then_some(Page { old, last }))
+}
+
+/// Forgets these as far as they are delivered, in one transaction, and notes how far the feed of each PSP has lost any.
+async fn forget(database: &Database, old: Vec<Old>, now: Timestamp) -> Result<Pruned, DbErr> {
+    let transaction = database.begin().await?;
+    let ids = old.iter().map(|event| event.id.as_str());
+    // Held until the end: one that is queued again meanwhile is queued again, or is gone.
+    let made = deliveries::Entity::find()
+        .filter(deliveries::Column::EventId.is_in(ids))
+        .lock_exclusive()
+        .all(&transaction)
+        .await?;
+    let open: HashSet<String> =
+        made.iter().filter(|one| one.status != "delivered").map(|one| one.event_id.clone()).collect();
+    let gone: Vec<&Old> = old.iter().filter(|event| !open.contains(&event.id)).collect();
+    if gone.is_empty() {
+        transaction.rollback().await?;
+        return Ok(Pruned::default());
+    }
+    let delivered: Vec<&str> =
+        made.iter().filter(|one| !open.contains(&one.event_id)).map(|one| one.id.as_str()).collect();
+    let attempts = delivery_attempts::Entity::delete_many()
+        .filter(delivery_attempts::Column::DeliveryId.is_in(delivered.iter().copied()))
+        .exec(&transaction)
+        .await?
+        .rows_affected;
+    let deliveries = deliveries::Entity::delete_many()
+        .filter(deliveries::Column::Id.is_in(delivered))
+        .exec(&transaction)
+        .await?
+        .rows_affected;
+    let events = events::Entity::delete_many()
+        .filter(events::Column::Position.is_in(gone.iter().map(|event| event.position)))
+        .exec(&transaction)
+        .await?
+        .rows_affected;
+    // The last of each PSP, since they come in order.
+    let floors: BTreeMap<&str, &Old> = gone.iter().map(|event| (event.psp_id.as_str(), *event)).collect();
+    let floors = floors.into_values().map(|event| {
+        let row = event_floors::Model {
+            psp_id: event.psp_id.clone(),
+            position: event.position,
+            event_id: event.id.clone(),
+            created_at: event.created_at,
+            updated_at: now.as_millis(),
+        };
+        row.into_active_model()
+    });
+    let newer = OnConflict::column(event_floors::Column::PspId)
+        .update_columns([
+            event_floors::Column::Position,
+            event_floors::Column::EventId,
+            event_floors::Column::CreatedAt,
+            event_floors::Column::UpdatedAt,
+        ])
+        .action_and_where(events_floor_is_lower())
+        .to_owned();
+    event_floors::Entity::insert_many(floors).on_conflict(newer).exec_without_returning(&transaction).await?;
+    transaction.commit().await?;
+    Ok(Pruned { events, deliveries, attempts })
+}
+
+/// A floor only rises: what was left at first, being undelivered, may go later.
+fn events_floor_is_lower() -> sea_orm::sea_query::SimpleExpr {
+    sea_orm::sea_query::Expr::cust("event_floors.position < excluded.position")
+}

@@ -1,0 +1,26 @@
+//! How far the feed of each PSP has been forgotten.
+
+use sea_orm_migration::prelude::*;
+
+use crate::statements;
+
+/// How far the feed of each PSP has been forgotten.
+#[derive(DeriveMigrationName)]
+pub struct Migration;
+
+const UP: &[&str] = &["CREATE TABLE event_floors (
+         psp_id TEXT NOT NULL,
+         position BIGINT NOT NULL,
+         event_id TEXT NOT NULL,
+         created_at BIGINT NOT NULL,
+         updated_at BIGINT NOT NULL,
+         PRIMARY KEY (psp_id),
+         FOREIGN KEY (psp_id) REFERENCES psps (id)
+     )"];
+
+#[async_trait::async_trait]
+impl MigrationTrait for Migration {
+    async fn up(&self, manager: &SchemaManager) -> Result<(), DbErr> {
+        statements::run(manager, UP).await
+    }
+}

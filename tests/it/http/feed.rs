@@ -1,0 +1,262 @@
+//! The feed of events: waiting for what comes, and what is forgotten.
+
+use std::time::{Duration, Instant};
+
+use axum::http::Method;
+use payferry::http::Limits;
+use payferry_actors::webhook::retention::{BATCH_EVENTS, Pruned, Retention, prune};
+use payferry_domain::{EventId, PspId, Timestamp};
+use payferry_entities::{deliveries, delivery_attempts, events, payment_transitions, payments};
+use sea_orm::{EntityTrait, IntoActiveModel, PaginatorTrait};
+use serde_json::{Value, json};
+use ulid::Ulid;
+use wiremock::matchers::method;
+use wiremock::{Mock, MockServer, ResponseTemplate};
+
+use crate::app::{TestApp, TestConfig};
+
+const DAY_MS: i64 = 24 * 3_600 * 1_000;
+/// Far more than it takes to be woken, far less than the wait that is asked for.
+const SOON: Duration = Duration::from_secs(20);
+
+fn ids(feed: &Value) -> Vec<String> {
+    feed["events"].as_array().unwrap().iter().map(|event| event["event_id"].as_str().unwrap().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn whoever_waits_is_woken_by_the_commit() {
+    let app = TestApp::start_with_chains().await;
+    let merchant = app.add_merchant().await;
+    let made = app.add_payment(&merchant).await;
+    let since = Instant::now();
+    let (feed, ()) = tokio::join!(app.get("/api/v1/events?wait=30"), async {
+        app.until("somebody waits", async |app| (app.state.system.journal().waited_for() == 1).then_some(())).await;
+        app.pay(&made, "10").await;
+    });
+    assert!(since.elapsed() < SOON, "woken, not timed out: {:?}", since.elapsed());
+    let first = ids(&feed.json);
+    assert!(!first.is_empty(), "{}", feed.text());
+    assert_eq!(app.state.system.journal().waited_for(), 0, "nobody waits any more");
+
+    // What is there already is answered at once, and the rest when it comes.
+    app.payment_when(&made, "settled").await;
+    let since = Instant::now();
+    let again = app.get("/api/v1/events?wait=30&limit=1").await;
+    assert_eq!(ids(&again.json), first[..1]);
+    assert!(since.elapsed() < SOON);
+    let all = app.get("/api/v1/events").await;
+    assert_eq!((&all.json["total"], &all.json["forgotten_until"]), (&json!(4), &Value::Null));
+    let last = all.json["next_after"].as_str().unwrap();
+    let since = Instant::now();
+    let nothing = app.get(&format!("/api/v1/events?wait=1&after={last}")).await;
+    assert_eq!((ids(&nothing.json).len(), nothing.json["next_after"].as_str()), (0, Some(last)));
+    assert!(since.elapsed() >= Duration::from_secs(1), "it waited as long as it was asked to");
+    for wrong in ["31", "-1", "1.5", "soon"] {
+        assert_eq!(app.get(&format!("/api/v1/events?wait={wrong}")).await.faults(), ["wait: out_of_range"]);
+    }
+}
+
+#[tokio::test]
+async fn a_reader_that_follows_misses_nothing_and_sees_the_order_of_the_feed() {
+    const PAYMENTS: usize = 12;
+    let app = TestApp::start_with_chains().await;
+    let merchant = app.add_merchant().await;
+    let mut made = Vec::new();
+    for _ in 0..PAYMENTS {
+        made.push(app.add_payment(&merchant).await);
+    }
+    let paying = async {
+        for payment in &made {
+            app.pay(payment, "10").await;
+        }
+    };
+    let following = async {
+        let (mut seen, mut after) = (Vec::new(), String::new());
+        let since = Instant::now();
+        while seen.len() < 4 * PAYMENTS {
+            assert!(since.elapsed() < Duration::from_mins(2), "only {} came", seen.len());
+            let page = app.get(&format!("/api/v1/events?limit=5&wait=5{after}")).await;
+            assert_eq!(page.status, 200, "{}", page.text());
+            seen.extend(ids(&page.json));
+            if let Some(next) = page.json["next_after"].as_str() {
+                after = format!("&after={next}");
+            }
+        }
+        seen
+    };
+    let (seen, ()) = tokio::join!(following, paying);
+    assert_eq!(seen, ids(&app.get("/api/v1/events?limit=200").await.json));
+}
+
+#[tokio::test]
+async fn waits_are_bounded_and_end_with_the_listener() {
+    let limits = Limits { waits_per_psp: 1, ..Limits::sandbox() };
+    let app = TestApp::start_with(TestConfig { limits, ..TestConfig::default() }).await;
+    let (first, ()) = tokio::join!(app.get("/api/v1/events?wait=30"), async {
+        app.until("somebody waits", async |app| (app.state.system.journal().waited_for() == 1).then_some(())).await;
+        let refused = app.get("/api/v1/events?wait=30").await;
+        refused.assert_problem(429, "rate_limited");
+        assert!(refused.header("retry-after").is_some());
+        assert_eq!(app.get("/api/v1/events").await.status, 200, "who does not wait is answered");
+        app.state.config.closing.cancel();
+    });
+    assert_eq!((first.status.as_u16(), ids(&first.json).len()), (200, 0));
+}
+
+/// An event of this age with a delivery of this status, if it has any, and attempts at it. Its id.
+async fn event(app: &TestApp, psp: PspId, sequence: i64, days: i64, status: Option<&str>, attempts: i64) -> String {
+    let at = app.state.clock().real_now().as_millis() - days * DAY_MS;
+    let id = EventId::from_ulid(Ulid::from_parts(at.unsigned_abs(), sequence.unsigned_abs().into())).to_string();
+    let row = events::ActiveModel {
+        position: sea_orm::ActiveValue::NotSet,
+        ..events::Model {
+            position: 0,
+            id: id.clone(),
+            psp_id: psp.to_string(),
+            payment_id: "pay_old".to_owned(),
+            sequence,
+            name: "payment.settled".to_owned(),
+            payload: json!({ "event_id": id }).to_string(),
+            created_at: at,
+        }
+        .into_active_model()
+    };
+    let position = events::Entity::insert(row).exec(app.writer()).await.unwrap().last_insert_id;
+    let Some(status) = status else { return id };
+    let delivery = deliveries::Model {
+        id: format!("whd_{id}"),
+        event_id: id.clone(),
+        psp_id: psp.to_string(),
+        payment_id: "pay_old".to_owned(),
+        sequence,
+        position,
+        status: status.to_owned(),
+        url: None,
+        attempt_count: attempts,
+        retries_left: 0,
+        next_attempt_at: None,
+        response_code: None,
+        response_body: None,
+        duration_ms: None,
+        error: None,
+        created_at: at,
+        updated_at: at,
+    };
+    deliveries::Entity::insert(delivery.into_active_model()).exec_without_returning(app.writer()).await.unwrap();
+    for number in 1..=attempts {
+        let attempt = delivery_attempts::Model {
+            delivery_id: format!("whd_{id}"),
+            number,
+            at,
+            url: "https://psp.example".to_owned(),
+            response_code: Some(200),
+            response_body: None,
+            duration_ms: 1,
+            error: None,
+        };
+        let insert = delivery_attempts::Entity::insert(attempt.into_active_model());
+        insert.exec_without_returning(app.writer()).await.unwrap();
+    }
+    id
+}
+
+fn pruned(events: u64, deliveries: u64, attempts: u64) -> Pruned {
+    Pruned { events, deliveries, attempts }
+}
+
+#[tokio::test]
+async fn what_is_old_and_delivered_is_forgotten_and_nothing_else() {
+    let app = TestApp::start_with_chains().await;
+    let merchant = app.add_merchant().await;
+    app.add_payment(&merchant).await;
+    let (psp, other) = (app.psp_id, app.add_psp().await);
+    let first = event(&app, psp, 1, 500, Some("delivered"), 2).await;
+    let queued = event(&app, psp, 2, 500, Some("queued"), 0).await;
+    let failed = event(&app, psp, 3, 500, Some("failed"), 1).await;
+    let exhausted = event(&app, psp, 4, 500, Some("exhausted"), 4).await;
+    let unwanted = event(&app, psp, 5, 401, None, 0).await;
+    let younger = event(&app, psp, 6, 399, Some("delivered"), 1).await;
+    let youngest = event(&app, psp, 7, 29, Some("delivered"), 1).await;
+    let others = event(&app, other, 8, 29, Some("delivered"), 1).await;
+    let forget = async |events_days| {
+        prune(app.state.system.database(), Retention { events_days }, app.state.clock().real_now()).await.unwrap()
+    };
+    let feed = async |path: &str| app.get(&format!("/api/v1/events{path}")).await;
+
+    assert_eq!(forget(None).await, pruned(0, 0, 0), "for ever is for ever");
+    assert_eq!(forget(Some(400)).await, pruned(2, 1, 2));
+    assert_eq!(forget(Some(400)).await, pruned(0, 0, 0), "once");
+    let kept = feed("").await;
+    assert_eq!(ids(&kept.json), [&queued, &failed, &exhausted, &younger, &youngest].map(String::clone));
+    let until = Timestamp(app.state.clock().real_now().as_millis() - 401 * DAY_MS).to_string();
+    assert_eq!(kept.json["forgotten_until"].as_str().unwrap()[..13], until[..13], "by the hour: {until}");
+    // Who was in the middle of what is gone is told; who had read all of it goes on.
+    for behind in [&first, &queued] {
+        feed(&format!("?after={behind}")).await.assert_problem(410, "events_forgotten");
+    }
+    assert_eq!(ids(&feed(&format!("?after={unwanted}")).await.json), [younger.clone(), youngest.clone()]);
+    assert_eq!(ids(&feed(&format!("?after={younger}")).await.json), [youngest.clone()]);
+    assert_eq!(feed(&format!("?after={}", EventId::generate())).await.faults(), ["after: unknown_value"]);
+
+    // What is younger than thirty days stays, whatever is asked for.
+    assert_eq!(forget(Some(1)).await, pruned(1, 1, 1));
+    assert_eq!(ids(&feed("").await.json), [queued, failed, exhausted, youngest]);
+    assert_eq!(events::Entity::find().count(app.writer()).await.unwrap(), 5, "{others} is another's and young");
+    assert_eq!(payments::Entity::find().count(app.writer()).await.unwrap(), 1);
+    assert_eq!(payment_transitions::Entity::find().count(app.writer()).await.unwrap(), 1);
+}
+
+#[tokio::test]
+async fn much_is_forgotten_in_many_small_steps() {
+    let app = TestApp::start().await;
+    let many = i64::try_from(BATCH_EVENTS).unwrap() * 2 + 7;
+    for sequence in 1..=many {
+        event(&app, app.psp_id, sequence, 450, Some("delivered"), 1).await;
+    }
+    let kept = event(&app, app.psp_id, many + 1, 5, Some("delivered"), 1).await;
+    let now = app.state.clock().real_now();
+    let forgotten = prune(app.state.system.database(), Retention { events_days: Some(400) }, now).await.unwrap();
+    let many = many.unsigned_abs();
+    assert_eq!(forgotten, pruned(many, many, many));
+    assert_eq!(ids(&app.get("/api/v1/events").await.json), [kept]);
+    assert_eq!(delivery_attempts::Entity::find().count(app.writer()).await.unwrap(), 1);
+}
+
+#[tokio::test]
+async fn a_bulk_redelivery_is_one_however_often_it_is_asked_for() {
+    let app = TestApp::start_with_chains().await;
+    let merchant = app.add_merchant().await;
+    let receiver = MockServer::start().await;
+    Mock::given(method("POST")).respond_with(ResponseTemplate::new(200)).mount(&receiver).await;
+    let set = json!({ "webhook_url": receiver.uri() });
+    app.request(Method::PATCH, "/api/v1/set_webhook").json(&set).send().await;
+    let made = app.add_payment(&merchant).await;
+    app.pay(&made, "10").await;
+    app.payment_when(&made, "settled").await;
+    let log = format!("/payments/{}/webhooks", made.json["payment_id"].as_str().unwrap());
+    let attempts = async |app: &TestApp| -> Vec<i64> {
+        let log = app.get(&log).await;
+        let all = log.json["deliveries"].as_array().unwrap();
+        all.iter().map(|one| one["attempt_count"].as_i64().unwrap()).collect()
+    };
+    app.until("all is delivered", async |app| (attempts(app).await == [1, 1, 1, 1]).then_some(())).await;
+
+    let bulk = json!({ "from": "2020-01-01T00:00:00Z", "to": "2120-01-01T00:00:00Z", "events": ["payment.settled"] });
+    let ask = || app.request(Method::POST, "/api/v1/webhook/redeliver").idempotency_key("b").json(&bulk).send();
+    let first = ask().await;
+    assert_eq!((first.status.as_u16(), &first.json["redelivered"]), (202, &json!(1)), "{}", first.text());
+    assert!(first.json.get("continue_from").is_none());
+    app.until("it is delivered again", async |app| (attempts(app).await.iter().sum::<i64>() == 5).then_some(())).await;
+    let again = ask().await;
+    assert_eq!((&again.bytes, again.header("idempotent-replayed")), (&first.bytes, Some("true")));
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert_eq!(attempts(&app).await.iter().sum::<i64>(), 5, "not again");
+
+    // Nothing of another account, and nothing outside the time.
+    let other = app.add_psp().await;
+    let key = app.add_key(other, &[payferry::keys::Scope::Full]).await;
+    let theirs = app.request(Method::POST, "/api/v1/webhook/redeliver").key(&key).json(&bulk).send().await;
+    assert_eq!(theirs.json["redelivered"], json!(0));
+    let before = json!({ "from": "2020-01-01T00:00:00Z", "to": "2021-01-01T00:00:00Z" });
+    assert_eq!(app.post("/api/v1/webhook/redeliver", &before).await.json["redelivered"], json!(0));
+}
