@@ -22,7 +22,7 @@ mod write;
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use payferry_entities::Database;
 use tokio::sync::{Mutex, mpsc, oneshot};
@@ -117,6 +117,8 @@ impl Journal {
             own: books.of(ActorKind::Journal, NAME),
             books,
             wakes: Arc::default(),
+            // The process before this one may have been cut off in a commit.
+            is_wary: AtomicBool::new(true),
             closing: CancellationToken::new(),
             closed: CancellationToken::new(),
             #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The task that writes: takes a group, commits it, answers each unit.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use payferry_entities::{Database, Failure};
@@ -15,7 +15,7 @@ use super::queue::Queues;
 use super::statements::Statements;
 use super::stats::Counters;
 use super::wake::Wakes;
-use super::write::{Attempt, attempt};
+use super::write::{Attempt, attempt, outwait};
 use super::{JournalError, NAME, Submitted, Unit};
 use crate::observe::{ActorBooks, ActorKind, Books, words_of};
 
@@ -46,6 +46,8 @@ pub(super) struct Shared {
     pub(super) books: Books,
     /// Who waits for commits.
     pub(super) wakes: Arc<Wakes>,
+    /// Whether a commit of before may still be under way.
+    pub(super) is_wary: AtomicBool,
     /// The journal's own among them.
     pub(super) own: Arc<ActorBooks>,
     /// Asked to flush and stop.
@@ -195,6 +197,7 @@ impl Shared {
                     return Part::Split(part, second);
                 }
                 Attempt::Unknown(error) => {
+                    self.is_wary.store(true, Ordering::Release);
                     self.books.tally().doubt();
                     self.wakes.committed(&part);
                     tracing::error!(%error, units = part.len(), "the journal does not know whether its commit was made");
@@ -231,6 +234,13 @@ impl Shared {
         #[cfg(test)]
         if let Some(faulted) = self.faults.strike(&self.database, &self.statements, &units).await {
             return faulted;
+        }
+        // Its events have places in the feed before those of this group, and must not show up after them.
+        if self.is_wary.load(Ordering::Acquire) {
+            if let Err(error) = outwait(&self.database).await {
+                return Attempt::Failed(Failure::of(&error), error);
+            }
+            self.is_wary.store(false, Ordering::Release);
         }
         attempt(&self.database, &self.statements, &units).await
     }

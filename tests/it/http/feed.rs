@@ -195,7 +195,7 @@ async fn what_is_old_and_delivered_is_forgotten_and_nothing_else() {
         feed(&format!("?after={behind}")).await.assert_problem(410, "events_forgotten");
     }
     assert_eq!(ids(&feed(&format!("?after={unwanted}")).await.json), [younger.clone(), youngest.clone()]);
-    assert_eq!(ids(&feed(&format!("?after={younger}")).await.json), [youngest.clone()]);
+    assert_eq!(ids(&feed(&format!("?after={younger}")).await.json), std::slice::from_ref(&youngest));
     assert_eq!(feed(&format!("?after={}", EventId::generate())).await.faults(), ["after: unknown_value"]);
 
     // What is younger than thirty days stays, whatever is asked for.

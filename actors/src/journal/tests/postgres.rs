@@ -1,5 +1,6 @@
 //! What only a server does: deadlocks, serialization failures, and connections that are cut within a commit.
 
+use payferry_entities::events;
 use payferry_harness::proxy::Proxy;
 use sea_orm::{ConnectionTrait, Statement, TransactionTrait};
 
@@ -94,4 +95,29 @@ async fn a_commit_that_is_cut_off_is_unknown_whether_it_was_made_or_not() {
     assert_eq!(world.count::<payments::Entity>().await, after as u64);
     proxy.cut_commits(0);
     journal.submit(initiation("more", None)).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_commit_that_is_still_under_way_is_waited_for_so_that_the_feed_stays_in_order() {
+    let world = running().await;
+    let payment = world.payment("1").await;
+    // As a commit whose answer was lost: its event has its place, and nobody sees it yet.
+    world.journal.shared.is_wary.store(true, std::sync::atomic::Ordering::Release);
+    let other = world.test_database.connect().await;
+    let held = other.begin().await.unwrap();
+    held.execute_unprepared(
+        "INSERT INTO events (id, psp_id, payment_id, sequence, name, payload, created_at)
+         VALUES ('evt_before', 'psp_1', 'pay_0', 1, 'payment.confirmed', '{}', 0)",
+    )
+    .await
+    .unwrap();
+    let submitting = world.queue([boxed(transition(&payment, 1))]).await;
+    tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+    assert_eq!(world.count::<events::Entity>().await, 0, "nothing is shown past it");
+    held.commit().await.unwrap();
+    assert!(answers(submitting).await[0].is_ok());
+    let mut feed = world.all::<events::Entity>().await;
+    feed.sort_by_key(|event| event.position);
+    assert_eq!(feed[0].id, "evt_before");
+    assert!(feed.len() > 1, "{feed:?}");
 }
