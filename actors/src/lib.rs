@@ -27,6 +27,6 @@ pub mod wallet;
 pub mod webhook;
 
 pub use system::{
-    ChainAsked, ChainSetup, CommandError, InitiateError, InitiatePayment, PaymentView, StartError, System,
-    SystemConfig, SystemView,
+    ChainAsked, ChainSetup, CommandError, InitiateError, InitiatePayment, OrderAnswer, OrderError, OrderSending,
+    PaymentView, SendingCommandError, StartError, System, SystemConfig, SystemView,
 };

@@ -12,10 +12,12 @@ use axum::http::request::Parts;
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use dashmap::DashMap;
+use payferry_actors::OrderAnswer;
 use payferry_actors::clock::Clock;
 use payferry_actors::payment::AnswerRow;
 use payferry_actors::seal::Sealer;
 use payferry_domain::payment::Payment;
+use payferry_domain::sending::Sending;
 use payferry_domain::{PspId, Timestamp};
 use payferry_entities::{Database, Transaction, idempotency_keys};
 use sea_orm::{ColumnTrait, ConnectionTrait, EntityTrait, IntoActiveModel, QueryFilter, Statement, TryInsertResult};
@@ -133,6 +135,19 @@ impl Idempotency {
         let (this, app) = (self.clone(), app.clone());
         Some(Box::new(move |payment| {
             let answer = answer(&app, payment).expect("a payment can be written as JSON");
+            this.row(&answer).expect("there is a key")
+        }))
+    }
+
+    /// The same from a payout or withdrawal.
+    pub fn row_of_sending(
+        &self,
+        answer: impl Fn(&Sending) -> Result<Answer, ApiError> + Send + Sync + 'static,
+    ) -> Option<OrderAnswer> {
+        self.0.as_ref()?;
+        let this = self.clone();
+        Some(Box::new(move |sending| {
+            let answer = answer(sending).expect("a payout can be written as JSON");
             this.row(&answer).expect("there is a key")
         }))
     }

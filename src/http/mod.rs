@@ -18,6 +18,7 @@ pub mod limits;
 mod live;
 pub mod merchants;
 mod metrics;
+pub mod money;
 pub mod openapi;
 pub mod pages;
 pub mod payments;

@@ -42,6 +42,7 @@ pub struct PageParams {
     tags(
         (name = "Customers", description = "People and businesses: who they are, whether they may transact, how they are paid."),
         (name = "Merchants", description = "The PSP's merchants, synced in batches."),
+        (name = "Money", description = "What the account has, and how it leaves: payouts, withdrawals, balances, the ledger."),
         (name = "Payments", description = "One payment: an amount, a wallet made for it, and what arrived there."),
         (name = "Webhooks", description = "Where events go, what went there, and the feed of everything."),
         (name = "Settings", description = "What the account has decided about its payments."),

@@ -11,7 +11,8 @@ use utoipa_axum::routes;
 use super::error::ApiError;
 use super::state::AppState;
 use super::{
-    compliance, consent, customers, documents, edge, merchants, metrics, openapi, pages, payments, settings, webhooks,
+    compliance, consent, customers, documents, edge, merchants, metrics, money, openapi, pages, payments, settings,
+    webhooks,
 };
 
 /// Under this, the paths without a prefix stand again.
@@ -40,6 +41,12 @@ pub fn router_with(app: AppState, more: Router<AppState>) -> Router {
         .routes(routes!(payments::refunds::get::get))
         .routes(routes!(payments::deliveries::deliveries))
         .routes(routes!(payments::redeliver::redeliver))
+        .routes(routes!(money::payouts::create, money::payouts::list))
+        .routes(routes!(money::payouts::get))
+        .routes(routes!(money::withdrawals::create, money::withdrawals::list))
+        .routes(routes!(money::withdrawals::get))
+        .routes(routes!(money::balances::list))
+        .routes(routes!(money::entries::list))
         .routes(routes!(compliance::request::request))
         .split_for_parts();
     let (prefixed, prefixed_document) = OpenApiRouter::default()

@@ -3,7 +3,7 @@
 use payferry_actors::customers::ChangeError;
 use payferry_actors::journal::JournalError;
 use payferry_actors::payment::store::StoreError;
-use payferry_actors::{CommandError, InitiateError};
+use payferry_actors::{CommandError, InitiateError, OrderError};
 use payferry_domain::customer;
 use payferry_domain::payment::Rejection;
 use payferry_entities::Failure;
@@ -162,6 +162,23 @@ impl From<CommandError> for ApiError {
             CommandError::InsufficientBalance => insufficient_balance(),
             CommandError::AboveDailyLimit => above_daily_limit(),
             CommandError::Unavailable(_) => Self::Unavailable(Away::Database, reason.into()),
+        }
+    }
+}
+
+impl From<OrderError> for ApiError {
+    /// `IdempotencyKeyTaken` is for the idempotency module to answer before this.
+    fn from(error: OrderError) -> Self {
+        let reason = error.to_string();
+        match error {
+            OrderError::TokenUnavailable { .. } => Self::TokenUnavailable(sentence(&reason)),
+            OrderError::InsufficientBalance => insufficient_balance(),
+            OrderError::AboveSendLimit { .. } => Self::Conflict("above_send_limit", sentence(&reason), Vec::new()),
+            OrderError::AboveDailyLimit { .. } => above_daily_limit(),
+            OrderError::IdempotencyKeyTaken => Self::IdempotencyRunning,
+            OrderError::Busy => Self::Unavailable(Away::Capacity, reason.into()),
+            OrderError::Unavailable(_) => Self::Unavailable(Away::Database, reason.into()),
+            OrderError::Unknown(_) => Self::TimedOut,
         }
     }
 }

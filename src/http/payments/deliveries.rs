@@ -6,7 +6,7 @@ use payferry_actors::webhook::log;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::own;
+use super::own_subject;
 use crate::http::answer::Answer;
 use crate::http::auth::{Caller, Read};
 use crate::http::error::{ApiError, Problem};
@@ -24,6 +24,8 @@ pub struct DeliveryLog {
 }
 
 /// Read a payment's delivery log
+///
+/// The same for a payout or a withdrawal, by its own id.
 #[utoipa::path(
     get, path = "/payments/{payment_id}/webhooks", tag = "Payments", operation_id = "getDeliveryLog",
     params(("payment_id" = String, Path, description = "As `initiate` answered it.")),
@@ -37,8 +39,8 @@ pub async fn deliveries(
     caller: Caller<Read>,
     Path(payment_id): Path<String>,
 ) -> Result<Response, ApiError> {
-    let row = own(&app, caller.psp_id, &payment_id).await?;
-    let entries = log::deliveries_of(app.database(), caller.psp_id, &row.id).await?;
+    let payment_id = own_subject(&app, caller.psp_id, &payment_id).await?;
+    let entries = log::deliveries_of(app.database(), caller.psp_id, &payment_id).await?;
     let deliveries = DeliveryRecord::of_all(&app, entries)?;
-    Ok(Answer::ok(&DeliveryLog { message: "Deliveries", payment_id: row.id, deliveries })?.into_response())
+    Ok(Answer::ok(&DeliveryLog { message: "Deliveries", payment_id, deliveries })?.into_response())
 }

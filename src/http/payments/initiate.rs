@@ -199,7 +199,11 @@ async fn check_merchant(app: &Shared, psp_id: PspId, merchant_id: MerchantId) ->
 }
 
 /// The customer is the PSP's own and may transact. It is asked each time: a deactivation holds at once.
-async fn check_customer(app: &Shared, psp_id: PspId, customer_id: CustomerId) -> Result<(), ApiError> {
+pub(in crate::http) async fn check_customer(
+    app: &Shared,
+    psp_id: PspId,
+    customer_id: CustomerId,
+) -> Result<(), ApiError> {
     use customers::Column;
     let row: Option<(bool, String)> = customers::Entity::find_by_id(customer_id.to_string())
         .filter(Column::PspId.eq(psp_id.to_string()))

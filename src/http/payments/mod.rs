@@ -15,8 +15,10 @@ mod view;
 use payferry_actors::chains::Chains;
 use payferry_actors::wallet::checksummed;
 use payferry_domain::payment::{Payment, Status, Terms};
+use payferry_domain::sending::SendingId;
 use payferry_domain::{Amount, Chain, PaymentId, PspId};
 use payferry_entities::payments::{Column, Entity, Model};
+use payferry_entities::sendings;
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 
 pub use view::PaymentRecord;
@@ -31,6 +33,14 @@ async fn own(app: &Shared, psp_id: PspId, payment_id: &str) -> Result<Model, Api
     let payment_id: PaymentId = payment_id.parse().map_err(|_| missing())?;
     let row = Entity::find_by_id(payment_id.to_string()).filter(Column::PspId.eq(psp_id.to_string()));
     row.one(app.database().reader()).await?.ok_or_else(missing)
+}
+
+/// The id under which webhooks speak of one of the PSP's own payments, payouts or withdrawals.
+async fn own_subject(app: &Shared, psp_id: PspId, id: &str) -> Result<String, ApiError> {
+    let Ok(sending) = id.parse::<SendingId>() else { return Ok(own(app, psp_id, id).await?.id) };
+    let row = sendings::Entity::find_by_id(sending.to_string()).filter(sendings::Column::PspId.eq(psp_id.to_string()));
+    let row = row.one(app.database().reader()).await?;
+    row.map(|row| row.id).ok_or(ApiError::NotFound("payment"))
 }
 
 /// What a wallet reads from a QR code (EIP-681): a transfer of what is still due. `None` if the payment no longer waits

@@ -7,7 +7,7 @@ use payferry_domain::DeliveryId;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::own;
+use super::own_subject;
 use crate::http::answer::Answer;
 use crate::http::auth::Webhooks;
 use crate::http::error::{ApiError, Problem};
@@ -43,16 +43,16 @@ pub async fn redeliver(
     Path((payment_id, delivery_id)): Path<(String, String)>,
     request: Submission<Webhooks>,
 ) -> Result<Response, ApiError> {
-    let row = own(&app, request.psp_id, &payment_id).await?;
+    let payment_id = own_subject(&app, request.psp_id, &payment_id).await?;
     let missing = || ApiError::NotFound("delivery");
     let delivery_id = delivery_id.parse::<DeliveryId>().map_err(|_| missing())?.to_string();
     let entry = log::delivery(app.database(), request.psp_id, &delivery_id).await?;
-    entry.filter(|entry| entry.delivery.payment_id == row.id).ok_or_else(missing)?;
+    entry.filter(|entry| entry.delivery.payment_id == payment_id).ok_or_else(missing)?;
     let transaction = app.database().begin().await?;
     let now = app.clock().real_now();
     log::redeliver(&transaction, request.psp_id, &delivery_id, now).await?;
     let message = "The delivery is queued again.";
-    let answer = RedeliverAnswer { message, payment_id: row.id, delivery_id, delivery_status: "queued" };
+    let answer = RedeliverAnswer { message, payment_id, delivery_id, delivery_status: "queued" };
     let answered = request.idempotency.commit(&app, transaction, Answer::accepted(&answer)?).await?;
     app.system.webhooks().refresh(request.psp_id);
     Ok(answered)

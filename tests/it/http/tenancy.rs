@@ -29,7 +29,8 @@ async fn nobody_gets_in_without_a_key_or_with_too_little_scope() {
     for (method, template) in routes {
         let path =
             template.replace("{payment_id}", "pay_x").replace("{merchant_id}", "merch_x").replace("{delivery_id}", "x");
-        let path = path.replace("{customer_id}", "cr_x");
+        let path =
+            path.replace("{customer_id}", "cr_x").replace("{payout_id}", "po_x").replace("{withdrawal_id}", "wd_x");
         let prefixed = format!("/api/v1{path}");
         let spellings = if path.starts_with("/api/v1") { vec![path] } else { vec![path, prefixed] };
         for path in spellings {
@@ -40,7 +41,9 @@ async fn nobody_gets_in_without_a_key_or_with_too_little_scope() {
                 Method::GET if path.contains("/documents/") => &no_customers,
                 Method::GET => &nothing_to_read,
                 _ if path.contains("/customers") => &no_customers,
-                _ if ["/refunds", "/resolve"].iter().any(|end| path.ends_with(end)) => &no_money,
+                _ if ["/refunds", "/resolve", "/payouts", "/withdrawals"].iter().any(|end| path.ends_with(end)) => {
+                    &no_money
+                }
                 _ => &only_read,
             };
             call().key(key).send().await.assert_problem(403, "missing_scope");
@@ -89,6 +92,8 @@ async fn somebody_elses_objects_are_not_there() {
         "/api/v1/customers?search=mine",
         "/merchants",
         "/payments",
+        "/payouts",
+        "/withdrawals",
         "/api/v1/webhook/undelivered",
         "/api/v1/events",
     ] {
@@ -107,6 +112,16 @@ async fn somebody_elses_objects_are_not_there() {
     details.send().await.assert_problem(404, "customer_not_found");
     let verify = app.request(Method::POST, "/customers/compliance").key(&key).json(&json!({ "customer_id": customer }));
     verify.send().await.assert_problem(404, "customer_not_found");
+    let payout = json!({ "customer_id": customer, "amount": "1", "currency": "USDC", "chain": "base" });
+    let payout = app.request(Method::POST, "/payouts").key(&key).json(&payout).send().await;
+    payout.assert_problem(404, "customer_not_found");
+    let withdrawal = json!({ "amount": "1", "currency": "USDC", "chain": "base" });
+    let withdrawal = app.request(Method::POST, "/withdrawals").key(&key).json(&withdrawal).send().await;
+    withdrawal.assert_problem(409, "withdrawal_wallet_missing");
+    assert_eq!(app.request(Method::GET, "/ledger/entries").key(&key).send().await.json["entries"], json!([]));
+    let balances = app.request(Method::GET, "/balances").key(&key).send().await;
+    let balances = balances.json["balances"].as_array().unwrap();
+    assert!(balances.iter().all(|balance| balance["available"] == "0.00"), "{balances:?}");
     let by_customer = app.request(Method::GET, &format!("/payments?customer_id={customer}")).key(&key).send().await;
     assert_eq!(by_customer.json["total"], 0);
     let kept = &app.get(&format!("/api/v1/customers/{customer}")).await.json["customer"];
@@ -121,8 +136,12 @@ async fn somebody_elses_objects_are_not_there() {
         "GET /api/v1/settings",
         "GET /api/v1/webhook",
         "GET /api/v1/webhook/undelivered",
+        "GET /balances",
+        "GET /ledger/entries",
         "GET /merchants",
         "GET /payments",
+        "GET /payouts",
+        "GET /withdrawals",
         "PATCH /api/v1/customers/payment-details",
         "PATCH /api/v1/customers/uploads",
         "PATCH /api/v1/set_webhook",
@@ -134,6 +153,8 @@ async fn somebody_elses_objects_are_not_there() {
         "POST /customers/compliance",
         "POST /merchants/sync",
         "POST /payments/initiate",
+        "POST /payouts",
+        "POST /withdrawals",
     ];
     assert_eq!(rest, looked_at);
     let hook = json!({ "webhook_url": "http://127.0.0.1:9/mine" });

@@ -1,0 +1,109 @@
+//! `GET /ledger/entries`.
+
+use axum::extract::State;
+use axum::http::Uri;
+use payferry_actors::wallet::checksummed;
+use payferry_domain::{Address, Amount, Timestamp};
+use payferry_entities::ledger_postings::{Column, Entity, Model};
+use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::http::answer::Answer;
+use crate::http::auth::{Caller, Read};
+use crate::http::error::{ApiError, Problem};
+use crate::http::extract::{Fault, QueryFields, read};
+use crate::http::state::AppState;
+
+/// One posting: what it takes from one account (debit) it gives to another (credit).
+#[derive(Debug, Serialize, ToSchema)]
+pub struct EntryRecord {
+    /// Place in the ledger; grows.
+    position: i64,
+    /// What it is about: a payment, a transfer, a payout or a withdrawal.
+    subject: String,
+    /// received, settled, fee, reserved, sent, returned, delivered, dust, or what takes one of them back.
+    kind: String,
+    /// external, payment, psp, in_flight, treasury or suspense.
+    debit: String,
+    credit: String,
+    #[schema(example = "10.00")]
+    amount: String,
+    chain: String,
+    token_address: String,
+    /// What proves it: a transaction, a refund, or another id.
+    reference: String,
+    #[schema(format = "date-time")]
+    at: String,
+}
+
+/// A page of the ledger.
+#[derive(Serialize, ToSchema)]
+pub struct EntryList {
+    message: &'static str,
+    limit: u64,
+    /// Give it as `after` for the next page, now or later; null while there is nothing.
+    next_after: Option<i64>,
+    /// Oldest first.
+    entries: Vec<EntryRecord>,
+}
+
+/// Read the ledger
+///
+/// Every movement of the account's money, in the order in which it was written. Nothing in it is ever changed: what the
+/// chain takes back is posted the other way round.
+#[utoipa::path(
+    get, path = "/ledger/entries", tag = "Money", operation_id = "listLedgerEntries", params(
+        ("after" = Option<i64>, Query, description = "Only what comes after this position."),
+        ("subject" = Option<String>, Query, description = "Only of this payment, transfer, payout or withdrawal."),
+        ("from" = Option<String>, Query, description = "At or after this ISO 8601 time."),
+        ("to" = Option<String>, Query, description = "Before this ISO 8601 time."),
+        ("limit" = Option<u64>, Query, description = "1 to 200; 50 unless given."),
+    ),
+    responses(
+        (status = 200, description = "A page, oldest first.", body = EntryList),
+        (status = 400, description = "Parameters that cannot be read, all named.", body = Problem),
+    ),
+)]
+pub async fn list(State(app): State<AppState>, caller: Caller<Read>, uri: Uri) -> Result<Answer, ApiError> {
+    let mut query = QueryFields::of(&uri);
+    let mut wanted = Entity::find().filter(Column::PspId.eq(caller.psp_id.to_string()));
+    let position =
+        |text: &str| text.parse::<i64>().map_err(|_| Fault::new("invalid_value", "must be the position of an entry"));
+    if let Some(after) = query.optional("after", position) {
+        wanted = wanted.filter(Column::Position.gt(after));
+    }
+    if let Some(subject) = query.optional("subject", |text| read::text(&text.into())) {
+        wanted = wanted.filter(Column::Subject.eq(subject));
+    }
+    let moment = |text: &str| read::moment(&text.into());
+    if let Some(from) = query.optional("from", moment) {
+        wanted = wanted.filter(Column::At.gte(from.as_millis()));
+    }
+    if let Some(to) = query.optional("to", moment) {
+        wanted = wanted.filter(Column::At.lt(to.as_millis()));
+    }
+    let page = query.page();
+    query.finish()?;
+    let rows = wanted.order_by_asc(Column::Position).limit(page.limit).offset(page.offset);
+    let rows = rows.all(app.database().reader()).await?;
+    let next_after = rows.last().map(|row| row.position);
+    let entries = rows.into_iter().map(record).collect();
+    Answer::ok(&EntryList { message: "Ledger entries", limit: page.limit, next_after, entries })
+}
+
+fn record(row: Model) -> EntryRecord {
+    let token_address = row.token_address.parse::<Address>().map_or(row.token_address, checksummed);
+    EntryRecord {
+        position: row.position,
+        subject: row.subject,
+        kind: row.kind,
+        debit: row.debit,
+        credit: row.credit,
+        amount: Amount::from_units(row.amount).to_string(),
+        chain: row.chain,
+        token_address,
+        reference: row.reference,
+        at: Timestamp(row.at).to_string(),
+    }
+}

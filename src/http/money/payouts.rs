@@ -1,0 +1,110 @@
+//! `POST /payouts`, `GET /payouts`, `GET /payouts/{payout_id}`.
+
+use axum::extract::State;
+use axum::http::Uri;
+use axum::response::Response;
+use payferry_actors::OrderSending;
+use payferry_domain::sending::{SendingId, SendingKind};
+use payferry_domain::{Address, CustomerId, PayoutId};
+use payferry_entities::payment_details;
+use sea_orm::EntityTrait;
+use utoipa::ToSchema;
+
+use super::sendings::{self, Asked, SendingList, SendingRecord};
+use crate::http::answer::Answer;
+use crate::http::auth::{Caller, Money, Read};
+use crate::http::error::{ApiError, Problem};
+use crate::http::extract::{Path, Submission, read};
+use crate::http::payments::initiate::check_customer;
+use crate::http::state::{AppState, Shared};
+
+/// A payout to be made.
+#[derive(ToSchema)]
+pub struct PayoutRequest {
+    /// Who is paid: a customer that is active and cleared and has a wallet.
+    #[schema(example = "cr_01J9Z3K4M5N6P7Q8R9S0T1V2W3")]
+    pub customer_id: String,
+    /// A decimal string, at most 6 decimals.
+    #[schema(example = "25.00")]
+    pub amount: String,
+    /// USDC or USDT.
+    #[schema(example = "USDC")]
+    pub currency: String,
+    /// base, polygon or arbitrum: where the balance is.
+    #[schema(example = "base")]
+    pub chain: String,
+    /// The PSP's own reference.
+    #[schema(max_length = 255)]
+    pub reference: Option<String>,
+    /// The PSP's own object, at most 16 KiB and 32 levels as JSON.
+    #[schema(value_type = Option<Object>)]
+    pub metadata: Option<serde_json::Map<String, serde_json::Value>>,
+}
+
+/// Pay a customer
+///
+/// To the customer's wallet as it is now. The amount is taken off the balance at once; what becomes of it is told by
+/// `payout.sent` or `payout.failed`, and what failed is on the balance again.
+#[utoipa::path(
+    post, path = "/payouts", tag = "Money", operation_id = "createPayout", request_body = PayoutRequest,
+    responses(
+        (status = 202, description = "The payout; its amount is reserved.", body = SendingRecord),
+        (status = 404, description = "`customer_not_found`.", body = Problem),
+        (status = 409, description = "`insufficient_balance`, `above_send_limit`, `above_daily_limit`, `customer_inactive`, \
+            `customer_not_cleared`, `customer_without_wallet`, `wallet_unsuitable` or `psp_paused`.", body = Problem),
+        (status = 422, description = "Every bad field is named; or `token_unavailable`.", body = Problem),
+    ),
+)]
+pub async fn create(State(app): State<AppState>, request: Submission<Money>) -> Result<Response, ApiError> {
+    let (customer_id, asked) = request.read(|body| {
+        let customer_id = body.required("customer_id", read::id::<CustomerId>);
+        let asked = Asked::read(body);
+        Some((customer_id?, asked?))
+    })?;
+    sendings::check_open(&app, request.psp_id)?;
+    check_customer(&app, request.psp_id, customer_id).await?;
+    let to = wallet_of(&app, customer_id).await?;
+    let Asked { amount, token, chain, reference, metadata } = asked;
+    let (id, psp_id, customer_id) = (SendingId::Payout(PayoutId::generate()), request.psp_id, Some(customer_id));
+    let order = OrderSending { id, psp_id, customer_id, reference, metadata, amount, token, chain, to, answer: None };
+    sendings::order(&app, &request, order).await
+}
+
+async fn wallet_of(app: &Shared, customer_id: CustomerId) -> Result<Address, ApiError> {
+    let details = payment_details::Entity::find_by_id(customer_id.to_string()).one(app.database().reader()).await?;
+    let Some(wallet) = details.and_then(|details| details.wallet_address) else {
+        let detail = "The customer has no wallet; add one to the payment details.".to_owned();
+        return Err(ApiError::Conflict("customer_without_wallet", detail, Vec::new()));
+    };
+    wallet.parse().map_err(ApiError::internal)
+}
+
+/// List payouts
+#[utoipa::path(
+    get, path = "/payouts", tag = "Money", operation_id = "listPayouts", params(
+        ("status" = Option<String>, Query, description = "pending, sent or failed."),
+        ("limit" = Option<u64>, Query, description = "1 to 200; 50 unless given."),
+        ("offset" = Option<u64>, Query, description = "How many to skip."),
+    ),
+    responses((status = 200, description = "A page, newest first.", body = SendingList)),
+)]
+pub async fn list(State(app): State<AppState>, caller: Caller<Read>, uri: Uri) -> Result<Answer, ApiError> {
+    sendings::list(&app, caller.psp_id, SendingKind::Payout, &uri).await
+}
+
+/// Read a payout
+#[utoipa::path(
+    get, path = "/payouts/{payout_id}", tag = "Money", operation_id = "getPayout",
+    params(("payout_id" = String, Path, description = "As its creation answered it.")),
+    responses(
+        (status = 200, description = "The payout.", body = SendingRecord),
+        (status = 404, description = "There is none with this id.", body = Problem),
+    ),
+)]
+pub async fn get(
+    State(app): State<AppState>,
+    caller: Caller<Read>,
+    Path(id): Path<String>,
+) -> Result<Answer, ApiError> {
+    sendings::one(&app, caller.psp_id, SendingKind::Payout, &id).await
+}

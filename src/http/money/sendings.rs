@@ -1,0 +1,184 @@
+//! What payouts and withdrawals have in common: the record, the list, and how one is ordered.
+
+use axum::http::Uri;
+use axum::response::{IntoResponse, Response};
+use payferry_actors::pauses::Scope;
+use payferry_actors::sending::store;
+use payferry_actors::wallet::checksummed;
+use payferry_actors::{OrderError, OrderSending};
+use payferry_domain::payment::Decision;
+use payferry_domain::sending::{Sending, SendingId, SendingKind, SendingStatus};
+use payferry_domain::{Amount, Chain, PspId, Token};
+use payferry_entities::sendings::{Column, Entity, Model};
+use sea_orm::{ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect};
+use serde::Serialize;
+use serde_json::{Map, Value};
+use tracing::Instrument;
+use utoipa::ToSchema;
+
+use crate::http::answer::Answer;
+use crate::http::auth::Money;
+use crate::http::error::ApiError;
+use crate::http::extract::{Fields, QueryFields, Submission, read};
+use crate::http::payments::initiate::{METADATA_BYTES_MAX, METADATA_LEVELS_MAX};
+use crate::http::state::{AppState, Shared};
+
+/// Money that leaves the account's vault.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct SendingRecord {
+    /// `po_` of a payout, `wd_` of a withdrawal; stands as `payment_id` in webhooks.
+    #[schema(example = "po_01J9Z3K4M5N6P7Q8R9S0T1V2W3")]
+    id: String,
+    /// pending, sent or failed. Sent means final on the chain.
+    status: &'static str,
+    /// Who is paid; null of a withdrawal.
+    customer_id: Option<String>,
+    reference: Option<String>,
+    #[schema(example = "25.00")]
+    amount: String,
+    currency: &'static str,
+    chain: &'static str,
+    token_address: String,
+    /// Where it goes, as it was when the order was accepted.
+    address: String,
+    /// pending, allow, review or block: what screening says about the address. Nothing is sent before it allows.
+    kyt_verdict: &'static str,
+    /// Of the transaction that carried it, once sent.
+    tx_hash: Option<String>,
+    /// address_blocked, customer_not_cleared or send_failed.
+    failure_reason: Option<&'static str>,
+    /// The same in words.
+    failure: Option<String>,
+    #[schema(value_type = Option<Object>)]
+    metadata: Option<Map<String, Value>>,
+    #[schema(format = "date-time")]
+    created_at: String,
+    /// When it was sent or failed.
+    #[schema(format = "date-time")]
+    finished_at: Option<String>,
+}
+
+impl SendingRecord {
+    /// As it is now.
+    pub fn of(sending: &Sending) -> Self {
+        let order = &sending.order;
+        Self {
+            id: order.id.to_string(),
+            status: sending.status.as_str(),
+            customer_id: order.customer_id.map(|id| id.to_string()),
+            reference: order.reference.clone(),
+            amount: order.amount.to_string(),
+            currency: order.token.as_str(),
+            chain: order.asset.chain.as_str(),
+            token_address: checksummed(order.asset.address),
+            address: checksummed(order.to),
+            kyt_verdict: sending.decision().map_or("pending", Decision::as_str),
+            tx_hash: sending.tx_hash.map(|hash| hash.to_string()),
+            failure_reason: sending.failure_reason.map(payferry_domain::sending::FailureReason::as_str),
+            failure: sending.failure.clone(),
+            metadata: order.metadata.clone(),
+            created_at: order.created_at.to_string(),
+            finished_at: sending.finished_at.map(|at| at.to_string()),
+        }
+    }
+}
+
+/// A page of them.
+#[derive(Serialize, ToSchema)]
+pub struct SendingList {
+    message: &'static str,
+    total: u64,
+    limit: u64,
+    offset: u64,
+    /// Newest first.
+    items: Vec<SendingRecord>,
+}
+
+/// What both kinds of order say.
+pub(super) struct Asked {
+    pub amount: Amount,
+    pub token: Token,
+    pub chain: Chain,
+    pub reference: Option<String>,
+    pub metadata: Option<Map<String, Value>>,
+}
+
+impl Asked {
+    /// Reads the fields.
+    pub fn read(body: &Fields<'_>) -> Option<Self> {
+        let amount = body.required("amount", read::part);
+        let token = body.required("currency", |value| read::name(value, "USDC, USDT"));
+        let chain = body.required("chain", |value| read::name(value, "base, polygon, arbitrum"));
+        let metadata = body.optional("metadata", |value| read::object(value, METADATA_BYTES_MAX, METADATA_LEVELS_MAX));
+        let reference = body.optional("reference", read::text);
+        Some(Self { amount: amount?, token: token?, chain: chain?, reference, metadata })
+    }
+}
+
+/// Refuses what an account may not begin now.
+pub(super) fn check_open(app: &Shared, psp_id: PspId) -> Result<(), ApiError> {
+    if app.system.pauses().is_paused(Scope::Psp(psp_id)) { Err(ApiError::psp_paused()) } else { Ok(()) }
+}
+
+/// Has an order accepted; 202 with the record, the same that the request's idempotency key keeps.
+pub(super) async fn order(
+    app: &AppState,
+    request: &Submission<Money>,
+    mut order: OrderSending,
+) -> Result<Response, ApiError> {
+    if let Some(unsuitable) = app.system.unsuitable(order.to).await? {
+        let detail = format!("The wallet {unsuitable}.");
+        return Err(ApiError::Conflict("wallet_unsuitable", detail, Vec::new()));
+    }
+    order.answer = request.idempotency.row_of_sending(|sending| Answer::accepted(&SendingRecord::of(sending)));
+    // A caller who hangs up must not interrupt it between the commit and its actor.
+    let (system, idempotency) = (app.system.clone(), request.idempotency.clone());
+    let ordered = tokio::spawn(
+        async move {
+            let ordered = system.order_sending(order).await;
+            drop(idempotency);
+            ordered
+        }
+        .in_current_span(),
+    );
+    match ordered.await.map_err(ApiError::internal)? {
+        Ok(sending) => Ok(Answer::accepted(&SendingRecord::of(&sending))?.into_response()),
+        Err(OrderError::IdempotencyKeyTaken) => request.idempotency.first_answer(app).await,
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// One of the account's own.
+pub(super) async fn one(app: &Shared, psp_id: PspId, kind: SendingKind, id: &str) -> Result<Answer, ApiError> {
+    let not_found = || ApiError::NotFound(kind.as_str());
+    let id: SendingId = id.parse().map_err(|_| not_found())?;
+    let row = Entity::find_by_id(id.to_string())
+        .filter(Column::PspId.eq(psp_id.to_string()))
+        .filter(Column::Kind.eq(kind.as_str()))
+        .one(app.database().reader())
+        .await?;
+    Answer::ok(&SendingRecord::of(&store::sending_of(&row.ok_or_else(not_found)?)?))
+}
+
+/// A page of the account's own, newest first.
+pub(super) async fn list(app: &Shared, psp_id: PspId, kind: SendingKind, uri: &Uri) -> Result<Answer, ApiError> {
+    let mut query = QueryFields::of(uri);
+    let mut wanted = Entity::find().filter(Column::PspId.eq(psp_id.to_string())).filter(Column::Kind.eq(kind.as_str()));
+    let statuses = "pending, sent, failed";
+    if let Some(status) = query.optional("status", |text| read::name::<SendingStatus>(&text.into(), statuses)) {
+        wanted = wanted.filter(Column::Status.eq(status.as_str()));
+    }
+    let page = query.page();
+    query.finish()?;
+    let reader = app.database().reader();
+    let total = wanted.clone().count(reader).await?;
+    let newest = wanted.order_by_desc(Column::CreatedAt).order_by_desc(Column::Id);
+    let rows = newest.limit(page.limit).offset(page.offset).all(reader).await?;
+    let record = |row: &Model| Ok(SendingRecord::of(&store::sending_of(row)?));
+    let items = rows.iter().map(record).collect::<Result<_, ApiError>>()?;
+    let message = match kind {
+        SendingKind::Payout => "Payouts",
+        SendingKind::Withdrawal => "Withdrawals",
+    };
+    Answer::ok(&SendingList { message, total, limit: page.limit, offset: page.offset, items })
+}

@@ -1,0 +1,95 @@
+//! `POST /withdrawals`, `GET /withdrawals`, `GET /withdrawals/{withdrawal_id}`.
+
+use axum::extract::State;
+use axum::http::Uri;
+use axum::response::Response;
+use payferry_actors::OrderSending;
+use payferry_actors::psps::wallets::withdrawal_wallet;
+use payferry_domain::WithdrawalId;
+use payferry_domain::sending::{SendingId, SendingKind};
+use utoipa::ToSchema;
+
+use super::sendings::{self, Asked, SendingList, SendingRecord};
+use crate::http::answer::Answer;
+use crate::http::auth::{Caller, Money, Read};
+use crate::http::error::{ApiError, Problem};
+use crate::http::extract::{Path, Submission};
+use crate::http::state::AppState;
+
+/// A withdrawal to be made.
+#[derive(ToSchema)]
+pub struct WithdrawalRequest {
+    /// A decimal string, at most 6 decimals.
+    #[schema(example = "250.00")]
+    pub amount: String,
+    /// USDC or USDT.
+    #[schema(example = "USDC")]
+    pub currency: String,
+    /// base, polygon or arbitrum: where the balance is.
+    #[schema(example = "base")]
+    pub chain: String,
+    /// The PSP's own reference.
+    #[schema(max_length = 255)]
+    pub reference: Option<String>,
+    /// The PSP's own object, at most 16 KiB and 32 levels as JSON.
+    #[schema(value_type = Option<Object>)]
+    pub metadata: Option<serde_json::Map<String, serde_json::Value>>,
+}
+
+/// Withdraw from the balance
+///
+/// To the wallet that the operator registered for the account; it is shown in the settings. What becomes of it is told by
+/// `withdraw.sent` or `withdraw.failed`, and what failed is on the balance again.
+#[utoipa::path(
+    post, path = "/withdrawals", tag = "Money", operation_id = "createWithdrawal", request_body = WithdrawalRequest,
+    responses(
+        (status = 202, description = "The withdrawal; its amount is reserved.", body = SendingRecord),
+        (status = 409, description = "`insufficient_balance`, `above_send_limit`, `above_daily_limit`, \
+            `withdrawal_wallet_missing`, `wallet_unsuitable` or `psp_paused`.", body = Problem),
+        (status = 422, description = "Every bad field is named; or `token_unavailable`.", body = Problem),
+    ),
+)]
+pub async fn create(State(app): State<AppState>, request: Submission<Money>) -> Result<Response, ApiError> {
+    let Asked { amount, token, chain, reference, metadata } = request.read(Asked::read)?;
+    sendings::check_open(&app, request.psp_id)?;
+    let now = app.clock().now();
+    let wallet = withdrawal_wallet(app.database(), request.psp_id, chain, now).await.map_err(ApiError::internal)?;
+    let Some(to) = wallet else {
+        let detail = "The operator has registered no withdrawal wallet for this account, or it does not hold yet.";
+        return Err(ApiError::Conflict("withdrawal_wallet_missing", detail.to_owned(), Vec::new()));
+    };
+    let (id, psp_id) = (SendingId::Withdrawal(WithdrawalId::generate()), request.psp_id);
+    let order =
+        OrderSending { id, psp_id, customer_id: None, reference, metadata, amount, token, chain, to, answer: None };
+    sendings::order(&app, &request, order).await
+}
+
+/// List withdrawals
+#[utoipa::path(
+    get, path = "/withdrawals", tag = "Money", operation_id = "listWithdrawals", params(
+        ("status" = Option<String>, Query, description = "pending, sent or failed."),
+        ("limit" = Option<u64>, Query, description = "1 to 200; 50 unless given."),
+        ("offset" = Option<u64>, Query, description = "How many to skip."),
+    ),
+    responses((status = 200, description = "A page, newest first.", body = SendingList)),
+)]
+pub async fn list(State(app): State<AppState>, caller: Caller<Read>, uri: Uri) -> Result<Answer, ApiError> {
+    sendings::list(&app, caller.psp_id, SendingKind::Withdrawal, &uri).await
+}
+
+/// Read a withdrawal
+#[utoipa::path(
+    get, path = "/withdrawals/{withdrawal_id}", tag = "Money", operation_id = "getWithdrawal",
+    params(("withdrawal_id" = String, Path, description = "As its creation answered it.")),
+    responses(
+        (status = 200, description = "The withdrawal.", body = SendingRecord),
+        (status = 404, description = "There is none with this id.", body = Problem),
+    ),
+)]
+pub async fn get(
+    State(app): State<AppState>,
+    caller: Caller<Read>,
+    Path(id): Path<String>,
+) -> Result<Answer, ApiError> {
+    sendings::one(&app, caller.psp_id, SendingKind::Withdrawal, &id).await
+}

@@ -1,0 +1,181 @@
+//! Money out: payouts to customers, withdrawals, balances and the ledger, with every base unit looked for on the chain.
+
+use payferry_actors::pauses;
+use payferry_actors::psps::wallets::{self, WalletChange};
+use payferry_domain::{Chain, Token};
+
+use super::*;
+use crate::chainside::{balance, blacklist};
+
+/// An account that nobody else uses.
+const TREASURER: &str = "0x000000000000000000000000000000000000beef";
+
+/// An account with 9.90 USDC on Base: a payment of 10.00, settled.
+async fn earned() -> TestApp {
+    let app = TestApp::start_with_chains().await;
+    let merchant = app.add_merchant().await;
+    let made = app.add_payment(&merchant).await;
+    app.pay(&made, "10").await;
+    app.payment_when(&made, "settled").await;
+    app
+}
+
+/// A cleared customer with a wallet.
+async fn payee(app: &TestApp) -> String {
+    let id = add(app, &individual()).await;
+    set_details(app, &id, &json!({ "wallet_address": OTHER_WALLET })).await;
+    clear(app, &id).await;
+    id
+}
+
+fn payout(customer: &str, amount: &str) -> Value {
+    json!({ "customer_id": customer, "amount": amount, "currency": "USDC", "chain": "base" })
+}
+
+/// available, pending and reserved USDC on Base.
+async fn balances(app: &TestApp) -> [String; 3] {
+    let all = app.get("/balances").await;
+    let list = all.json["balances"].as_array().unwrap();
+    let base = list.iter().find(|row| row["chain"] == "base" && row["currency"] == "USDC").unwrap();
+    ["available", "pending", "reserved"].map(|key| base[key].as_str().unwrap().to_owned())
+}
+
+async fn when(app: &TestApp, path: &str, order: &Reply, status: &str) -> Reply {
+    let path = format!("{path}/{}", order.json["id"].as_str().unwrap());
+    let ask = async |app: &TestApp| Some(app.get(&path).await).filter(|reply| reply.json["status"] == status);
+    app.until(&format!("it is {status}"), ask).await
+}
+
+async fn kinds(app: &TestApp, subject: &str) -> Vec<(String, String, String, String)> {
+    let page = app.get(&format!("/ledger/entries?subject={subject}")).await;
+    let text = |entry: &Value, key: &str| entry[key].as_str().unwrap().to_owned();
+    let entries = page.json["entries"].as_array().unwrap().iter();
+    entries.map(|e| (text(e, "kind"), text(e, "debit"), text(e, "credit"), text(e, "amount"))).collect()
+}
+
+fn row(kind: &str, debit: &str, credit: &str, amount: &str) -> (String, String, String, String) {
+    (kind.to_owned(), debit.to_owned(), credit.to_owned(), amount.to_owned())
+}
+
+#[tokio::test]
+async fn a_payout_reaches_the_customer_and_every_unit_is_accounted_for() {
+    let app = earned().await;
+    let customer = payee(&app).await;
+    assert_eq!(balances(&app).await, ["9.90", "0.00", "0.00"]);
+    let body = payout(&customer, "4.5");
+    let asked = app.request(Method::POST, "/payouts").idempotency_key("p1").json(&body).send().await;
+    assert_eq!(asked.status, 202, "{}", asked.text());
+    insta::assert_json_snapshot!("payout_asked", asked.redacted());
+    let again = app.request(Method::POST, "/api/v1/payouts").idempotency_key("p1").json(&body).send().await;
+    assert_eq!((again.header("idempotent-replayed"), &again.bytes), (Some("true"), &asked.bytes));
+
+    let sent = when(&app, "/payouts", &asked, "sent").await;
+    assert_eq!(balance(&app, Chain::Base, Token::Usdc, OTHER_WALLET).await, 4_500_000);
+    assert_eq!(balances(&app).await, ["5.40", "0.00", "0.00"]);
+    let id = sent.json["id"].as_str().unwrap();
+    let expected = [row("reserved", "psp", "in_flight", "4.50"), row("sent", "in_flight", "external", "4.50")];
+    assert_eq!(kinds(&app, id).await, expected);
+    let log = app.get(&format!("/api/v1/payments/{id}/webhooks")).await;
+    let events: Vec<_> = log.json["deliveries"].as_array().unwrap().iter().map(|entry| &entry["event"]).collect();
+    assert_eq!(events, ["payout.pending", "payout.sent"]);
+    assert_eq!(app.get("/payouts").await.json["items"], json!([sent.json]));
+    assert_eq!(app.get("/payouts?status=failed").await.json["total"], 0);
+    let other = app.add_psp().await;
+    let key = app.add_key(other, &[payferry::keys::Scope::Full]).await;
+    for path in [format!("/payouts/{id}"), format!("/payments/{id}/webhooks"), format!("/withdrawals/{id}")] {
+        let theirs = app.request(Method::GET, &path).key(&key).send().await;
+        assert_eq!(theirs.status, 404, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn what_may_not_be_paid_out_is_refused_and_moves_nothing() {
+    let app = earned().await;
+    let customer = payee(&app).await;
+    let refused = async |body: &Value, status: u16, code: &str| {
+        app.post("/payouts", body).await.assert_problem(status, code);
+    };
+    refused(&payout(&customer, "9.900001"), 409, "insufficient_balance").await;
+    refused(&payout(&customer, "1000001"), 409, "above_send_limit").await;
+    let elsewhere = with(&payout(&customer, "1"), &json!({ "chain": "polygon" }));
+    refused(&elsewhere, 409, "insufficient_balance").await;
+    refused(&payout("cr_01J9Z3K4M5N6P7Q8R9S0T1V2W3", "1"), 404, "customer_not_found").await;
+    refused(&json!({ "amount": "0", "currency": "EUR", "chain": "best" }), 422, "validation_failed").await;
+    let bare = add(&app, &individual()).await;
+    refused(&payout(&bare, "1"), 409, "customer_not_cleared").await;
+    clear(&app, &bare).await;
+    refused(&payout(&bare, "1"), 409, "customer_without_wallet").await;
+    deactivate(&app, &customer).await;
+    refused(&payout(&customer, "1"), 409, "customer_inactive").await;
+    let other = app.add_psp().await;
+    let key = app.add_key(other, &[payferry::keys::Scope::Full]).await;
+    let foreign = app.request(Method::POST, "/payouts").key(&key).json(&payout(&bare, "1")).send().await;
+    foreign.assert_problem(404, "customer_not_found");
+    assert_eq!(balances(&app).await, ["9.90", "0.00", "0.00"]);
+    assert_eq!(app.get("/payouts").await.json["total"], 0);
+}
+
+#[tokio::test]
+async fn a_payout_that_the_token_refuses_fails_and_the_money_is_on_the_balance_again() {
+    let app = earned().await;
+    let customer = payee(&app).await;
+    blacklist(&app, Chain::Base, OTHER_WALLET, true).await;
+    let asked = app.post("/payouts", &payout(&customer, "4")).await;
+    let failed = when(&app, "/payouts", &asked, "failed").await;
+    assert_eq!(failed.json["failure_reason"], "send_failed", "{}", failed.text());
+    assert_eq!(balances(&app).await, ["9.90", "0.00", "0.00"]);
+    let id = failed.json["id"].as_str().unwrap();
+    let expected = [row("reserved", "psp", "in_flight", "4.00"), row("returned", "in_flight", "psp", "4.00")];
+    assert_eq!(kinds(&app, id).await, expected);
+    blacklist(&app, Chain::Base, OTHER_WALLET, false).await;
+    let again = app.post("/payouts", &payout(&customer, "4")).await;
+    when(&app, "/payouts", &again, "sent").await;
+    assert_eq!(balance(&app, Chain::Base, Token::Usdc, OTHER_WALLET).await, 4_000_000);
+}
+
+#[tokio::test]
+async fn a_customer_who_may_not_be_paid_any_more_is_not() {
+    let app = earned().await;
+    let customer = payee(&app).await;
+    pause(&app, pauses::Scope::Sending(None), true).await;
+    let asked = app.post("/payouts", &payout(&customer, "4")).await;
+    assert_eq!(asked.status, 202, "{}", asked.text());
+    assert_eq!(balances(&app).await, ["5.90", "0.00", "4.00"]);
+    deactivate(&app, &customer).await;
+    pause(&app, pauses::Scope::Sending(None), false).await;
+    let failed = when(&app, "/payouts", &asked, "failed").await;
+    assert_eq!(failed.json["failure_reason"], "customer_not_cleared");
+    assert_eq!(balances(&app).await, ["9.90", "0.00", "0.00"]);
+    assert_eq!(balance(&app, Chain::Base, Token::Usdc, OTHER_WALLET).await, 0);
+}
+
+async fn pause(app: &TestApp, scope: pauses::Scope, is_held: bool) {
+    let (transaction, now) = (app.state.database().begin().await.unwrap(), app.state.clock().now());
+    if is_held {
+        pauses::set(&transaction, scope, "a test", &Actor::Operator, now).await.unwrap();
+    } else {
+        pauses::lift(&transaction, scope, &Actor::Operator, now).await.unwrap();
+    }
+    transaction.commit().await.unwrap();
+    app.state.system.refresh_pauses().await.unwrap();
+}
+
+#[tokio::test]
+async fn of_many_withdrawals_of_everything_one_goes_to_the_registered_wallet() {
+    let app = earned().await;
+    let everything = json!({ "amount": "9.9", "currency": "USDC", "chain": "base" });
+    app.post("/withdrawals", &everything).await.assert_problem(409, "withdrawal_wallet_missing");
+    let (transaction, now) = (app.state.database().begin().await.unwrap(), app.state.clock().now());
+    let change = WalletChange { chain: None, address: Some(TREASURER.parse().unwrap()), delay_secs: 0 };
+    wallets::change(&transaction, app.psp_id, change, &Actor::Operator, now).await.unwrap();
+    transaction.commit().await.unwrap();
+    let asked = futures::future::join_all((0..20).map(|_| app.post("/withdrawals", &everything))).await;
+    let (accepted, refused): (Vec<_>, Vec<_>) = asked.iter().partition(|reply| reply.status == 202);
+    assert_eq!((accepted.len(), refused.len()), (1, 19));
+    for reply in refused {
+        reply.assert_problem(409, "insufficient_balance");
+    }
+    when(&app, "/withdrawals", accepted[0], "sent").await;
+    assert_eq!(balance(&app, Chain::Base, Token::Usdc, TREASURER).await, 9_900_000);
+    assert_eq!(balances(&app).await, ["0.00", "0.00", "0.00"]);
+}
