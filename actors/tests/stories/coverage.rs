@@ -1,0 +1,126 @@
+//! The table leaves nothing out: each row of the interface's table of payments, each event that it names, and each pain of the
+//! peers' users is in some row. What a row says it shows is checked where the row is played.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::script::{self, Row};
+use crate::table::FILES;
+
+/// Rows that the table has at least.
+const ROWS_MIN: usize = 60;
+
+/// The table of payments: from, fact, to.
+const TRANSITIONS: [(&str, &str); 21] = [
+    ("exact", "pending: net = amount, or within tolerance -> confirmed"),
+    ("short", "pending: net < amount after a transfer counted -> mismatched UNDERPAID"),
+    ("completed", "mismatched UNDERPAID: a further in-time transfer completes net, no refund accepted -> confirmed"),
+    ("over", "pending, mismatched UNDERPAID: net > amount -> mismatched OVERPAID, or what the policy says"),
+    ("accepted", "mismatched: the PSP accepts -> confirmed for net"),
+    ("refunded", "mismatched: the PSP refunds all -> mismatched, nothing left to settle"),
+    ("blocked", "pending: blocked money only, and at least what was due -> failed kyt_blocked"),
+    ("tainted-dust", "pending: a blocked transfer smaller than what is due -> pending FUNDS_BLOCKED"),
+    ("review", "pending: verdict review -> pending IN_REVIEW, expiry waits, the operator decides"),
+    ("expired", "pending: expired, nothing counted -> failed expired; mismatched if wrong money is held"),
+    ("short-expired", "mismatched UNDERPAID: the same -> stays mismatched, completes no more by itself"),
+    ("cancelled", "pending: the PSP cancels, no transfer recorded -> failed cancelled"),
+    ("late", "failed expired or cancelled, mismatched past its time: money arrives -> mismatched LATE"),
+    ("excess", "confirmed, settled: more money arrives -> unchanged, EXCESS, refundable"),
+    ("more-after-block", "failed kyt_blocked: more money arrives -> unchanged, listed, the operator decides"),
+    ("wrong-money", "any: wrong token or chain arrives -> unchanged, labelled, recoverable"),
+    ("settled", "confirmed: settlement mined and final -> settled"),
+    ("settlement-fails", "confirmed: settlement reverts for a lasting reason -> SETTLEMENT_FAILED, retried"),
+    ("failed-refunded", "confirmed SETTLEMENT_FAILED: the PSP refunds all -> failed settlement_failed"),
+    ("orphaned", "confirmed: its transfer is orphaned -> pending REORGED"),
+    ("settlement-orphaned", "settled: settlement orphaned -> broadcast again; without the transfer pending REORGED"),
+];
+
+/// The peers' pains.
+const PAINS: [(&str, &str); 17] = [
+    ("late-lost", "late payments lost once monitoring stops"),
+    ("rpc-limits", "RPC limits lose deposits"),
+    ("never-credited", "deposit seen, never credited"),
+    ("equal-amounts", "two orders on one address, equal amounts confused"),
+    ("short-by-fees", "short by the sender's fees"),
+    ("amounts-missing", "over and under amounts missing from webhooks"),
+    ("silent-end", "no event for expiry or cancel"),
+    ("duplicates", "duplicate or looping webhooks"),
+    ("endpoint-silent", "endpoint silent after failures, no response code in the log"),
+    ("second-payment", "second payment to a paid invoice"),
+    ("excess-refund", "refund of just the excess, partial refunds"),
+    ("reorg-after-paid", "reorg after paid"),
+    ("unrecorded-payout", "payout broadcast but not recorded"),
+    ("unswept", "received but balance 0 (unswept, no gas)"),
+    ("fixed-confirmations", "confirmations by a fixed block count take minutes"),
+    ("queue-outside", "webhook queue outside the database loses its place"),
+    ("address-collisions", "deposit address from 8 bytes of the id: collisions after hundreds"),
+];
+
+/// The interface's events: its table of sixteen, and the four of the payment flow.
+const EVENTS: [&str; 20] = [
+    "payin.confirmed",
+    "payin.settled",
+    "payin.settlement_failed",
+    "payin.failed",
+    "payin.mismatched",
+    "payin.underpaid",
+    "payout.pending",
+    "payout.sent",
+    "payout.failed",
+    "withdraw.sent",
+    "withdraw.failed",
+    "refund.sent",
+    "refund.failed",
+    "transfer.settled",
+    "transfer.failed",
+    "transfer.underpaid",
+    "payment.confirmed",
+    "payment.settled",
+    "payment.mismatched",
+    "payment.failed",
+];
+/// Those that are ours besides.
+const OUR_EVENTS: [&str; 3] = ["payment.reorged", "transfer.mismatched", "transfer.reorged"];
+
+fn rows() -> Vec<Row> {
+    FILES.iter().flat_map(|file| script::read(file)).collect()
+}
+
+#[test]
+fn every_transition_and_every_pain_has_its_story() {
+    let rows = rows();
+    assert!(rows.len() >= ROWS_MIN, "there are {} rows", rows.len());
+    let said = |kind: &str, all: &[(&str, &str)]| -> BTreeSet<String> {
+        all.iter().map(|(name, _)| format!("{kind}/{name}")).collect()
+    };
+    let mut wanted = said("api", &TRANSITIONS);
+    wanted.extend(said("peers", &PAINS));
+    let mut covered: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for row in &rows {
+        for name in &row.covers {
+            covered.entry(name.clone()).or_default().push(row.place.to_string());
+        }
+    }
+    let found: BTreeSet<String> = covered.keys().cloned().collect();
+    assert_eq!(found, wanted, "what rows say they cover, and what there is");
+}
+
+#[test]
+fn every_event_of_the_interface_is_emitted_and_no_other() {
+    let mut emitted = BTreeSet::new();
+    for row in rows() {
+        let told = row.expected.iter().filter_map(|line| line.split_once(" events: "));
+        emitted.extend(told.flat_map(|(_, events)| events.split(' ').map(str::to_owned).collect::<Vec<_>>()));
+    }
+    let wanted: BTreeSet<String> = EVENTS.iter().chain(&OUR_EVENTS).map(|name| (*name).to_owned()).collect();
+    assert_eq!(emitted, wanted);
+}
+
+#[test]
+fn no_two_rows_have_one_title() {
+    let mut seen = BTreeMap::new();
+    for row in rows() {
+        if let Some(other) = seen.insert(row.title.clone(), row.place.clone()) {
+            panic!("{} and {other} are both called {}", row.place, row.title);
+        }
+    }
+}

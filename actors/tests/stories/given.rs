@@ -1,0 +1,52 @@
+//! What a row is played on: the chains that it speaks of, and the PSP's policies.
+
+use payferry_actors::psps::{EventFamilies, PspPolicies};
+use payferry_domain::payment::OverpaymentPolicy;
+use payferry_domain::{Amount, Chain, FeeBps, Finality, FinalityPolicy};
+
+use crate::script::Row;
+
+/// The chains that a row speaks of; Base always.
+pub fn chains_of(row: &Row) -> Vec<Chain> {
+    let spoken = |chain: &Chain| row.steps.iter().any(|step| step.words.iter().any(|word| word == chain.as_str()));
+    Chain::ALL.into_iter().filter(|chain| *chain == Chain::Base || spoken(chain)).collect()
+}
+
+/// The PSP's policies: every step `policy`, wherever it stands.
+pub fn policies_of(row: &Row) -> PspPolicies {
+    let mut policies = PspPolicies::default();
+    for step in row.steps.iter().filter(|step| step.words[0] == "policy") {
+        let value = step.words.get(2).map_or("", String::as_str);
+        match step.words[1].as_str() {
+            "tolerance" => policies.tolerance.absolute = value.parse().unwrap(),
+            "tolerance_bps" => policies.tolerance.bps = value.parse().unwrap(),
+            "overpayment" => {
+                policies.overpayment = match value {
+                    "accept" => OverpaymentPolicy::Accept,
+                    "refund_excess" => OverpaymentPolicy::RefundExcess,
+                    _ => panic!("{}: no such policy: {value}", row.place),
+                }
+            }
+            "refund_to_sender" => policies.refund_to_sender = true,
+            "require_customer" => policies.require_customer = true,
+            "fee_bps" => policies.fee_bps = FeeBps::new(value.parse().unwrap()).unwrap(),
+            "families" => policies.event_families = value.parse::<EventFamilies>().unwrap(),
+            "send_max" => policies.send_max = Some(value.parse().unwrap()),
+            "send_daily_max" => policies.send_daily_max = Some(value.parse().unwrap()),
+            // Below the amount two blocks, from there on what the chain calls final.
+            "finalized_from" => {
+                let below: Amount = value.parse().unwrap();
+                let tiers = FinalityPolicy {
+                    small_below: below,
+                    small: Finality::Blocks(2),
+                    medium_below: below,
+                    medium: Finality::Finalized,
+                    large: Finality::Finalized,
+                };
+                policies.finality.insert(Chain::Base, tiers);
+            }
+            other => panic!("{}: no such policy: {other}", row.place),
+        }
+    }
+    policies
+}

@@ -1,0 +1,146 @@
+//! What happens to the chains, to time, to the PSP's receiver and to the service itself, by the first word of a step.
+
+use payferry_actors::chain::Step as SettlerStep;
+use payferry_actors::observe::ActorKind;
+use payferry_devchain::{Dropped, Faults};
+use payferry_domain::{Amount, Chain, Token};
+use payferry_entities::{deliveries, delivery_attempts};
+use payferry_harness::receiver::Manner;
+use sea_orm::{EntityTrait, QueryOrder};
+
+use crate::people::{Asked, Refused};
+use crate::player::Player;
+use crate::said::Said;
+use crate::script::Step;
+use crate::verbs::EXPIRES_IN_SECS;
+
+/// What happens to the chains, to time, and to the service itself.
+pub async fn happen(player: &mut Player, step: &Step, said: &Said<'_>) -> Result<(), Refused> {
+    let world = &mut player.world;
+    let chain = said.chain().unwrap_or(Chain::Base);
+    match step.words[0].as_str() {
+        "hold" => player.is_held = true,
+        "flow" => player.is_held = false,
+        "mine" => world.chains[&chain].mine(said.number()?).await,
+        "advance" => world.advance(said.number()?).await,
+        "stand-still" => world.stand_still(said.number()?).await,
+        "read" => world.until_read().await,
+        "faults" => world.chains[&chain].devchain.set_faults(faults(said)?),
+        "receiver" => world.receiver.behave(match step.words[1].as_str() {
+            "well" => Manner::Well,
+            "failing" => Manner::Status(500),
+            "hesitant" => Manner::Hesitant(500, usize::try_from(said.number()?).unwrap()),
+            other => return Err(format!("no such manner: {other}")),
+        }),
+        "kill" => world.system().inject_crash(actor(&step.words[1])?),
+        "die-after" => {
+            let known = SettlerStep::ALL.into_iter().find(|known| known.as_str() == step.words[1]);
+            world.deaths.after(known.ok_or("no such step of the settler")?);
+        }
+        "reorg" => return reorg(player, step, said).await,
+        "panic" => {
+            let id = player.payment(step).await?.id();
+            player.world.system().inject_panic(id);
+        }
+        "stop" => world.stop(true).await,
+        "crash" => world.stop(false).await,
+        "start" => world.start().await,
+        "restart" => {
+            world.stop(said.has("gently")).await;
+            world.start().await;
+        }
+        "tried" => return tried(player, said.number()?).await,
+        "crowd" => return crowd(player, said.number()?).await,
+        other => return Err(format!("nobody knows how to {other}")),
+    }
+    Ok(())
+}
+
+/// Takes as many blocks back as it says, or as it takes to undo the last transfer or operation.
+async fn reorg(player: &Player, step: &Step, said: &Said<'_>) -> Result<(), Refused> {
+    let (chain, block) = match step.words[1].as_str() {
+        "transfer" => {
+            let payment = player.payment(step).await?;
+            let last = payment.transfers.last().ok_or("nothing came")?;
+            (last.key.chain, last.block.number)
+        }
+        "settlement" | "sending" => {
+            let row = player.operation(step.subject.as_deref()).await?;
+            let block = row.block_number.ok_or("it is in no block")?;
+            (row.chain.parse().unwrap(), block.try_into().unwrap())
+        }
+        _ => {
+            let chain = said.chain().unwrap_or(Chain::Base);
+            (chain, player.world.chains[&chain].devchain.head().number + 1 - said.number()?)
+        }
+    };
+    let dropped = if said.has("discard") { Dropped::Discard } else { Dropped::Remine };
+    let chain = &player.world.chains[&chain];
+    chain.reorg(chain.devchain.head().number + 1 - block, dropped).await;
+    Ok(())
+}
+
+fn faults(said: &Said<'_>) -> Result<Faults, Refused> {
+    let rate = |name: &str| said.after(name).map_or(Ok(0.0), |rate| rate.parse::<f64>().map_err(|e| e.to_string()));
+    let blocks = |name: &str| said.after(name).map_or(Ok(0), |blocks| blocks.parse::<u64>().map_err(|e| e.to_string()));
+    Ok(Faults {
+        error_rate: rate("errors")?,
+        unavailable_rate: rate("unavailable")?,
+        rate_limited_rate: rate("limited")?,
+        lost_answer_rate: rate("lost")?,
+        empty_logs_rate: rate("empty")?,
+        missing_log_rate: rate("missing")?,
+        duplicate_log_rate: rate("duplicate")?,
+        stale_log_rate: rate("stale")?,
+        forged_log_rate: rate("forged")?,
+        head_lag_blocks: blocks("lag")?,
+        logs_range_blocks_max: blocks("ranges")?,
+        ..Faults::default()
+    })
+}
+
+fn actor(name: &str) -> Result<ActorKind, Refused> {
+    Ok(match name {
+        "watcher" => ActorKind::Watcher,
+        "settler" => ActorKind::Settler,
+        "screening" => ActorKind::Screening,
+        "shard" => ActorKind::Shard,
+        "webhooks" => ActorKind::WebhookSender,
+        "sendings" => ActorKind::SendingDesk,
+        other => return Err(format!("no such actor: {other}")),
+    })
+}
+
+/// Many payments at once, of which no two have the same wallet.
+async fn crowd(player: &Player, count: u64) -> Result<(), Refused> {
+    let asked = || {
+        let (amount, token, chain) = (Amount::from_tokens(10), Token::Usdc, Some(Chain::Base));
+        player.world.initiate(Asked { amount, token, chain, expires_in_secs: EXPIRES_IN_SECS, payee: None })
+    };
+    let made = futures::future::try_join_all((0..count).map(|_| asked())).await?;
+    let wallets: std::collections::BTreeSet<_> = made.iter().map(|payment| payment.terms.wallet).collect();
+    if wallets.len() == made.len() {
+        Ok(())
+    } else {
+        Err(format!("{} payments share {} wallets", made.len(), wallets.len()))
+    }
+}
+
+/// Each event was delivered at its `times`-th attempt, and the log has what was answered to every one.
+async fn tried(player: &Player, times: u64) -> Result<(), Refused> {
+    player.world.rest().await?;
+    let reader = player.world.database().reader();
+    let rows = deliveries::Entity::find().all(reader).await.unwrap();
+    let attempts =
+        delivery_attempts::Entity::find().order_by_asc(delivery_attempts::Column::Number).all(reader).await.unwrap();
+    for row in rows {
+        let of_row = attempts.iter().filter(|attempt| attempt.delivery_id == row.id);
+        let codes: Vec<Option<i64>> = of_row.map(|attempt| attempt.response_code).collect();
+        let mut expected = vec![Some(500); usize::try_from(times).unwrap() - 1];
+        expected.push(Some(200));
+        if codes != expected || row.response_code != Some(200) {
+            return Err(format!("{row:?} was answered {codes:?}"));
+        }
+    }
+    Ok(())
+}

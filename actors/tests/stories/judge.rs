@@ -1,0 +1,68 @@
+//! The screening provider of a story: it says of each address what it is told to say.
+
+use std::collections::HashMap;
+
+use parking_lot::RwLock;
+use payferry_actors::clock::Clock;
+use payferry_actors::compliance::{KytError, KytScreener, ScreenRequest};
+use payferry_domain::Address;
+use payferry_domain::payment::{Decision, Verdict};
+
+use crate::chains::account;
+
+/// Allows everything but the outlaw, unless it is told otherwise.
+pub struct Judge {
+    /// `None`: it does not answer.
+    said: RwLock<HashMap<Address, Option<Decision>>>,
+    is_away: RwLock<bool>,
+    clock: Clock,
+}
+
+impl Judge {
+    pub fn new(clock: Clock) -> Self {
+        let outlaw = (account("outlaw"), Some(Decision::Block));
+        Self { said: RwLock::new(HashMap::from([outlaw])), is_away: RwLock::new(false), clock }
+    }
+
+    /// What it says of an address from now on; `None`: nothing.
+    pub fn say(&self, address: Address, decision: Option<Decision>) {
+        self.said.write().insert(address, decision);
+    }
+
+    /// Whether it answers at all.
+    pub fn set_away(&self, is_away: bool) {
+        *self.is_away.write() = is_away;
+    }
+}
+
+#[async_trait::async_trait]
+impl KytScreener for Judge {
+    #[allow(clippy::unnecessary_literal_bound, reason = "as the trait has it")]
+    fn name(&self) -> &str {
+        "judge"
+    }
+
+    async fn screen(&self, request: &ScreenRequest) -> Result<Verdict, KytError> {
+        let said = self.said.read().get(&request.address).copied().unwrap_or(Some(Decision::Allow));
+        match said.filter(|_| !*self.is_away.read()) {
+            Some(decision) => Ok(verdict(decision, false, self.clock.now())),
+            None => Err(KytError("the judge is away".to_owned())),
+        }
+    }
+}
+
+/// A bare verdict.
+pub fn verdict(decision: Decision, by_operator: bool, checked_at: payferry_domain::Timestamp) -> Verdict {
+    Verdict {
+        decision,
+        by_operator,
+        risk_level: None,
+        score: None,
+        flags: Vec::new(),
+        provider: "judge".to_owned(),
+        provider_ref: None,
+        list_version: None,
+        plain_sender: None,
+        checked_at,
+    }
+}

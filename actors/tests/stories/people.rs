@@ -1,0 +1,212 @@
+//! What people do: the PSP, its customers, the operator. As the interface's handlers do it, over the same calls.
+
+use std::collections::BTreeMap;
+
+use payferry_actors::customers::audit::Actor;
+use payferry_actors::customers::{NewCustomer, Opened, create};
+use payferry_actors::pauses;
+use payferry_actors::payment::store;
+use payferry_actors::psps::wallets::{self, WalletChange};
+use payferry_actors::seal::Sealer;
+use payferry_actors::{
+    ChainAsked, CommandError, InitiateError, InitiatePayment, OrderError, OrderSending, SendingCommandError,
+};
+use payferry_domain::customer::{self, CustomerKind, Verdict as Clearing};
+use payferry_domain::payment::{Command, Payment, Purpose};
+use payferry_domain::sending::{self, Sending, SendingId, SendingKind};
+use payferry_domain::{Address, Amount, Chain, CustomerId, PaymentId, PayoutId, Token, WithdrawalId};
+use payferry_entities::payment_details;
+use sea_orm::{ActiveModelTrait, IntoActiveModel};
+
+use crate::chains::account;
+use crate::world::{MASTER, World};
+
+/// Why something was refused, by the interface's name for it.
+pub type Refused = String;
+
+/// A payment, or a transfer to a customer, as it is asked for.
+#[derive(Debug, Clone)]
+pub struct Asked {
+    pub amount: Amount,
+    pub token: Token,
+    /// `None`: the service chooses.
+    pub chain: Option<Chain>,
+    pub expires_in_secs: i64,
+    /// Of a transfer: who is paid, and the wallet.
+    pub payee: Option<(CustomerId, Address)>,
+}
+
+/// The customers of a story, by name: each is cleared and has the wallet of the account of that name.
+#[derive(Default)]
+pub struct Customers(BTreeMap<String, (CustomerId, Address)>);
+
+impl Customers {
+    /// The customer of this name, made when it is first spoken of.
+    pub async fn get(&mut self, world: &World, name: &str) -> (CustomerId, Address) {
+        if let Some(known) = self.0.get(name) {
+            return *known;
+        }
+        let made = world.customer(name).await;
+        self.0.insert(name.to_owned(), made);
+        made
+    }
+}
+
+impl World {
+    pub async fn initiate(&self, asked: Asked) -> Result<Payment, Refused> {
+        let Asked { amount, token, chain, expires_in_secs, payee } = asked;
+        let request = InitiatePayment {
+            psp_id: self.psp,
+            purpose: payee.map_or(Purpose::PayIn, |(_, to)| Purpose::Transfer { to }),
+            merchant_id: payee.is_none().then_some(self.merchant),
+            customer_id: payee.map(|(customer, _)| customer),
+            reference: None,
+            metadata: None,
+            amount,
+            token,
+            chain: chain.map_or(ChainAsked::Best, ChainAsked::Named),
+            expires_in_secs,
+            answer: None,
+        };
+        self.system().initiate(request).await.map_err(|error| match error {
+            InitiateError::TokenUnavailable { .. } => "token_unavailable".to_owned(),
+            InitiateError::ChainAway { .. } => "chain_away".to_owned(),
+            InitiateError::ChainPaused { .. } => "chain_paused".to_owned(),
+            InitiateError::PspPaused => "psp_paused".to_owned(),
+            InitiateError::CustomerRequired => "customer_required".to_owned(),
+            other => other.to_string(),
+        })
+    }
+
+    pub async fn command(&self, id: PaymentId, command: Command) -> Result<Payment, Refused> {
+        self.system().command(id, command, None).await.map_err(|error| match error {
+            CommandError::Rejected(rejection) => rejection.code().to_owned(),
+            CommandError::InsufficientBalance => "insufficient_balance".to_owned(),
+            CommandError::AboveDailyLimit => "above_daily_limit".to_owned(),
+            CommandError::Quarantined => "payment_quarantined".to_owned(),
+            other => other.to_string(),
+        })
+    }
+
+    pub async fn decide_sending(&self, id: SendingId, decided: sending::Command) -> Result<Sending, Refused> {
+        self.system().command_sending(id, decided).await.map_err(|error| match error {
+            SendingCommandError::Rejected(rejection) => rejection.code().to_owned(),
+            other => other.to_string(),
+        })
+    }
+
+    /// A payout to this customer and wallet.
+    pub async fn pay_out(
+        &self,
+        amount: Amount,
+        chain: Chain,
+        payee: (CustomerId, Address),
+    ) -> Result<Sending, Refused> {
+        self.order(SendingId::Payout(PayoutId::generate()), amount, chain, Some(payee.0), payee.1).await
+    }
+
+    /// A withdrawal to wherever the PSP withdraws to.
+    pub async fn withdraw(&self, amount: Amount, chain: Chain) -> Result<Sending, Refused> {
+        let wallet = wallets::withdrawal_wallet(self.database(), self.psp, chain, self.clock.now()).await.unwrap();
+        let to = wallet.ok_or("withdrawal_wallet_missing")?;
+        self.order(SendingId::Withdrawal(WithdrawalId::generate()), amount, chain, None, to).await
+    }
+
+    async fn order(
+        &self,
+        id: SendingId,
+        amount: Amount,
+        chain: Chain,
+        customer_id: Option<CustomerId>,
+        to: Address,
+    ) -> Result<Sending, Refused> {
+        let (psp_id, token) = (self.psp, Token::Usdc);
+        let order = OrderSending {
+            id,
+            psp_id,
+            customer_id,
+            reference: None,
+            metadata: None,
+            amount,
+            token,
+            chain,
+            to,
+            answer: None,
+        };
+        self.system().order_sending(order).await.map_err(|error| match error {
+            OrderError::InsufficientBalance => "insufficient_balance".to_owned(),
+            OrderError::AboveSendLimit { .. } => "above_send_limit".to_owned(),
+            OrderError::AboveDailyLimit { .. } => "above_daily_limit".to_owned(),
+            other => other.to_string(),
+        })
+    }
+
+    /// The operator registers the wallet that the PSP withdraws to; it holds at once, as in the sandbox.
+    pub async fn register_wallet(&self, address: Address) {
+        let (transaction, now) = (self.database().begin().await.unwrap(), self.clock.now());
+        let change = WalletChange { chain: None, address: Some(address), delay_secs: 0 };
+        wallets::change(&transaction, self.psp, change, &Actor::Operator, now).await.unwrap();
+        transaction.commit().await.unwrap();
+    }
+
+    /// The operator holds something back, or lets it go on.
+    pub async fn pause(&self, scope: pauses::Scope, is_held: bool) {
+        let (transaction, now) = (self.database().begin().await.unwrap(), self.clock.now());
+        if is_held {
+            pauses::set(&transaction, scope, "a story", &Actor::Operator, now).await.unwrap();
+        } else {
+            pauses::lift(&transaction, scope, &Actor::Operator, now).await.unwrap();
+        }
+        transaction.commit().await.unwrap();
+        self.system().refresh_pauses().await.unwrap();
+    }
+
+    /// A cleared customer whose wallet is the account of this name.
+    async fn customer(&self, name: &str) -> (CustomerId, Address) {
+        let (id, now, wallet) = (CustomerId::generate(), self.clock.now(), account(name));
+        let particulars = Sealer::new(&MASTER).seal(&["customers", &id.to_string(), "particulars"], b"{}");
+        let new = NewCustomer {
+            id,
+            psp_id: self.psp,
+            kind: CustomerKind::Individual,
+            email: format!("{name}@example.com"),
+            country: "GBR".to_owned(),
+            currency: "GBP".to_owned(),
+            particulars,
+        };
+        create(self.database().writer(), &[new.row(now)], &Actor::Service, now).await.unwrap();
+        let details = payment_details::Model {
+            customer_id: id.to_string(),
+            wallet_address: Some(wallet.to_string()),
+            details: Sealer::new(&MASTER).seal(&["customers", &id.to_string(), "details"], b"{}"),
+            created_at: 0,
+            updated_at: 0,
+        };
+        details.into_active_model().insert(self.database().writer()).await.unwrap();
+        self.change_customer(id, customer::Command::AcceptTerms).await;
+        self.change_customer(id, customer::Command::Decide(Clearing::Approved)).await;
+        (id, wallet)
+    }
+
+    pub async fn change_customer(&self, id: CustomerId, command: customer::Command) {
+        let mut opened = Opened::find(self.database(), id, Some(self.psp)).await.unwrap();
+        opened.apply(&command, &Actor::Operator, self.clock.now()).await.unwrap();
+        opened.commit().await.unwrap();
+    }
+
+    pub async fn payment(&self, id: PaymentId) -> Payment {
+        store::load(self.database(), id).await.unwrap().expect("it was made")
+    }
+
+    pub async fn sending(&self, id: SendingId) -> Sending {
+        payferry_actors::sending::store::load(self.database(), id).await.unwrap().expect("it was made")
+    }
+}
+
+/// What a sending is called in pictures of what is going on.
+pub const fn kind_of(id: SendingId) -> &'static str {
+    match id.kind() {
+        SendingKind::Payout => "payout",
+        SendingKind::Withdrawal => "withdrawal",
+    }
+}

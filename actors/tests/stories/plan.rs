@@ -1,0 +1,241 @@
+//! What happens in a story that nobody wrote: a list of acts, made by dice from a seed alone, so that the seed makes it again.
+
+use payferry_actors::chain::Step;
+use payferry_actors::observe::ActorKind;
+use payferry_actors::pauses::Scope;
+use payferry_actors::psps::PspPolicies;
+use payferry_devchain::Faults;
+use payferry_domain::payment::{Decision, OverpaymentPolicy};
+use payferry_domain::{Amount, Chain, Token};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+use crate::chains::{Coin, PAYERS};
+
+/// The chains of every such story.
+pub const CHAINS: [Chain; 2] = [Chain::Base, Chain::Polygon];
+/// Customers, and whom refunds go to.
+const PEOPLE: [&str; 4] = ["ada", "eve", "bob", "crook"];
+/// Acts of one story.
+const ACTS: std::ops::Range<usize> = 25..60;
+/// Payments of one story, at least: all of them begin before anything else does.
+const PAYMENTS_FIRST: std::ops::Range<usize> = 3..8;
+/// Deeper than any tier of these stories: what had counted is taken back.
+const REORG_MAX: u64 = 6;
+
+/// One thing that happens. Whatever is told of a payment is told of the one with this number, counted round.
+#[derive(Debug, Clone)]
+pub enum Act {
+    Initiate {
+        amount: Amount,
+        token: Token,
+        chain: Chain,
+        expires_in_secs: i64,
+        payee: Option<&'static str>,
+    },
+    Pay {
+        payment: usize,
+        percent: i64,
+        coin: Option<Coin>,
+        chain: Option<Chain>,
+        from: &'static str,
+        is_mined: bool,
+    },
+    Mine {
+        chain: Chain,
+        blocks: u64,
+    },
+    /// Blocks are replaced; what they held is mined again, or (of the last block only) gone.
+    Reorg {
+        chain: Chain,
+        depth: u64,
+        is_gone: bool,
+    },
+    Say {
+        who: &'static str,
+        decision: Decision,
+    },
+    Away(bool),
+    Cancel(usize),
+    Accept(usize),
+    Retry(usize),
+    Refund {
+        payment: usize,
+        percent: i64,
+        to: Option<&'static str>,
+    },
+    RefundMisdirected {
+        payment: usize,
+        coin: Coin,
+        chain: Chain,
+        to: &'static str,
+    },
+    RefundBlocked {
+        payment: usize,
+        to: &'static str,
+    },
+    Decide {
+        payment: usize,
+        decision: Decision,
+    },
+    Payout {
+        amount: Amount,
+        chain: Chain,
+        to: &'static str,
+    },
+    Withdraw {
+        amount: Amount,
+        chain: Chain,
+    },
+    Blacklist {
+        who: &'static str,
+        is_listed: bool,
+    },
+    Pause {
+        scope: Scope,
+        is_held: bool,
+    },
+    Faults {
+        chain: Chain,
+        faults: Faults,
+    },
+    /// The receiver refuses each event so often before it takes it.
+    Hesitate(usize),
+    Kill(ActorKind),
+    Panic(usize),
+    DieAfter(Step),
+    Restart {
+        gently: bool,
+    },
+    Advance(u64),
+    Breathe {
+        millis: u64,
+    },
+}
+
+/// A whole story.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    pub policies: PspPolicies,
+    pub acts: Vec<Act>,
+    /// Whether what screening and the token's owner hold against anybody is taken back before the end.
+    pub ends_well: bool,
+}
+
+impl Plan {
+    /// The plan of a seed.
+    pub fn of(seed: u64) -> Self {
+        let mut dice = StdRng::seed_from_u64(seed);
+        let mut policies = PspPolicies {
+            refund_to_sender: dice.random(),
+            overpayment: one(
+                &mut dice,
+                &[OverpaymentPolicy::Hold, OverpaymentPolicy::Accept, OverpaymentPolicy::RefundExcess],
+            ),
+            ..PspPolicies::default()
+        };
+        policies.tolerance.bps = one(&mut dice, &[0, 0, 100]);
+        let first = dice.random_range(PAYMENTS_FIRST);
+        let mut acts: Vec<Act> = (0..first).map(|_| initiate(&mut dice)).collect();
+        let more = dice.random_range(ACTS);
+        acts.extend((0..more).map(|_| act(&mut dice)));
+        Self { policies, acts, ends_well: dice.random_bool(0.7) }
+    }
+}
+
+fn one<T: Clone>(dice: &mut StdRng, of: &[T]) -> T {
+    of[dice.random_range(0..of.len())].clone()
+}
+
+fn initiate(dice: &mut StdRng) -> Act {
+    Act::Initiate {
+        amount: Amount(dice.random_range(10_000..50_000_000)),
+        token: one(dice, &[Token::Usdc, Token::Usdc, Token::Usdt]),
+        chain: one(dice, &[Chain::Base, Chain::Base, Chain::Polygon]),
+        expires_in_secs: one(dice, &[300, 1_200, 3_600]),
+        payee: dice.random_bool(0.2).then(|| one(dice, &PEOPLE)),
+    }
+}
+
+fn act(dice: &mut StdRng) -> Act {
+    let payment = dice.random_range(0..100);
+    let chain = one(dice, &CHAINS);
+    match dice.random_range(0..100) {
+        0..26 => Act::Pay {
+            payment,
+            percent: one(dice, &[100, 100, 100, 40, 60, 130, 1]),
+            coin: dice.random_bool(0.1).then(|| one(dice, &Coin::ALL)),
+            chain: dice.random_bool(0.1).then_some(chain),
+            from: one(dice, &[PAYERS[0], PAYERS[0], PAYERS[0], PAYERS[1], PAYERS[2]]),
+            is_mined: dice.random_bool(0.7),
+        },
+        26..38 => Act::Mine { chain, blocks: dice.random_range(1..5) },
+        38..42 => initiate(dice),
+        42..49 => {
+            let is_gone = dice.random_bool(0.25);
+            Act::Reorg { chain, depth: if is_gone { 1 } else { dice.random_range(1..=REORG_MAX) }, is_gone }
+        }
+        49..52 => {
+            let decision = one(dice, &[Decision::Allow, Decision::Allow, Decision::Review, Decision::Block]);
+            Act::Say { who: one(dice, &["payer", "other", "ada", "eve", "crook"]), decision }
+        }
+        52..54 => Act::Away(dice.random()),
+        54..56 => Act::Cancel(payment),
+        56..60 => Act::Accept(payment),
+        60..62 => Act::Retry(payment),
+        62..67 => Act::Refund {
+            payment,
+            percent: one(dice, &[100, 100, 30]),
+            to: dice.random_bool(0.8).then(|| one(dice, &PEOPLE)),
+        },
+        67..69 => {
+            let (coin, chain) = (one(dice, &Coin::ALL), one(dice, &CHAINS));
+            Act::RefundMisdirected { payment, coin, chain, to: one(dice, &PEOPLE) }
+        }
+        69..70 => Act::RefundBlocked { payment, to: one(dice, &PEOPLE) },
+        70..73 => Act::Decide { payment, decision: one(dice, &[Decision::Allow, Decision::Block]) },
+        73..77 => Act::Payout { amount: Amount(dice.random_range(1..20_000_000)), chain, to: one(dice, &PEOPLE) },
+        77..79 => Act::Withdraw { amount: Amount(dice.random_range(1..20_000_000)), chain },
+        79..82 => {
+            let who = one(dice, &["ada", "crook", "crook", "treasury", "psp"]);
+            Act::Blacklist { who, is_listed: dice.random_bool(0.6) }
+        }
+        82..84 => {
+            let scope = one(dice, &[Scope::Settlement(None), Scope::Sending(None), Scope::Chain(chain)]);
+            Act::Pause { scope, is_held: dice.random() }
+        }
+        84..87 => Act::Faults { chain, faults: faults(dice) },
+        87..88 => Act::Hesitate(dice.random_range(0..3)),
+        88..91 => Act::Kill(one(
+            dice,
+            &[
+                ActorKind::Watcher,
+                ActorKind::Settler,
+                ActorKind::Screening,
+                ActorKind::Shard,
+                ActorKind::WebhookSender,
+                ActorKind::SendingDesk,
+            ],
+        )),
+        91..92 => Act::Panic(payment),
+        92..94 => Act::DieAfter(one(dice, &Step::ALL)),
+        94..96 => Act::Restart { gently: dice.random() },
+        96..97 => Act::Advance(one(dice, &[60, 400, 1_500])),
+        _ => Act::Breathe { millis: dice.random_range(1..300) },
+    }
+}
+
+/// What an endpoint may do wrong without anybody being able to tell; none of it for ever.
+fn faults(dice: &mut StdRng) -> Faults {
+    let mut faults = Faults::default();
+    match dice.random_range(0..7) {
+        0 => faults.error_rate = 0.03,
+        1 => faults.lost_answer_rate = 0.03,
+        2 => faults.rate_limited_rate = 0.03,
+        3 => faults.logs_range_blocks_max = 2,
+        4 => faults.head_lag_blocks = 2,
+        5 => faults.duplicate_log_rate = 0.5,
+        _ => {}
+    }
+    faults
+}

@@ -1,0 +1,229 @@
+//! Plays a row: each step in its turn, then to rest, then what came of it is held against what the row says.
+
+use std::collections::BTreeSet;
+
+use payferry_domain::payment::{Payment, Status, TransferStatus};
+use payferry_domain::sending::Sending;
+use payferry_entities::operations;
+use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QueryOrder};
+
+use crate::chains::account;
+use crate::given::{chains_of, policies_of};
+use crate::outcome::{self, Subject};
+use crate::people::{Customers, Refused};
+use crate::script::{Row, Step};
+use crate::truths;
+use crate::verbs;
+use crate::world::World;
+
+/// Prints what came of each row, to be read and compared with the interface; rows without an outcome fail all the same.
+const PRINT: &str = "PAYFERRY_STORIES_PRINT";
+
+/// Beside a line whose items, divided by commas, come in an order that nobody decides.
+const ANY_ORDER: &str = " in any order: ";
+
+/// Whoever plays a row.
+pub struct Player {
+    pub world: World,
+    /// What the story tells of, in order.
+    pub subjects: Vec<(String, Subject)>,
+    /// Accounts whose money is told in the end.
+    pub others: BTreeSet<String>,
+    pub customers: Customers,
+    /// Nobody mines while something is waited for.
+    pub is_held: bool,
+}
+
+/// Plays a row from the beginning to the end.
+pub async fn play(row: &Row) -> Result<(), String> {
+    let world = World::new(&chains_of(row), &policies_of(row)).await;
+    let (subjects, others, customers) = (Vec::new(), BTreeSet::new(), Customers::default());
+    let mut player = Player { world, subjects, others, customers, is_held: false };
+    for step in &row.steps {
+        let told = step.words.join(" ");
+        player.step(step).await.map_err(|wrong| format!("line {}: {told}: {wrong}", step.line))?;
+    }
+    player.world.rest().await.map_err(|busy| format!("it never came to rest: {busy}"))?;
+    let found = outcome::lines(&player.world, &player.subjects, &player.others).await;
+    if std::env::var_os(PRINT).is_some() {
+        println!("{} {}\n= {}\n", row.place, row.title, found.join("\n= "));
+    }
+    let mut wrong = difference(&row.expected, &found);
+    wrong.extend(truths::check(&player.world).await);
+    player.world.stop(true).await;
+    if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n")) }
+}
+
+/// Lines that are expected and not there, and the other way round.
+fn difference(expected: &[String], found: &[String]) -> Vec<String> {
+    let is = |expected: &str, found: &str| match expected.split_once(ANY_ORDER) {
+        Some((what, items)) => {
+            found.strip_prefix(&format!("{what}: ")).is_some_and(|others| sorted(items) == sorted(others))
+        }
+        None => expected == found,
+    };
+    let missing = expected.iter().filter(|line| !found.iter().any(|other| is(line, other)));
+    let more = found.iter().filter(|line| !expected.iter().any(|other| is(other, line)));
+    missing.map(|line| format!("- {line}")).chain(more.map(|line| format!("+ {line}"))).collect()
+}
+
+fn sorted(items: &str) -> Vec<&str> {
+    let mut items: Vec<&str> = items.split(", ").collect();
+    items.sort_unstable();
+    items
+}
+
+impl Player {
+    async fn step(&mut self, step: &Step) -> Result<(), String> {
+        let done = verbs::carry_out(self, step).await;
+        if let [word, code] = step.then.as_slice()
+            && word == "refused"
+        {
+            return match done {
+                Err(refused) if refused == *code => Ok(()),
+                other => Err(format!("should have been refused as {code}: {other:?}")),
+            };
+        }
+        done?;
+        if step.then.is_empty() { Ok(()) } else { self.until(step).await }
+    }
+
+    /// Waits until everything after the arrow holds.
+    async fn until(&self, step: &Step) -> Result<(), String> {
+        let (name, subject) = self.subject(step.subject.as_deref().or_else(|| verbs::made_by(step)))?;
+        let conditions = || step.then.iter().filter(|word| !word.starts_with("operation="));
+        let looked = async || {
+            if let Some(status) = step.then.iter().find_map(|word| word.strip_prefix("operation=")) {
+                let row = self.operation(step.subject.as_deref().or_else(|| verbs::made_by(step))).await?;
+                if row.status != status {
+                    return Err(format!("the operation never was {status}: {row:?}"));
+                }
+            }
+            let (missing, now) = match subject {
+                Subject::Payment(id) => {
+                    let payment = self.world.payment(id).await;
+                    let missing = conditions().find(|word| !holds(&payment, word)).cloned();
+                    (missing, short(&payment))
+                }
+                Subject::Sending(id) => {
+                    let sending = self.world.sending(id).await;
+                    let missing = conditions().find(|word| !holds_of(&sending, word)).cloned();
+                    (missing, format!("{} {:?}", sending.status, sending.failure))
+                }
+            };
+            match missing {
+                Some(missing) => Err(format!("{name} never was {missing}: {now}")),
+                None => Ok(()),
+            }
+        };
+        self.world.wait(!self.is_held, looked).await
+    }
+
+    /// The one of this name, or the first one.
+    pub fn subject(&self, name: Option<&str>) -> Result<(&str, Subject), String> {
+        let found = match name {
+            Some(name) => self.subjects.iter().find(|(known, _)| known == name),
+            None => self.subjects.first(),
+        };
+        let (name, subject) = found.ok_or_else(|| format!("nobody is called {}", name.unwrap_or("anything")))?;
+        Ok((name, *subject))
+    }
+
+    pub async fn payment(&self, step: &Step) -> Result<Payment, Refused> {
+        match self.subject(step.subject.as_deref())? {
+            (_, Subject::Payment(id)) => Ok(self.world.payment(id).await),
+            (name, Subject::Sending(_)) => Err(format!("{name} is no payment")),
+        }
+    }
+
+    pub async fn the_sending(&self, step: &Step) -> Result<Sending, Refused> {
+        match self.subject(step.subject.as_deref())? {
+            (_, Subject::Sending(id)) => Ok(self.world.sending(id).await),
+            (name, Subject::Payment(_)) => Err(format!("{name} is a payment")),
+        }
+    }
+
+    /// The last operation of the one of this name, or of the first one.
+    pub async fn operation(&self, name: Option<&str>) -> Result<operations::Model, String> {
+        let id = match self.subject(name)?.1 {
+            Subject::Payment(id) => id.to_string(),
+            Subject::Sending(id) => id.to_string(),
+        };
+        let of_it = operations::Entity::find().filter(operations::Column::PaymentId.eq(id));
+        let last = of_it.order_by_desc(operations::Column::Number).one(self.world.database().reader()).await.unwrap();
+        last.ok_or_else(|| "there is no operation".to_owned())
+    }
+
+    /// The address of this name: of a payment's vault, the PSP's, the treasury, or an account, which is told of in the end.
+    pub fn address(&mut self, name: &str) -> payferry_domain::Address {
+        let of_payment = self.subjects.iter().find_map(|(known, subject)| match subject {
+            Subject::Payment(id) if known == name => Some(*id),
+            _ => None,
+        });
+        match (name, of_payment) {
+            (_, Some(id)) => self.world.vault_of(id),
+            ("psp", _) => self.world.psp_vault(),
+            ("treasury", _) => self.world.chains.values().next().unwrap().spec.treasury,
+            _ => {
+                self.others.insert(name.to_owned());
+                account(name)
+            }
+        }
+    }
+}
+
+/// Whether one word after the arrow holds of a payment.
+fn holds(payment: &Payment, word: &str) -> bool {
+    if let Some(unwanted) = word.strip_prefix('-') {
+        return !holds(payment, unwanted);
+    }
+    let last = payment.transfers.last();
+    if let Some((what, expected)) = word.split_once('=') {
+        let refund = payment.refunds.last();
+        let found = match what {
+            "received" => payment.amount_received().to_string(),
+            "excess" => payment.excess_received().to_string(),
+            "due" => payment.amount_due().to_string(),
+            "refund" => refund.map_or_else(String::new, |refund| refund.state.to_string()),
+            "address" => refund
+                .and_then(payferry_domain::payment::Refund::decision)
+                .map_or_else(String::new, |said| said.to_string()),
+            "verdict" => last
+                .and_then(payferry_domain::payment::Transfer::decision)
+                .map_or_else(String::new, |said| said.to_string()),
+            "transfer" => last.map_or_else(String::new, |last| last.status.to_string()),
+            "transfers" => payment.transfers.len().to_string(),
+            "final" => payment.transfers.iter().filter(|t| t.status == TransferStatus::Final).count().to_string(),
+            "failures" => payment.settlement.as_deref().map_or(0, |settlement| settlement.failures).to_string(),
+            "settlement" => payment.settlement.as_deref().map_or_else(String::new, |s| s.state.to_string()),
+            "shows" => payment.public_status().to_owned(),
+            _ => return false,
+        };
+        return found == expected;
+    }
+    match word {
+        "moved" => payment.expires_at > payment.first_expires_at,
+        "passed" => payment.deadline_passed(),
+        "paid" => matches!(payment.status, Status::Confirmed | Status::Settled),
+        _ if word.chars().any(char::is_lowercase) => payment.status.as_str() == word,
+        _ => payment.labels.iter().any(|known| known.as_str() == word),
+    }
+}
+
+fn holds_of(sending: &Sending, word: &str) -> bool {
+    if word == "review" { sending.is_in_review() } else { sending.status.as_str() == word }
+}
+
+/// Enough of a payment to see why it is not what it should be.
+fn short(payment: &Payment) -> String {
+    let transfers: Vec<String> = payment
+        .transfers
+        .iter()
+        .map(|t| format!("{} {} {:?} counted {}", t.amount, t.status, t.decision(), t.counted))
+        .collect();
+    let refunds: Vec<String> =
+        payment.refunds.iter().map(|r| format!("{} {} {:?}", r.amount, r.state, r.failure)).collect();
+    let settlement = payment.settlement.as_deref().map(|s| format!("{} {:?}", s.state, s.failure));
+    let (status, labels) = (payment.status, payment.labels);
+    format!("{status} {labels:?}, transfers {transfers:?}, refunds {refunds:?}, settlement {settlement:?}")
+}

@@ -1,0 +1,238 @@
+//! Stories that nobody wrote: a seed makes a plan ([`crate::plan`]), the plan is played on the real thing, everything is let
+//! come to rest, and then the truths must hold.
+//!
+//! A failure prints its seed and the plan. `PAYFERRY_STORIES_SEED=<seed>` plays that one again: the acts are the same, what the
+//! machine makes of their timing is not. `PAYFERRY_STORIES_SECS=<secs>` plays on for so long.
+
+use std::time::{Duration, Instant};
+
+use futures::StreamExt;
+use payferry_devchain::{Dropped, Faults};
+use payferry_domain::payment::{Command, Decision, Funds, Requester};
+use payferry_domain::sending::SendingId;
+use payferry_domain::{Amount, Asset, Chain, PaymentId, RefundId};
+use payferry_harness::receiver::Manner;
+
+use crate::chains::{PAYERS, account};
+use crate::judge::verdict;
+use crate::people::{Asked, Customers, Refused};
+use crate::plan::{Act, CHAINS, Plan};
+use crate::table::within;
+use crate::truths;
+use crate::world::World;
+
+/// Plays the story of this seed, and no other.
+const SEED: &str = "PAYFERRY_STORIES_SEED";
+/// How many stories are played.
+const CASES: &str = "PAYFERRY_STORIES_CASES";
+/// Plays stories until so many seconds have passed.
+const SECS: &str = "PAYFERRY_STORIES_SECS";
+const CASES_DEFAULT: u64 = 8;
+/// Stories at once.
+const STORIES_AT_ONCE: usize = 2;
+/// Long after every deadline, and after every time at which something is tried again.
+const LONG_SECS: u64 = 3 * 3_600;
+/// Where withdrawals go.
+const PURSE: &str = "purse";
+/// How long one story may take, whatever it waits for.
+const STORY_TIME_MAX: Duration = Duration::from_mins(8);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn at_the_end_of_any_story_everything_is_true() {
+    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
+    let first = number(SEED).unwrap_or_else(|| rand::random::<u32>().into());
+    let count = match (number(SEED), number(SECS)) {
+        (Some(_), _) => 1,
+        (None, Some(_)) => u64::from(u32::MAX),
+        (None, None) => number(CASES).unwrap_or(CASES_DEFAULT),
+    };
+    let seeds = first..first + count;
+    let (since, until) = (Instant::now(), number(SECS).map(Duration::from_secs));
+    let in_time = |_: &u64| until.is_none_or(|until| since.elapsed() < until);
+    let played = futures::stream::iter(seeds.take_while(in_time)).map(|seed| async move {
+        let began = Instant::now();
+        let wrong = within(STORY_TIME_MAX, play(seed)).await.unwrap_or_else(|wrong| vec![wrong]);
+        println!(
+            "{:5.1} s  seed {seed}{}",
+            began.elapsed().as_secs_f32(),
+            if wrong.is_empty() { "" } else { "  FAIL" }
+        );
+        if !wrong.is_empty() {
+            // At once: a long soak may be ended before its end.
+            println!("{SEED}={seed}\n{}\n{:#?}", wrong.join("\n"), Plan::of(seed));
+        }
+        (!wrong.is_empty()).then(|| format!("{SEED}={seed}\n{}", wrong.join("\n")))
+    });
+    let failed: Vec<String> =
+        played.buffer_unordered(STORIES_AT_ONCE).filter_map(async |failed| failed).collect().await;
+    assert!(failed.is_empty(), "{} stories:\n\n{}", failed.len(), failed.join("\n\n"));
+}
+
+/// Plays the story of a seed; answers what is not true at its end.
+async fn play(seed: u64) -> Vec<String> {
+    let plan = Plan::of(seed);
+    let world = World::new(&CHAINS, &plan.policies).await;
+    let mut story = Story { world, customers: Customers::default(), payments: Vec::new(), sendings: Vec::new() };
+    story.world.register_wallet(account(PURSE)).await;
+    for act in &plan.acts {
+        // People are refused often, and rightly.
+        let _: Result<(), Refused> = story.happen(act).await;
+    }
+    story.calm_down(plan.ends_well).await;
+    let mut wrong = Vec::new();
+    if let Err(busy) = story.world.rest().await {
+        wrong.push(format!("it never came to rest: {busy}"));
+    }
+    story.world.advance(LONG_SECS).await;
+    if let Err(busy) = story.world.rest().await {
+        wrong.push(format!("it never came to rest after a long while: {busy}"));
+    }
+    wrong.extend(truths::check(&story.world).await);
+    story.world.stop(true).await;
+    wrong
+}
+
+struct Story {
+    world: World,
+    customers: Customers,
+    payments: Vec<PaymentId>,
+    sendings: Vec<SendingId>,
+}
+
+impl Story {
+    fn numbered(&self, payment: usize) -> Result<PaymentId, Refused> {
+        let count = self.payments.len();
+        self.payments.get(payment % count.max(1)).copied().ok_or_else(|| "there is none yet".to_owned())
+    }
+
+    async fn happen(&mut self, act: &Act) -> Result<(), Refused> {
+        match act {
+            Act::Initiate { amount, token, chain, expires_in_secs, payee } => {
+                let payee = match payee {
+                    Some(name) => Some(self.customers.get(&self.world, name).await),
+                    None => None,
+                };
+                let (amount, token, chain) = (*amount, *token, Some(*chain));
+                let asked = Asked { amount, token, chain, expires_in_secs: *expires_in_secs, payee };
+                self.payments.push(self.world.initiate(asked).await?.id());
+            }
+            Act::Pay { .. } => self.pay(act).await?,
+            Act::Mine { chain, blocks } => self.world.chains[chain].mine(*blocks).await,
+            Act::Reorg { chain, depth, is_gone } => {
+                let dropped = if *is_gone { Dropped::Discard } else { Dropped::Remine };
+                self.world.chains[chain].reorg(*depth, dropped).await;
+            }
+            Act::Blacklist { who, is_listed } => {
+                let address = match *who {
+                    "treasury" => self.world.chains[&Chain::Base].spec.treasury,
+                    "psp" => self.world.psp_vault(),
+                    name => account(name),
+                };
+                for chain in self.world.chains.values() {
+                    chain.blacklist(address, *is_listed).await;
+                }
+            }
+            Act::Advance(secs) => self.world.advance(*secs).await,
+            Act::Breathe { millis } => tokio::time::sleep(Duration::from_millis(*millis)).await,
+            Act::Faults { chain, faults } => self.world.chains[chain].devchain.set_faults(faults.clone()),
+            Act::Say { who, decision } => self.world.judge.say(account(who), Some(*decision)),
+            Act::Away(is_away) => self.world.judge.set_away(*is_away),
+            Act::Hesitate(times) => self.world.receiver.behave(Manner::Hesitant(500, *times)),
+            Act::Kill(kind) => self.world.system().inject_crash(*kind),
+            Act::Panic(payment) => self.world.system().inject_panic(self.numbered(*payment)?),
+            Act::DieAfter(step) => self.world.deaths.after(*step),
+            Act::Restart { gently } => {
+                self.world.stop(*gently).await;
+                self.world.start().await;
+            }
+            Act::Pause { scope, is_held } => self.world.pause(*scope, *is_held).await,
+            decided => self.decide(decided).await?,
+        }
+        Ok(())
+    }
+
+    async fn pay(&self, act: &Act) -> Result<(), Refused> {
+        let Act::Pay { payment, percent, coin, chain, from, is_mined } = act else { return Ok(()) };
+        let terms = self.world.payment(self.numbered(*payment)?).await.terms;
+        let chain = &self.world.chains[&chain.unwrap_or(terms.chain)];
+        let coin = coin.unwrap_or_else(|| terms.token.into());
+        chain.transfer(from, coin, terms.wallet, part(terms.amount, *percent)).await;
+        if *is_mined {
+            chain.mine(1).await;
+        }
+        Ok(())
+    }
+
+    /// What the PSP and the operator want.
+    async fn decide(&mut self, act: &Act) -> Result<(), Refused> {
+        let refund = |amount, to: Option<&str>, funds, asset, by| {
+            let to = to.map(account);
+            Command::RequestRefund { refund_id: RefundId::generate(), amount, to, funds, asset, by }
+        };
+        let (payment, command) = match act {
+            Act::Cancel(payment) => (*payment, Command::Cancel),
+            Act::Accept(payment) => (*payment, Command::Accept { expected_received: None }),
+            Act::Retry(payment) => (*payment, Command::RetrySettlement { by: Requester::Psp }),
+            Act::Refund { payment, percent, to } => {
+                let refundable = self.world.payment(self.numbered(*payment)?).await.refundable();
+                let amount = (*percent < 100).then(|| part(refundable, *percent));
+                (*payment, refund(amount, *to, Funds::Received, None, Requester::Psp))
+            }
+            Act::RefundMisdirected { payment, coin, chain, to } => {
+                let asset = Asset { chain: *chain, address: self.world.chains[chain].coin(*coin) };
+                (*payment, refund(None, Some(to), Funds::Misdirected, Some(asset), Requester::Psp))
+            }
+            Act::RefundBlocked { payment, to } => {
+                (*payment, refund(None, Some(to), Funds::Blocked, None, Requester::Operator))
+            }
+            Act::Decide { payment, decision } => {
+                let found = self.world.payment(self.numbered(*payment)?).await;
+                let last = found.transfers.last().ok_or("nothing to decide about")?;
+                let verdict = verdict(*decision, true, self.world.clock.now());
+                (*payment, Command::ScreenTransfer { key: last.key, revision: last.revision, verdict })
+            }
+            Act::Payout { amount, chain, to } => {
+                let payee = self.customers.get(&self.world, to).await;
+                self.sendings.push(self.world.pay_out(*amount, *chain, payee).await?.id());
+                return Ok(());
+            }
+            Act::Withdraw { amount, chain } => {
+                self.sendings.push(self.world.withdraw(*amount, *chain).await?.id());
+                return Ok(());
+            }
+            other => unreachable!("{other:?} is nobody's decision"),
+        };
+        self.world.command(self.numbered(payment)?, command).await.map(|_| ())
+    }
+
+    /// Nothing is held back and nobody fails any more; if the story ends well, nothing is held against anybody either.
+    async fn calm_down(&mut self, ends_well: bool) {
+        for chain in self.world.chains.values() {
+            chain.devchain.set_faults(Faults::default());
+        }
+        self.world.judge.set_away(false);
+        self.world.receiver.behave(Manner::Well);
+        let held = self.world.system().pauses().held();
+        for scope in held.keys() {
+            self.world.pause(*scope, false).await;
+        }
+        for id in self.world.system().observe().quarantined.keys() {
+            self.world.system().release(*id);
+        }
+        if ends_well {
+            let (treasury, psp) = (self.world.chains[&Chain::Base].spec.treasury, self.world.psp_vault());
+            for chain in self.world.chains.values() {
+                for address in [treasury, psp, account("ada"), account("crook")] {
+                    chain.blacklist(address, false).await;
+                }
+            }
+            for name in [PAYERS[0], PAYERS[1], "ada", "eve", "crook"] {
+                self.world.judge.say(account(name), Some(Decision::Allow));
+            }
+        }
+    }
+}
+
+fn part(amount: Amount, percent: i64) -> Amount {
+    Amount((amount.units() * percent / 100).max(1))
+}

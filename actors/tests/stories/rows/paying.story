@@ -1,0 +1,252 @@
+# What payers send, and when.
+
+== Exactly what is due
+covers: api/exact api/settled peers/unswept
+  initiate 10
+  pay 10 -> settled
+= p: pending, confirmed, settled
+= p events: payment.confirmed payin.confirmed payment.settled payin.settled
+= p ledger: received 10.00, settled 9.90, fee 0.10
+= holds: psp 9.90, treasury 0.10
+
+== In USDT on another chain
+  initiate 25.5 usdt polygon
+  pay -> settled
+= p: pending, confirmed, settled
+= p events: payment.confirmed payin.confirmed payment.settled payin.settled
+= p ledger: received 25.50, settled 25.245, fee 0.255
+= holds: psp 25.245 usdt/polygon, treasury 0.255 usdt/polygon
+
+== The service chooses the chain
+  initiate 10 best
+  pay -> settled
+= p: pending, confirmed, settled
+= p events: payment.confirmed payin.confirmed payment.settled payin.settled
+= p ledger: received 10.00, settled 9.90, fee 0.10
+= holds: psp 9.90, treasury 0.10
+
+== Without a fee nothing goes to the treasury
+  policy fee_bps 0
+  initiate 10
+  pay -> settled
+= p: pending, confirmed, settled
+= p events: payment.confirmed payin.confirmed payment.settled payin.settled
+= p ledger: received 10.00, settled 10.00
+= holds: psp 10.00
+
+== The fee of an odd amount is rounded down, and nothing is lost
+  initiate 0.999999
+  pay -> settled
+= p: pending, confirmed, settled
+= p events: payment.confirmed payin.confirmed payment.settled payin.settled
+= p ledger: received 0.999999, settled 0.99, fee 0.009999
+= holds: psp 0.99, treasury 0.009999
+
+== Too little, and then the rest in time
+covers: api/short api/completed peers/short-by-fees peers/amounts-missing
+  initiate 10
+  pay 4 -> mismatched UNDERPAID received=4.00 due=6.00
+  pay 6 -> settled MULTIPLE -UNDERPAID
+= p: pending, mismatched (underpaid), confirmed, settled
+= p labels: MULTIPLE
+= p events: payment.mismatched payin.underpaid payin.mismatched
+    payment.confirmed payin.confirmed payment.settled payin.settled
+= p ledger: received 4.00, received 6.00, settled 9.90, fee 0.10
+= holds: psp 9.90, treasury 0.10
+
+== In three parts, each announced
+  initiate 10
+  pay 1 -> mismatched received=1.00
+  pay 2 -> received=3.00
+  pay 7 -> settled
+= p: pending, mismatched (underpaid), mismatched (underpaid), confirmed, settled
+= p labels: MULTIPLE
+= p events: payment.mismatched payin.underpaid payin.mismatched payment.mismatched payin.underpaid payin.mismatched
+    payment.confirmed payin.confirmed payment.settled payin.settled
+= p ledger: received 1.00, received 2.00, received 7.00, settled 9.90, fee 0.10
+= holds: psp 9.90, treasury 0.10
+
+== A little less than due is enough for a tolerant PSP
+covers: peers/short-by-fees
+  policy tolerance 0.50
+  initiate 10
+  pay 9.5 -> settled
+= p: pending, confirmed, settled
+= p events: payment.confirmed payin.confirmed payment.settled payin.settled
+= p ledger: received 9.50, settled 9.405, fee 0.095
+= holds: psp 9.405, treasury 0.095
+
+== Tolerance has an end
+  policy tolerance_bps 100
+  initiate 10
+  pay 9.899999 -> mismatched UNDERPAID
+= p: pending, mismatched (underpaid)
+= p labels: UNDERPAID
+= p events: payment.mismatched payin.underpaid payin.mismatched
+= p ledger: received 9.899999
+= holds: p 9.899999
+
+== Too much is held for the PSP to decide
+covers: api/over peers/amounts-missing
+  initiate 10
+  pay 12 -> mismatched OVERPAID
+= p: pending, mismatched (overpaid)
+= p labels: OVERPAID
+= p events: payment.mismatched payin.mismatched
+= p ledger: received 12.00
+= holds: p 12.00
+
+== Too much by the second transfer
+  initiate 10
+  pay 4 -> mismatched UNDERPAID
+  pay 8 -> mismatched OVERPAID
+= p: pending, mismatched (underpaid), mismatched (overpaid)
+= p labels: OVERPAID MULTIPLE
+= p events: payment.mismatched payin.underpaid payin.mismatched payment.mismatched payin.mismatched
+= p ledger: received 4.00, received 8.00
+= holds: p 12.00
+
+== Too much is taken by a PSP that takes it
+covers: api/over
+  policy overpayment accept
+  initiate 10
+  pay 12 -> settled
+= p: pending, confirmed (overpaid), settled
+= p labels: OVERPAID
+= p events: payment.confirmed payin.confirmed payment.settled payin.settled
+= p ledger: received 12.00, settled 11.88, fee 0.12
+= holds: psp 11.88, treasury 0.12
+
+== Nobody pays
+covers: api/expired peers/silent-end
+  initiate 10 expires 600
+  advance 700 -> failed
+= p: pending, failed (expired)
+= p events: payment.failed payin.failed
+= holds: nothing
+
+== Mined before the deadline is in time, however late it is final
+  initiate 10 expires 600
+  hold
+  advance 400
+  pay 10 -> transfer=seen
+  advance 300
+  flow
+  wait -> settled
+= p: pending, confirmed, settled
+= p events: payment.confirmed payin.confirmed payment.settled payin.settled
+= p ledger: received 10.00, settled 9.90, fee 0.10
+= holds: psp 9.90, treasury 0.10
+
+== Too little, and the time is over
+covers: api/short-expired api/late
+  initiate 10 expires 600
+  pay 4 -> mismatched UNDERPAID
+  advance 700 -> passed
+  pay 6 -> LATE received=10.00
+= p: pending, mismatched (underpaid), mismatched (late)
+= p labels: LATE MULTIPLE
+= p events: payment.mismatched payin.underpaid payin.mismatched payment.mismatched payin.mismatched
+= p ledger: received 4.00, received 6.00
+= holds: p 10.00
+
+== Money after the payment expired
+covers: api/late
+  initiate 10 expires 600
+  advance 700 -> failed
+  pay 10 -> mismatched LATE
+= p: pending, failed (expired), mismatched (late)
+= p labels: LATE
+= p events: payment.failed payin.failed payment.mismatched payin.mismatched
+= p ledger: received 10.00
+= holds: p 10.00
+
+== Money four weeks after the payment expired is found, and can be accepted
+covers: peers/late-lost api/accepted
+  initiate 10 expires 600
+  advance 700 -> failed
+  stand-still 2419200
+  read
+  pay 10 -> mismatched LATE
+  accept -> settled
+= p: pending, failed (expired), mismatched (late), confirmed (accepted), settled
+= p labels: LATE
+= p events: payment.failed payin.failed payment.mismatched payin.mismatched
+    payment.confirmed payin.confirmed payment.settled payin.settled
+= p ledger: received 10.00, settled 9.90, fee 0.10
+= holds: psp 9.90, treasury 0.10
+
+== Money after a restart of weeks is found, too
+covers: peers/late-lost peers/never-credited
+  initiate 10 expires 600
+  advance 700 -> failed
+  stop
+  stand-still 2419200
+  pay 10
+  start
+  wait -> mismatched LATE
+= p: pending, failed (expired), mismatched (late)
+= p labels: LATE
+= p events: payment.failed payin.failed payment.mismatched payin.mismatched
+= p ledger: received 10.00
+= holds: p 10.00
+
+== Cancelled by the PSP, and paid all the same
+covers: api/cancelled api/late peers/silent-end
+  initiate 10
+  cancel -> failed
+  cancel -> refused payment_not_pending
+  pay 10 -> mismatched LATE
+= p: pending, failed (cancelled), mismatched (late)
+= p labels: LATE
+= p events: payment.failed payin.failed payment.mismatched payin.mismatched
+= p ledger: received 10.00
+= holds: p 10.00
+
+== What somebody has paid into cannot be cancelled
+covers: api/cancelled
+  initiate 10
+  pay 4 unmined
+  hold
+  mine 1 -> transfer=seen
+  cancel -> refused transfer_recorded
+  flow
+  wait -> mismatched
+  cancel -> refused payment_not_pending
+= p: pending, mismatched (underpaid)
+= p labels: UNDERPAID
+= p events: payment.mismatched payin.underpaid payin.mismatched
+= p ledger: received 4.00
+= holds: p 4.00
+
+== More money after the payment was settled
+covers: api/excess peers/second-payment
+  initiate 10
+  pay 10 -> settled
+  pay 10 -> EXCESS excess=10.00
+= p: pending, confirmed, settled, settled (more_received)
+= p labels: MULTIPLE EXCESS
+= p events: payment.confirmed payin.confirmed payment.settled payin.settled payment.mismatched payin.mismatched
+= p ledger: received 10.00, settled 9.90, fee 0.10, received 10.00
+= holds: p 10.00, psp 9.90, treasury 0.10
+
+== Two payments of one amount are not confused
+covers: peers/equal-amounts
+  initiate a 10
+  initiate b 10
+  b: pay 10 -> settled
+= a: pending
+= b: pending, confirmed, settled
+= b events: payment.confirmed payin.confirmed payment.settled payin.settled
+= b ledger: received 10.00, settled 9.90, fee 0.10
+= holds: psp 9.90, treasury 0.10
+
+== Many payments of one moment have wallets of their own
+covers: peers/address-collisions
+  crowd 200
+  initiate 10
+  pay 10 -> settled
+= p: pending, confirmed, settled
+= p events: payment.confirmed payin.confirmed payment.settled payin.settled
+= p ledger: received 10.00, settled 9.90, fee 0.10
+= holds: psp 9.90, treasury 0.10

@@ -1,0 +1,168 @@
+# What the PSP decides about money that is there.
+
+== Too little is accepted, if it is what the PSP believes
+covers: api/accepted
+  initiate 10
+  pay 4 -> mismatched UNDERPAID
+  accept expected 5 -> refused received_moved
+  accept expected 4 -> settled
+= p: pending, mismatched (underpaid), confirmed (accepted), settled
+= p labels: UNDERPAID
+= p events: payment.mismatched payin.underpaid payin.mismatched
+    payment.confirmed payin.confirmed payment.settled payin.settled
+= p ledger: received 4.00, settled 3.96, fee 0.04
+= holds: psp 3.96, treasury 0.04
+
+== Too much is accepted
+covers: api/accepted
+  initiate 10
+  pay 15 -> mismatched OVERPAID
+  accept -> settled
+= p: pending, mismatched (overpaid), confirmed (accepted), settled
+= p labels: OVERPAID
+= p events: payment.mismatched payin.mismatched payment.confirmed payin.confirmed payment.settled payin.settled
+= p ledger: received 15.00, settled 14.85, fee 0.15
+= holds: psp 14.85, treasury 0.15
+
+== All of it is refunded, and nothing is left to settle
+covers: api/refunded
+  initiate 10
+  pay 4 -> mismatched
+  refund to ada -> refund=sent
+  accept -> refused nothing_to_accept
+  refund to ada -> refused nothing_to_refund
+= p: pending, mismatched (underpaid)
+= p labels: UNDERPAID
+= p refunds: 4.00 to ada sent
+= p events: payment.mismatched payin.underpaid payin.mismatched refund.sent
+= p ledger: received 4.00, sent 4.00 from payment
+= holds: ada 4.00
+
+== Of too much the excess alone is refunded, and the rest accepted
+covers: peers/excess-refund
+  initiate 10
+  pay 15 -> mismatched OVERPAID
+  refund 5 to ada -> refund=sent
+  accept -> settled
+= p: pending, mismatched (overpaid), confirmed (accepted), settled
+= p labels: OVERPAID
+= p refunds: 5.00 to ada sent
+= p events: payment.mismatched payin.mismatched refund.sent
+    payment.confirmed payin.confirmed payment.settled payin.settled
+= p ledger: received 15.00, sent 5.00 from payment, settled 9.90, fee 0.10
+= holds: psp 9.90, treasury 0.10, ada 5.00
+
+== The excess goes back to its sender by itself
+covers: api/over peers/excess-refund
+  policy overpayment refund_excess
+  policy refund_to_sender yes
+  pause settlement
+  initiate 10
+  pay 12 -> confirmed refund=sent
+  lift settlement
+  wait -> settled
+= p: pending, confirmed (overpaid), settled
+= p labels: OVERPAID
+= p refunds: 2.00 to somebody sent
+= p events: payment.confirmed payin.confirmed refund.sent payment.settled payin.settled
+= p ledger: received 12.00, sent 2.00 from payment, settled 9.90, fee 0.10
+= holds: psp 9.90, treasury 0.10
+
+== Without one sender the excess stays refundable
+  policy overpayment refund_excess
+  policy refund_to_sender yes
+  initiate 10
+  pay 4 -> mismatched UNDERPAID
+  pay 8 from other -> settled
+  refund -> refused refund_address_required
+  refund to ada -> refund=sent
+= p: pending, mismatched (underpaid), confirmed (overpaid), settled
+= p labels: OVERPAID MULTIPLE
+= p refunds: 2.00 to ada sent
+= p events: payment.mismatched payin.underpaid payin.mismatched
+    payment.confirmed payin.confirmed payment.settled payin.settled refund.sent
+= p ledger: received 4.00, received 8.00, settled 9.90, fee 0.10, sent 2.00 from payment
+= holds: psp 9.90, treasury 0.10, ada 2.00
+
+== In parts after the settlement, out of the PSP's vault
+covers: peers/excess-refund
+  initiate 10
+  pay 10 -> settled
+  refund 3 to ada -> refund=sent
+  refund 4 to ada -> refund=sent
+  refund 4 to ada -> refused refund_too_large
+= p: pending, confirmed, settled
+= p refunds: 3.00 to ada sent, 4.00 to ada sent
+= p events: payment.confirmed payin.confirmed payment.settled payin.settled refund.sent refund.sent
+= p ledger: received 10.00, settled 9.90, fee 0.10,
+    reserved 3.00, sent 3.00 from in_flight, reserved 4.00, sent 4.00 from in_flight
+= holds: psp 2.90, treasury 0.10, ada 7.00
+
+== More than the PSP has is not refunded
+  initiate 10
+  pay 10 -> settled
+  refund to ada -> refused insufficient_balance
+  refund 9.9 to ada -> refund=sent
+= p: pending, confirmed, settled
+= p refunds: 9.90 to ada sent
+= p events: payment.confirmed payin.confirmed payment.settled payin.settled refund.sent
+= p ledger: received 10.00, settled 9.90, fee 0.10, reserved 9.90, sent 9.90 from in_flight
+= holds: treasury 0.10, ada 9.90
+
+== A refund that the token refuses fails, and its money is there for another
+  initiate 10
+  pay 4 -> mismatched
+  blacklist crook
+  refund to crook -> refund=failed
+  refund to ada -> refund=sent
+= p: pending, mismatched (underpaid)
+= p labels: UNDERPAID
+= p refunds: 4.00 to crook failed, 4.00 to ada sent
+= p events: payment.mismatched payin.underpaid payin.mismatched refund.failed refund.sent
+= p ledger: received 4.00, sent 4.00 from payment
+= holds: ada 4.00
+
+== A refund out of the PSP's vault that the token refuses is returned to the balance
+  initiate 10
+  pay 10 -> settled
+  blacklist crook
+  refund 5 to crook -> refund=failed
+= p: pending, confirmed, settled
+= p refunds: 5.00 to crook failed
+= p events: payment.confirmed payin.confirmed payment.settled payin.settled refund.failed
+= p ledger: received 10.00, settled 9.90, fee 0.10, reserved 5.00, returned 5.00
+= holds: psp 9.90, treasury 0.10
+
+== Late money goes back to its sender
+covers: peers/late-lost
+  policy refund_to_sender yes
+  initiate 10 expires 600
+  advance 700 -> failed
+  pay 10 -> mismatched LATE
+  refund -> refund=sent
+= p: pending, failed (expired), mismatched (late)
+= p labels: LATE
+= p refunds: 10.00 to somebody sent
+= p events: payment.failed payin.failed payment.mismatched payin.mismatched refund.sent
+= p ledger: received 10.00, sent 10.00 from payment
+= holds: nothing
+
+== After a refund the rest does not complete the payment
+covers: api/completed
+  initiate 10
+  pay 4 -> mismatched UNDERPAID
+  refund 1 to ada -> refund=sent
+  pay 7 -> received=11.00
+= p: pending, mismatched (underpaid), mismatched (more_received)
+= p labels: MULTIPLE
+= p refunds: 1.00 to ada sent
+= p events: payment.mismatched payin.underpaid payin.mismatched refund.sent payment.mismatched payin.mismatched
+= p ledger: received 4.00, sent 1.00 from payment, received 7.00
+= holds: p 10.00, ada 1.00
+
+== Nothing is refunded of a payment that waits
+  initiate 10
+  refund to ada -> refused payment_pending
+  accept -> refused payment_not_mismatched
+= p: pending
+= holds: nothing

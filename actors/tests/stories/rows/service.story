@@ -1,0 +1,158 @@
+# The service, its chains' endpoints and the PSP's receiver fail, and nothing is lost.
+
+== An endpoint allows a few blocks at once only
+covers: peers/rpc-limits
+  faults ranges 2
+  initiate 10
+  stop
+  pay 10
+  mine 60
+  start
+  wait -> settled
+= p: pending, confirmed, settled
+= p events: payment.confirmed payin.confirmed payment.settled payin.settled
+= p ledger: received 10.00, settled 9.90, fee 0.10
+= holds: psp 9.90, treasury 0.10
+
+== An endpoint fails now and then, or its answer is lost
+covers: peers/rpc-limits
+  initiate 10
+  faults errors 0.02 limited 0.02 lost 0.02
+  pay 10 -> settled
+  faults none
+= p: pending, confirmed, settled
+= p events: payment.confirmed payin.confirmed payment.settled payin.settled
+= p ledger: received 10.00, settled 9.90, fee 0.10
+= holds: psp 9.90, treasury 0.10
+
+== An endpoint leaves out logs, doubles and invents them
+covers: peers/never-credited
+  initiate 10
+  faults empty 0.3 duplicate 0.3 forged 0.3 stale 0.2
+  pay 10 -> settled
+  faults none
+= p: pending, confirmed, settled
+= p events: payment.confirmed payin.confirmed payment.settled payin.settled
+= p ledger: received 10.00, settled 9.90, fee 0.10
+= holds: psp 9.90, treasury 0.10
+
+== The watcher dies while money comes
+covers: peers/never-credited
+  initiate 10
+  kill watcher
+  pay 10
+  kill watcher
+  wait -> settled
+= p: pending, confirmed, settled
+= p events: payment.confirmed payin.confirmed payment.settled payin.settled
+= p ledger: received 10.00, settled 9.90, fee 0.10
+= holds: psp 9.90, treasury 0.10
+
+== A chain stands still, and deadlines move on by as much
+covers: peers/never-credited
+  initiate 10 expires 600
+  stand-still 900 -> moved
+  pay 10 -> settled
+= p: pending, pending (deadline_moved), confirmed, settled
+= p events: payment.confirmed payin.confirmed payment.settled payin.settled
+= p ledger: received 10.00, settled 9.90, fee 0.10
+= holds: psp 9.90, treasury 0.10
+
+== A payment panics and goes on
+  initiate 10
+  panic
+  pay 10 -> settled
+= p: pending, confirmed, settled
+= p events: payment.confirmed payin.confirmed payment.settled payin.settled
+= p ledger: received 10.00, settled 9.90, fee 0.10
+= holds: psp 9.90, treasury 0.10
+
+== Every part of the service dies once
+  initiate 10
+  kill shard
+  kill screening
+  pay 4 -> mismatched
+  kill settler
+  kill webhooks
+  pay 6 -> settled
+  kill sendings
+  payout 4 to ada -> sent
+= p: pending, mismatched (underpaid), confirmed, settled
+= p labels: MULTIPLE
+= p events: payment.mismatched payin.underpaid payin.mismatched
+    payment.confirmed payin.confirmed payment.settled payin.settled
+= p ledger: received 4.00, received 6.00, settled 9.90, fee 0.10
+= payout: payout pending, sent
+= payout events: payout.pending payout.sent
+= payout ledger: reserved 4.00, sent 4.00 from in_flight
+= holds: psp 5.90, treasury 0.10, ada 4.00
+
+== The service crashes between every two steps
+covers: peers/never-credited
+  initiate 10
+  restart
+  pay 4
+  restart
+  wait -> mismatched UNDERPAID
+  crash
+  pay 6
+  start
+  wait -> paid
+  restart
+  wait -> settled
+= p: pending, mismatched (underpaid), confirmed, settled
+= p labels: MULTIPLE
+= p events: payment.mismatched payin.underpaid payin.mismatched
+    payment.confirmed payin.confirmed payment.settled payin.settled
+= p ledger: received 4.00, received 6.00, settled 9.90, fee 0.10
+= holds: psp 9.90, treasury 0.10
+
+== The receiver refuses each event twice
+covers: peers/endpoint-silent peers/duplicates
+  receiver hesitant 2
+  initiate 10
+  pay 10 -> settled
+  tried 3
+= p: pending, confirmed, settled
+= p events: payment.confirmed payin.confirmed payment.settled payin.settled
+= p ledger: received 10.00, settled 9.90, fee 0.10
+= holds: psp 9.90, treasury 0.10
+
+== Events wait in the database while receiver and service are down
+covers: peers/queue-outside peers/duplicates
+  receiver hesitant 1
+  initiate 10
+  pay 10 -> confirmed
+  restart
+  wait -> settled
+  restart gently
+= p: pending, confirmed, settled
+= p events: payment.confirmed payin.confirmed payment.settled payin.settled
+= p ledger: received 10.00, settled 9.90, fee 0.10
+= holds: psp 9.90, treasury 0.10
+
+== The PSP wants one of two names only
+  policy families payin
+  initiate 10
+  pay 10 -> settled
+= p: pending, confirmed, settled
+= p events: payment.confirmed payin.confirmed payment.settled payin.settled
+= p ledger: received 10.00, settled 9.90, fee 0.10
+= holds: psp 9.90, treasury 0.10
+
+== A PSP that requires customers takes no payment without one
+  policy require_customer yes
+  initiate 10 -> refused customer_required
+= holds: nothing
+
+== A paused chain takes no new payments, and finishes what it has
+  initiate 10
+  pause chain:base
+  initiate b 10 -> refused chain_paused
+  pay 10 -> confirmed
+  lift chain:base
+  wait -> settled
+= p: pending, confirmed, settled
+= p events: payment.confirmed payin.confirmed payment.settled payin.settled
+= p ledger: received 10.00, settled 9.90, fee 0.10
+= holds: psp 9.90, treasury 0.10

@@ -1,0 +1,71 @@
+# Transfers: what arrives is sent on to a customer's wallet.
+
+== A transfer reaches the customer
+  transfer t 10 to ada
+  t: pay 10 -> settled
+= t: pending, confirmed, settled
+= t shows: settled
+= t events: transfer.settled
+= t ledger: received 10.00, delivered 10.00
+= holds: ada 10.00
+
+== A transfer that is short is completed in time
+  transfer t 10 to ada
+  t: pay 4 -> shows=underpaid
+  t: pay 6 -> settled
+= t: pending, mismatched (underpaid), confirmed, settled
+= t shows: settled
+= t labels: MULTIPLE
+= t events: transfer.underpaid transfer.settled
+= t ledger: received 4.00, received 6.00, delivered 10.00
+= holds: ada 10.00
+
+== The surplus of a transfer is refundable
+  transfer t 10 to ada
+  t: pay 12 -> settled OVERPAID
+  t: refund to eve -> refund=sent
+= t: pending, confirmed (overpaid), settled
+= t shows: settled
+= t labels: OVERPAID
+= t refunds: 2.00 to eve sent
+= t events: transfer.mismatched transfer.settled refund.sent
+= t ledger: received 12.00, delivered 10.00, sent 2.00 from payment
+= holds: ada 10.00, eve 2.00
+
+== A transfer that nobody pays fails
+  transfer t 10 to ada expires 600
+  advance 700 -> failed
+= t: pending, failed (expired)
+= t shows: failed
+= t events: transfer.failed
+= holds: nothing
+
+== A transfer that the token refuses fails, and its money goes back
+  blacklist crook
+  transfer t 10 to crook
+  t: pay 10 -> shows=failed
+  t: refund to eve -> failed refund=sent
+= t: pending, confirmed, confirmed (settlement_failed), failed (settlement_failed)
+= t shows: failed
+= t labels: SETTLEMENT_FAILED
+= t refunds: 10.00 to eve sent
+= t events: transfer.failed refund.sent
+= t ledger: received 10.00, sent 10.00 from payment
+= holds: eve 10.00
+
+== A transfer's money is taken back by the chain and comes again
+  pause sending
+  transfer t 10 to ada
+  t: pay 10 -> confirmed
+  hold
+  t: reorg transfer -> pending REORGED
+  flow
+  t: wait -> confirmed
+  lift sending
+  t: wait -> settled
+= t: pending, confirmed, pending (reorged), confirmed, settled
+= t shows: settled
+= t labels: REORGED
+= t events: transfer.reorged transfer.settled
+= t ledger: received 10.00, orphaned 10.00, received 10.00, delivered 10.00
+= holds: ada 10.00

@@ -1,0 +1,248 @@
+//! What holds at the end of every story, whatever it was.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use payferry_actors::payment::store;
+use payferry_actors::reconcile::{self, Options};
+use payferry_domain::payment::{Payment, RefundState, SettlementState, TransferStatus, Vault};
+use payferry_domain::{Account, Address, Asset, PostingKind, invariants};
+use payferry_entities::{deliveries, events, ledger_postings, operations, payments, sendings};
+use sea_orm::{EntityTrait, QueryOrder};
+use serde_json::Value;
+
+use crate::chains::Coin;
+use crate::world::World;
+
+/// Which accounts a kind of posting moves money between.
+const MOVEMENTS: [(PostingKind, &[Account], &[Account]); 13] = {
+    use Account as A;
+    use PostingKind as K;
+    [
+        (K::Received, &[A::External], &[A::Payment]),
+        (K::Orphaned, &[A::Payment], &[A::External]),
+        (K::Dust, &[A::External], &[A::Suspense]),
+        (K::DustOrphaned, &[A::Suspense], &[A::External]),
+        (K::Settled, &[A::Payment], &[A::Psp]),
+        (K::Fee, &[A::Payment], &[A::Treasury]),
+        (K::Delivered, &[A::Payment], &[A::External]),
+        (K::SettlementReversed, &[A::Psp], &[A::Payment]),
+        (K::FeeReversed, &[A::Treasury], &[A::Payment]),
+        (K::DeliveryReversed, &[A::External], &[A::Payment]),
+        (K::Reserved, &[A::Psp], &[A::InFlight]),
+        (K::Sent, &[A::Payment, A::InFlight, A::Psp], &[A::External]),
+        (K::Returned, &[A::InFlight], &[A::Psp]),
+    ]
+};
+
+/// What stands on the accounts: of whom (a payment's subject, or nobody's), in what, on which.
+type Books = BTreeMap<(String, String, Address, Account), i64>;
+
+/// Everything that is wrong at the end of a story that has come to rest.
+pub async fn check(world: &World) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let reader = world.database().reader();
+    let postings =
+        ledger_postings::Entity::find().order_by_asc(ledger_postings::Column::Position).all(reader).await.unwrap();
+    let rows = payments::Entity::find().all(reader).await.unwrap();
+    let payments: Vec<Payment> = rows.iter().map(|row| store::payment_of(row).unwrap()).collect();
+    let books = books(&postings, &mut wrong);
+    for payment in &payments {
+        let broken = invariants::check(payment);
+        if !broken.is_empty() {
+            wrong.push(format!("{} breaks {broken:?}", payment.id()));
+        }
+        accounts_of(payment, &books, &mut wrong);
+        vault_of(world, payment, &books, &mut wrong).await;
+        is_explained(world, payment, &mut wrong);
+    }
+    psp_and_treasury(world, &books, &mut wrong).await;
+    executed_once(world, &mut wrong).await;
+    told(world, &mut wrong).await;
+    let specs: Vec<_> = world.chains.values().map(|chain| (chain.spec.clone(), chain.client())).collect();
+    let options = Options { thorough: true, pause: std::time::Duration::from_millis(50) };
+    let report = reconcile::reconcile(world.database(), &specs, &world.clock, options, |_| {}).await.unwrap();
+    if !report.is_clean() {
+        wrong.push(format!("reconcile says {report:#?}"));
+    }
+    for row in sendings::Entity::find().all(reader).await.unwrap() {
+        if row.live && !row.in_review {
+            wrong.push(format!("{} is {} and nobody says why", row.id, row.status));
+        }
+    }
+    wrong
+}
+
+fn books(postings: &[ledger_postings::Model], wrong: &mut Vec<String>) -> Books {
+    let mut books = Books::new();
+    for row in postings {
+        let (kind, debit, credit): (PostingKind, Account, Account) =
+            (row.kind.parse().unwrap(), row.debit.parse().unwrap(), row.credit.parse().unwrap());
+        let (_, from, to) = MOVEMENTS.iter().find(|(known, ..)| *known == kind).expect("every kind is listed");
+        if row.amount <= 0 || !from.contains(&debit) || !to.contains(&credit) {
+            wrong.push(format!("a posting makes no sense: {row:?}"));
+        }
+        let asset: (String, Address) = (row.chain.clone(), row.token_address.parse().unwrap());
+        for (account, change) in [(debit, -row.amount), (credit, row.amount)] {
+            let is_own = matches!(account, Account::Payment | Account::Suspense);
+            let of = if is_own { row.subject.clone() } else { String::new() };
+            *books.entry((of, asset.0.clone(), asset.1, account)).or_default() += change;
+        }
+    }
+    if books.values().sum::<i64>() != 0 {
+        wrong.push(format!("debits are not credits: {books:?}"));
+    }
+    books
+}
+
+fn stands(books: &Books, of: &str, asset: Asset, account: Account) -> i64 {
+    books.get(&(of.to_owned(), asset.chain.as_str().to_owned(), asset.address, account)).copied().unwrap_or(0)
+}
+
+/// What stands on a payment's accounts is what its state makes of them.
+fn accounts_of(payment: &Payment, books: &Books, wrong: &mut Vec<String>) {
+    let subject = payment.terms.public_id();
+    let sent =
+        payment.refunds.iter().filter(|refund| refund.state == RefundState::Sent && refund.source == Vault::Payment);
+    let own = payment.asset();
+    let mut assets: BTreeSet<Asset> = payment.transfers.iter().map(|transfer| payment.asset_of(transfer)).collect();
+    assets.insert(own);
+    for asset in assets {
+        let of = |status| {
+            let of = payment.transfers.iter().filter(move |t| t.status == status && payment.asset_of(t) == asset);
+            of.map(|transfer| transfer.amount.units()).sum::<i64>()
+        };
+        let refunded: i64 = sent.clone().filter(|r| r.asset.unwrap_or(own) == asset).map(|r| r.amount.units()).sum();
+        let settled = payment.settlement.as_deref().filter(|s| s.state == SettlementState::Settled && asset == own);
+        let settled = settled.map_or(0, |settlement| settlement.amount.units());
+        let expected = of(TransferStatus::Final) - refunded - settled;
+        let found = stands(books, &subject, asset, Account::Payment);
+        if expected != found {
+            wrong.push(format!("{subject} should have {expected} on its account and has {found}: {payment:#?}"));
+        }
+        let (expected, found) = (of(TransferStatus::Ignored), stands(books, &subject, asset, Account::Suspense));
+        if expected != found {
+            wrong.push(format!("{subject} should have {expected} in suspense and has {found}"));
+        }
+    }
+}
+
+/// What a payment's vault holds on any chain, in any coin, is what the ledger says.
+async fn vault_of(world: &World, payment: &Payment, books: &Books, wrong: &mut Vec<String>) {
+    let subject = payment.terms.public_id();
+    for (chain, story) in &world.chains {
+        for coin in Coin::ALL {
+            let asset = Asset { chain: *chain, address: story.coin(coin) };
+            let booked =
+                stands(books, &subject, asset, Account::Payment) + stands(books, &subject, asset, Account::Suspense);
+            let held = story.balance(coin, payment.terms.wallet).await;
+            if booked != held {
+                let coin = coin.as_str();
+                wrong.push(format!(
+                    "the vault of {subject} holds {held} {coin} on {chain}, booked {booked}: {payment:#?}"
+                ));
+            }
+        }
+    }
+}
+
+async fn psp_and_treasury(world: &World, books: &Books, wrong: &mut Vec<String>) {
+    for (chain, story) in &world.chains {
+        for coin in Coin::ALL {
+            let asset = Asset { chain: *chain, address: story.coin(coin) };
+            let booked = |account| stands(books, "", asset, account);
+            for (who, address, booked) in [
+                ("the PSP's vault", world.psp_vault(), booked(Account::Psp) + booked(Account::InFlight)),
+                ("the treasury", story.spec.treasury, booked(Account::Treasury)),
+            ] {
+                let held = story.balance(coin, address).await;
+                if held != booked {
+                    wrong.push(format!("{who} holds {held} {} on {chain}, booked {booked}", coin.as_str()));
+                }
+            }
+        }
+    }
+}
+
+/// The contract has carried out every operation that is over, once, and no other.
+async fn executed_once(world: &World, wrong: &mut Vec<String>) {
+    let rows = operations::Entity::find().order_by_asc(operations::Column::Number).all(world.database().reader()).await;
+    let rows = rows.unwrap();
+    for (chain, story) in &world.chains {
+        let of_chain = rows.iter().filter(|row| row.chain == chain.as_str());
+        let done = of_chain.clone().filter(|row| matches!(row.status.as_str(), "mined" | "succeeded"));
+        let mut expected: Vec<i64> = done.map(|row| row.number).collect();
+        expected.sort_unstable();
+        let executed = story.executed().await;
+        if executed != expected {
+            let rows: Vec<_> = of_chain.collect();
+            wrong.push(format!("operations {executed:?} were carried out on {chain}, not {expected:?}: {rows:#?}"));
+        }
+    }
+}
+
+/// Every event of everything was delivered, in a gapless sequence, and says the same however often it was sent.
+async fn told(world: &World, wrong: &mut Vec<String>) {
+    let reader = world.database().reader();
+    let in_order = events::Entity::find().order_by_asc(events::Column::Position).all(reader).await.unwrap();
+    let mut last: BTreeMap<&str, i64> = BTreeMap::new();
+    for event in &in_order {
+        let last = last.entry(&event.payment_id).or_default();
+        *last += 1;
+        if event.sequence != *last {
+            wrong.push(format!("{} of {} is number {}, not {last}", event.name, event.payment_id, event.sequence));
+        }
+    }
+    let mut received: BTreeMap<String, Vec<Value>> = BTreeMap::new();
+    for delivery in world.receiver.deliveries() {
+        received.entry(delivery.webhook_id.clone()).or_default().push(delivery.json());
+    }
+    let rows = deliveries::Entity::find().all(reader).await.unwrap();
+    for event in &in_order {
+        let rows: Vec<_> = rows.iter().filter(|row| row.event_id == event.id).collect();
+        let payload: Value = serde_json::from_str(&event.payload).unwrap();
+        let bodies = received.remove(&event.id).unwrap_or_default();
+        let is_delivered = rows.len() == 1 && rows[0].status == "delivered" && !bodies.is_empty();
+        if rows.is_empty() && bodies.is_empty() {
+            // The PSP does not want it.
+            continue;
+        }
+        if !is_delivered || bodies.iter().any(|body| *body != payload) {
+            wrong.push(format!("{} {} was delivered as {rows:?} and received as {bodies:?}", event.name, event.id));
+        }
+    }
+    in_order_of_sequence(world, wrong);
+    if !received.is_empty() || !world.receiver.unverified().is_empty() {
+        wrong.push(format!("somebody else's events were received: {received:?}, {:?}", world.receiver.unverified()));
+    }
+}
+
+/// What is told of one thing is told in its order, as far as the first attempts go.
+fn in_order_of_sequence(world: &World, wrong: &mut Vec<String>) {
+    let mut last: BTreeMap<String, i64> = BTreeMap::new();
+    let mut seen = BTreeSet::new();
+    for delivery in world.receiver.deliveries() {
+        let body = delivery.json();
+        let (of, sequence) = (body["payment_id"].as_str().unwrap().to_owned(), body["sequence"].as_i64().unwrap());
+        if seen.insert(delivery.webhook_id) {
+            let last = last.entry(of.clone()).or_default();
+            if sequence < *last {
+                wrong.push(format!("number {sequence} of {of} came after number {last}"));
+            }
+            *last = sequence;
+        }
+    }
+}
+
+/// A payment that is not over says why.
+fn is_explained(world: &World, payment: &Payment, wrong: &mut Vec<String>) {
+    let id = payment.id();
+    let waits = payment.awaits_deadline() && payment.deadline() > world.clock.now();
+    let is_quarantined = world.system().observe().quarantined.contains_key(&id);
+    if payment.is_live() && !waits && payment.attention().is_none() && !is_quarantined {
+        wrong.push(format!("{id} is live and nobody says why: {payment:#?}"));
+    }
+    let refunding = payment.refunds.iter().any(|r| r.state == RefundState::Pending && !r.awaits_screening());
+    if refunding {
+        wrong.push(format!("{id} has a refund under way at the end: {payment:#?}"));
+    }
+}

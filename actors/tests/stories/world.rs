@@ -1,0 +1,212 @@
+//! What a story is played on: chains, a database, the service on top of both, and the PSP's receiver.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use payferry_actors::chain::{Checkpoint, Killed, Step, wake_on_change};
+use payferry_actors::clock::Clock;
+use payferry_actors::compliance::ScreeningConfig;
+use payferry_actors::compliance::identity::DeskConfig;
+use payferry_actors::psps::{Ceilings, PspPolicies};
+use payferry_actors::seal::Sealer;
+use payferry_actors::wallet::{OperatorSigner, Vaults};
+use payferry_actors::webhook::{Schedule, UrlPolicy, WebhookConfig, endpoints};
+use payferry_actors::{ChainSetup, System, SystemConfig};
+use payferry_domain::{Address, Chain, MerchantId, PaymentId, PspId};
+use payferry_entities::{Database, merchants, psps};
+use payferry_harness::database::TestDatabase;
+use payferry_harness::receiver::Receiver;
+use payferry_migration::{Migrator, MigratorTrait};
+use sea_orm::{ActiveModelTrait, IntoActiveModel};
+
+use crate::chains::{OPERATOR, StoryChain};
+use crate::judge::Judge;
+
+pub const MASTER: [u8; 32] = [9; 32];
+/// Blocks of an advance are at most so far apart, so that it never looks like an outage.
+const SPACING_SECS: u64 = 15;
+
+pub struct World {
+    pub chains: BTreeMap<Chain, StoryChain>,
+    pub judge: Arc<Judge>,
+    pub receiver: Receiver,
+    pub clock: Clock,
+    pub psp: PspId,
+    pub merchant: MerchantId,
+    pub deaths: Arc<Deaths>,
+    system: Option<System>,
+    /// Past the service, which may be down.
+    database: Database,
+    // Gone after the system.
+    test_database: TestDatabase,
+}
+
+/// Has the settler die once after a step.
+#[derive(Default)]
+pub struct Deaths {
+    next: Mutex<Option<Step>>,
+}
+
+impl Deaths {
+    pub fn after(&self, step: Step) {
+        *self.next.lock() = Some(step);
+    }
+}
+
+impl Checkpoint for Deaths {
+    fn reached(&self, step: Step) -> Result<(), Killed> {
+        let mut next = self.next.lock();
+        if *next == Some(step) {
+            *next = None;
+            return Err(Killed(step));
+        }
+        Ok(())
+    }
+}
+
+impl World {
+    /// On these chains, with a PSP that has these policies and a receiver.
+    pub async fn new(chains: &[Chain], policies: &PspPolicies) -> Self {
+        payferry_harness::install_tls();
+        let opened = futures::future::join_all(chains.iter().map(|chain| StoryChain::open(*chain)));
+        let (opened, test_database) = futures::future::join(opened, TestDatabase::create()).await;
+        let database = Database::open(test_database.url()).await.unwrap();
+        Migrator::up(database.patient(), None).await.unwrap();
+        let (psp, merchant) = tenants(&database, policies).await;
+        let clock = Clock::default();
+        let receiver = Receiver::start().await;
+        let sealer = Sealer::new(&MASTER);
+        let set = endpoints::set(database.writer(), &sealer, psp, receiver.url(), None, clock.now());
+        receiver.verify_with(&set.await.unwrap().1.unwrap().reveal());
+        let mut world = Self {
+            chains: opened.into_iter().map(|chain| (chain.chain, chain)).collect(),
+            judge: Arc::new(Judge::new(clock.clone())),
+            receiver,
+            clock,
+            psp,
+            merchant,
+            deaths: Arc::default(),
+            system: None,
+            database,
+            test_database,
+        };
+        world.start().await;
+        world
+    }
+
+    /// Starts the service on the database and the chains as they are.
+    pub async fn start(&mut self) {
+        let database = Database::open(self.test_database.url()).await.unwrap();
+        let setup = |chain: &StoryChain| ChainSetup {
+            spec: chain.spec.clone(),
+            client: chain.client(),
+            signer: OperatorSigner::from_bytes(&OPERATOR).unwrap(),
+            wake_ups: Some(wake_on_change(chain.devchain.heads())),
+            checkpoint: self.deaths.clone(),
+        };
+        let brief = Duration::from_millis(100);
+        let config = SystemConfig {
+            database,
+            sealer: Sealer::new(&MASTER),
+            clock: self.clock.clone(),
+            chains: self.chains.values().map(setup).collect(),
+            screener: self.judge.clone(),
+            screening: ScreeningConfig {
+                retry_min: brief,
+                retry_max: brief,
+                review_interval: brief,
+                ..ScreeningConfig::default()
+            },
+            identity: None,
+            desk: DeskConfig::default(),
+            webhooks: WebhookConfig {
+                schedule: Schedule::of([brief, brief * 2, brief * 3]),
+                url_policy: UrlPolicy::Sandbox,
+                ..WebhookConfig::default()
+            },
+            ceilings: Ceilings::default(),
+            shards: 2,
+            bookkeeping: true,
+        };
+        self.system = Some(System::start(config).await.unwrap());
+        self.until_looked_at().await;
+    }
+
+    /// Stops the service: in order, or as a crash would.
+    pub async fn stop(&mut self, gently: bool) {
+        let system = self.system.take().expect("it runs");
+        if gently {
+            system.stop().await;
+        }
+    }
+
+    pub fn system(&self) -> &System {
+        self.system.as_ref().expect("it runs")
+    }
+
+    pub fn database(&self) -> &Database {
+        &self.database
+    }
+
+    pub fn vault_of(&self, payment: PaymentId) -> Address {
+        self.vaults().of_payment(payment)
+    }
+
+    pub fn psp_vault(&self) -> Address {
+        self.vaults().of_psp(self.psp)
+    }
+
+    fn vaults(&self) -> Vaults {
+        // The contract is at the same address on every chain.
+        Vaults::new(self.chains.values().next().unwrap().spec.contract)
+    }
+
+    /// Mines on every chain.
+    pub async fn mine(&self, blocks: u64) {
+        for chain in self.chains.values() {
+            chain.mine(blocks).await;
+        }
+    }
+
+    /// Time passes for the chains and the service, in blocks that are close enough together.
+    pub async fn advance(&self, secs: u64) {
+        for chain in self.chains.values() {
+            chain.devchain.advance_time(secs, SPACING_SECS).await.unwrap();
+        }
+        self.clock.advance_secs(secs.try_into().unwrap());
+    }
+
+    /// Time passes, and no chain makes a block meanwhile.
+    pub async fn stand_still(&self, secs: u64) {
+        for chain in self.chains.values() {
+            chain.devchain.jump_time(secs).await.unwrap();
+        }
+        self.clock.advance_secs(secs.try_into().unwrap());
+    }
+}
+
+async fn tenants(database: &Database, policies: &PspPolicies) -> (PspId, MerchantId) {
+    let (psp, merchant) = (PspId::generate(), MerchantId::generate());
+    let row = psps::Model {
+        id: psp.to_string(),
+        name: "Ferry".to_owned(),
+        settings: serde_json::to_string(policies).unwrap(),
+        created_at: 0,
+        updated_at: 0,
+    };
+    row.into_active_model().insert(database.writer()).await.unwrap();
+    let row = merchants::Model {
+        id: merchant.to_string(),
+        psp_id: psp.to_string(),
+        external_id: "m".to_owned(),
+        name: "Shop".to_owned(),
+        email: "shop@example.com".to_owned(),
+        business_id: "b".to_owned(),
+        created_at: 0,
+        updated_at: 0,
+    };
+    row.into_active_model().insert(database.writer()).await.unwrap();
+    (psp, merchant)
+}
