@@ -53,6 +53,8 @@ pub struct AppParts {
     pub operator_token: String,
     /// What sort of API keys the operator makes.
     pub key_mode: KeyMode,
+    /// Keeps no ledger: to measure in a sandbox what it costs.
+    pub without_ledger: bool,
     /// Cancelled when the public listener is to end, for what its handlers would otherwise keep open.
     pub closing: CancellationToken,
 }
@@ -128,7 +130,7 @@ impl App {
             timeout: Duration::from_millis(config.screening.timeout_ms.get()),
             ..ScreeningConfig::default()
         };
-        let system = System::start(SystemConfig {
+        let config_of_system = SystemConfig {
             database: parts.database,
             sealer: parts.sealer,
             clock: parts.clock,
@@ -139,10 +141,15 @@ impl App {
             desk: config.identity.desk(),
             webhooks: parts.webhooks,
             ceilings: config.limits.ceilings(),
+            auditors: config.auditors.auditors(),
             shards: config.payments.shards,
             bookkeeping: config.payments.bookkeeping,
-        })
-        .await?;
+        };
+        let system = if parts.without_ledger {
+            System::start_without_ledger(config_of_system).await?
+        } else {
+            System::start(config_of_system).await?
+        };
         let api = Serving::start(listeners.api, routes(&system), parts.closing);
         let sweep = documents::sweep_on(parts.documents.clone(), system.database().clone());
         let sweep = AbortOnDropHandle::new(tokio::spawn(sweep));

@@ -3,6 +3,7 @@
 //! Layers: the embedded `default.toml` < a file < the environment. Every key is in the defaults; a key that is not
 //! there does not exist. Deliberately absent: secrets themselves (the file names where they are).
 
+mod auditors;
 mod chains;
 mod limits;
 mod load;
@@ -20,6 +21,7 @@ use serde::{Deserialize, Deserializer};
 
 use crate::http::Environment;
 
+pub use auditors::Auditors;
 pub use chains::{ChainConfig, Chains, Endpoint};
 pub use limits::Limits;
 pub use load::{ConfigError, DEFAULTS, ENV_PREFIX, Location};
@@ -60,6 +62,8 @@ pub struct Config {
     pub documents: Documents,
     /// How long is kept what need not be kept for ever.
     pub retention: Kept,
+    /// How often the auditors look.
+    pub auditors: Auditors,
 }
 
 impl Default for Config {
@@ -340,6 +344,7 @@ fn expected(key: &str) -> &'static str {
         "webhooks.retry_delays_ms" => "a list of three whole numbers above zero",
         "limits.send_max" | "limits.send_daily_max" => "an amount of tokens as text, such as \"5000\"",
         "retention.events_days" => "at least 30 days, or 0 for ever",
+        "auditors.vaults_interval_ms" => "a whole number, or 0 for never",
         "payments.shards" => "a number that divides 256, such as 16",
         key => match key.strip_prefix("chains.").and_then(|rest| rest.split_once('.')) {
             Some((_, key)) => chains::expected(key),

@@ -17,5 +17,6 @@ pub mod operator;
 pub mod rotation;
 pub mod sandbox;
 pub mod service;
+pub mod statements;
 pub mod telemetry;
 pub mod tenants;

@@ -2,6 +2,8 @@
 //!
 //! Deliberately absent: which event posts what (the domain), and the writing itself (`journal`).
 
+pub mod check;
+
 use payferry_domain::ledger::Posting;
 use payferry_domain::{PspId, Timestamp};
 use payferry_entities::ledger_postings;

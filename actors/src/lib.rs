@@ -4,6 +4,7 @@
 //! Truth is in the database. Every actor here is a cache with a queue: it can be killed at any moment and is rebuilt
 //! from its rows. No HTTP server is known here, and nothing is a singleton: a test may own several trees.
 
+pub mod auditors;
 pub mod chain;
 pub mod chains;
 pub mod clock;

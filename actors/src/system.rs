@@ -23,6 +23,7 @@ use crate::chains::Chains;
 use crate::clock::Clock;
 use crate::compliance::identity::ComplianceDesk;
 use crate::journal::Journal;
+use crate::ledger::check::LedgerView;
 use crate::observe::{
     ActorKind, Books, Failure, Figures, Incident, KindView, Mailbox, NodeState, PaymentLine, Quarantine, Tallied,
     TreeView,
@@ -30,6 +31,7 @@ use crate::observe::{
 use crate::pauses::Pauses;
 use crate::payment::{Ask, Beside, CommandFailure, Message, PaymentMemory, Services};
 use crate::psps::PspDirectory;
+use crate::reconcile::watch::VaultsView;
 use crate::seal::Sealer;
 use crate::supervise::RootMessage;
 use crate::webhook::WebhookSender;
@@ -316,6 +318,16 @@ impl System {
         &self.inner.services.psps
     }
 
+    /// Whether the ledger adds up, as far as its auditor has come.
+    pub fn ledger(&self) -> LedgerView {
+        self.inner.services.ledger.view()
+    }
+
+    /// Whether vaults hold what the ledger says, as far as their auditor has come.
+    pub fn vaults(&self) -> VaultsView {
+        self.inner.services.vaults.view()
+    }
+
     /// What the operator holds back.
     pub fn pauses(&self) -> &Pauses {
         &self.inner.services.pauses
@@ -335,6 +347,7 @@ impl System {
             ActorKind::WebhookSender,
             ActorKind::Screening,
             ActorKind::ComplianceDesk,
+            ActorKind::Auditor,
         ];
         for kinds in [outer, vec![ActorKind::Shard, ActorKind::SendingDesk]] {
             let retired =

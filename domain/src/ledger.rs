@@ -6,6 +6,8 @@
 //! `Treasury` was sent to the treasury; `External` is the world outside, which owes what all others hold.
 //! Deliberately absent: rows and running balances (`actors::ledger`), and which event posts what (`payment`, `sending`).
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::chain::{Address, Chain};
@@ -95,5 +97,51 @@ impl Posting {
         let gives = if self.credit == account { units } else { 0 };
         let takes = if self.debit == account { units } else { 0 };
         gives - takes
+    }
+}
+
+/// What stands on accounts, by token: sums of movements. An account that holds nothing is not in it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Holdings(BTreeMap<(Asset, Account), i64>);
+
+impl Holdings {
+    /// Adds a movement.
+    pub fn moved(&mut self, asset: Asset, debit: Account, credit: Account, amount: Amount) {
+        self.add(asset, debit, -amount.units());
+        self.add(asset, credit, amount.units());
+    }
+
+    /// Base units on an account; negative if more was taken from it than given.
+    pub fn on(&self, asset: Asset, account: Account) -> i64 {
+        self.0.get(&(asset, account)).copied().unwrap_or_default()
+    }
+
+    /// Where these and `others` differ: token, account, what stands here and what there.
+    pub fn differences(&self, others: &Self) -> Vec<(Asset, Account, i64, i64)> {
+        let mut places: Vec<_> = self.0.keys().chain(others.0.keys()).copied().collect();
+        places.sort_unstable();
+        places.dedup();
+        let both = places
+            .into_iter()
+            .map(|(asset, account)| (asset, account, self.on(asset, account), others.on(asset, account)));
+        both.filter(|(_, _, here, there)| here != there).collect()
+    }
+
+    fn add(&mut self, asset: Asset, account: Account, units: i64) {
+        let held = self.0.entry((asset, account)).or_default();
+        *held = held.saturating_add(units);
+        if *held == 0 {
+            self.0.remove(&(asset, account));
+        }
+    }
+}
+
+impl<'a> FromIterator<&'a Posting> for Holdings {
+    fn from_iter<I: IntoIterator<Item = &'a Posting>>(postings: I) -> Self {
+        let mut holdings = Self::default();
+        for posting in postings {
+            holdings.moved(posting.asset, posting.debit, posting.credit, posting.amount);
+        }
+        holdings
     }
 }

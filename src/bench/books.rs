@@ -62,14 +62,14 @@ impl Side {
 
 /// Where the middle half of several measurements of one thing lies.
 #[derive(Debug, PartialEq)]
-struct Spread {
+pub(super) struct Spread {
     lower: f64,
-    median: f64,
+    pub(super) median: f64,
     upper: f64,
 }
 
 impl Spread {
-    fn of(figures: impl Iterator<Item = f64>) -> Self {
+    pub(super) fn of(figures: impl Iterator<Item = f64>) -> Self {
         let mut sorted: Vec<f64> = figures.collect();
         sorted.sort_by(f64::total_cmp);
         let at = |quarters: usize| {

@@ -4,6 +4,7 @@
 //! second the chain's blocks are made here, one at a time, so that the moment of each is known.
 
 use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::drive::{count, number, open_loop, percentile_us};
-use super::service::Service;
+use super::service::{SandboxSetup, Service};
 use super::table::{Goal, Line};
 use super::world::World;
 use crate::load::api::Api;
@@ -74,18 +75,27 @@ impl Received {
 }
 
 /// A service, with payers and a receiver.
-struct Stage {
+pub(super) struct Stage {
     service: Service,
+    /// Where the service keeps everything.
+    pub(super) folder: PathBuf,
     api: Api,
     merchant: MerchantId,
-    payers: Payers,
+    pub(super) payers: Payers,
     received: Arc<Mutex<Received>>,
     _receiver: Receiver,
 }
 
 impl Stage {
-    async fn set(world: &World, name: &str, block_time: Duration) -> anyhow::Result<Arc<Self>> {
-        let setup = super::service::SandboxSetup { block_time, ..world.setup(name)? };
+    /// With a sandbox that `change` may want otherwise.
+    pub(super) async fn set(
+        world: &World,
+        name: &str,
+        block_time: Duration,
+        change: impl FnOnce(&mut SandboxSetup),
+    ) -> anyhow::Result<Arc<Self>> {
+        let mut setup = SandboxSetup { block_time, ..world.setup(name)? };
+        change(&mut setup);
         let service = Service::sandbox(&setup).await?;
         let api = Api::new(&service.ready.api_url, &service.ready.api_key)?;
         let ground = api.ground().await?;
@@ -95,11 +105,29 @@ impl Stage {
         let receiver = Receiver::start(move |heard| hearing.lock().hear(heard)).await?;
         receiver.verify_with(&api.receive_at(receiver.url()).await?);
         let payers = Payers::set_up(api.side(), &ground, name).await?;
-        Ok(Arc::new(Self { service, api, merchant, payers, received, _receiver: receiver }))
+        let folder = setup.folder;
+        Ok(Arc::new(Self { service, folder, api, merchant, payers, received, _receiver: receiver }))
+    }
+
+    /// CPU time that the service has used, seconds.
+    pub(super) fn cpu_secs(&self) -> anyhow::Result<f64> {
+        self.service.cpu_secs()
+    }
+
+    /// Where the service answers.
+    pub(super) fn api_url(&self) -> &str {
+        &self.service.ready.api_url
+    }
+
+    /// Whether its ledger has entries.
+    pub(super) async fn entries(&self) -> anyhow::Result<bool> {
+        let answer = self.api.side().get("/ledger/entries?limit=1").await?;
+        let answer: serde_json::Value = serde_json::from_slice(&answer.body)?;
+        Ok(answer["entries"].as_array().is_some_and(|entries| !entries.is_empty()))
     }
 
     /// Initiates a payment and pays it.
-    async fn pay(self: Arc<Self>, intent: Intent, reference: usize) -> Result<String, String> {
+    pub(super) async fn pay(self: Arc<Self>, intent: Intent, reference: usize) -> Result<String, String> {
         let made = self.api.initiate(self.merchant, &format!("order-{reference}"), &intent).await;
         let made = made.map_err(|error| error.kind())?;
         let paid = self.payers.pay(intent.chain, intent.token, made.intermediary_wallet, intent.amount).await;
@@ -108,7 +136,7 @@ impl Stage {
     }
 
     /// Waits until so many were settled and told.
-    async fn until_settled(&self, wanted: usize) {
+    pub(super) async fn until_settled(&self, wanted: usize) {
         let since = Instant::now();
         while self.received.lock().of(SETTLED) < wanted && since.elapsed() < PATIENCE {
             tokio::time::sleep(POLL).await;
@@ -116,7 +144,7 @@ impl Stage {
     }
 
     /// What is wrong, if these payments were paid.
-    async fn audit(&self, paid: &[String]) -> anyhow::Result<Vec<String>> {
+    pub(super) async fn audit(&self, paid: &[String]) -> anyhow::Result<Vec<String>> {
         let mut settled = HashSet::new();
         let each = |shown: Shown| {
             if shown.status == "settled" {
@@ -153,7 +181,7 @@ struct Transfer {
 
 /// Whole lives a second.
 pub(super) async fn complete(world: &World, time: Duration, quick: bool) -> anyhow::Result<Vec<Line>> {
-    let stage = Stage::set(world, "complete", BLOCK_TIME).await?;
+    let stage = Stage::set(world, "complete", BLOCK_TIME, |_| {}).await?;
     let (rate, time, ramp) =
         if quick { (RATE_QUICK, time, Duration::ZERO) } else { (COMPLETE_RATE, COMPLETE_TIME.max(time), RAMP) };
     let requests = count(rate, time);
@@ -186,7 +214,7 @@ pub(super) async fn complete(world: &World, time: Duration, quick: bool) -> anyh
 
 /// From the final block to the first webhook.
 pub(super) async fn finality(world: &World, time: Duration, quick: bool) -> anyhow::Result<Vec<Line>> {
-    let stage = Stage::set(world, "finality", BLOCK_TIME).await?;
+    let stage = Stage::set(world, "finality", BLOCK_TIME, |_| {}).await?;
     let rate = if quick { RATE_QUICK } else { FINALITY_RATE };
     let client = stage.api.side().clone();
     let post = async |path: &str, body: serde_json::Value| {

@@ -12,7 +12,9 @@ mod customers;
 mod drive;
 mod initiate;
 mod life;
+mod postings;
 mod psp;
+mod reconcile;
 mod service;
 mod table;
 mod webhooks;
@@ -51,6 +53,10 @@ pub enum Row {
     Webhooks,
     /// What the actors' bookkeeping costs.
     Bookkeeping,
+    /// What the ledger's postings cost a settled payment.
+    Postings,
+    /// How long reconciling 100,000 settled payments takes, less what the chain's endpoint takes.
+    Reconcile,
     /// Customers made a second over HTTP, with SQLite.
     CustomersCreate,
     /// Searches by email a second in a list of 10,000 customers, with SQLite.
@@ -59,7 +65,7 @@ pub enum Row {
 
 impl Row {
     /// All of them, in the order of the table.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::Initiate,
         Self::InitiatePostgres,
         Self::Complete,
@@ -69,6 +75,8 @@ impl Row {
         Self::Rehydration,
         Self::Webhooks,
         Self::Bookkeeping,
+        Self::Postings,
+        Self::Reconcile,
         Self::CustomersCreate,
         Self::CustomersList,
     ];
@@ -117,6 +125,8 @@ pub async fn run(options: &Options, mut told: impl FnMut(&str)) -> anyhow::Resul
             Row::Complete => life::complete(&world, options.time, options.quick).await,
             Row::Finality => life::finality(&world, options.time, options.quick).await,
             Row::Bookkeeping => books::measure(&world, options.time).await,
+            Row::Postings => postings::measure(&world, options.quick).await,
+            Row::Reconcile => reconcile::measure(&world, options.quick).await,
             Row::Memory | Row::Cpu | Row::Rehydration => {
                 // One crowd serves all three, the first time that one of them is asked for.
                 let wanted = std::mem::take(&mut crowd);

@@ -48,6 +48,8 @@ pub(super) struct SandboxSetup {
     pub(super) block_time: Duration,
     /// Whether its actors keep books.
     pub(super) bookkeeping: bool,
+    /// Whether its ledger is kept.
+    pub(super) ledger: bool,
 }
 
 impl Service {
@@ -68,6 +70,9 @@ impl Service {
         if let Some(url) = &setup.database_url {
             // Not as an argument: it may hold a password.
             command.env("PAYFERRY_SANDBOX_DATABASE_URL", url);
+        }
+        if !setup.ledger {
+            command.arg("--without-ledger");
         }
         if !setup.bookkeeping {
             command.env("PAYFERRY_PAYMENTS__BOOKKEEPING", "false");

@@ -42,7 +42,13 @@ impl World {
 
     /// A sandbox in a new folder.
     pub(super) fn setup(&self, name: &str) -> anyhow::Result<SandboxSetup> {
-        Ok(SandboxSetup { folder: self.folder(name)?, database_url: None, block_time: BLOCK_TIME, bookkeeping: true })
+        Ok(SandboxSetup {
+            folder: self.folder(name)?,
+            database_url: None,
+            block_time: BLOCK_TIME,
+            bookkeeping: true,
+            ledger: true,
+        })
     }
 }
 

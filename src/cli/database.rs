@@ -1,11 +1,11 @@
 //! Which database a command works on, and the keys that belong to it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use payferry_actors::chain::ChainSpec;
 use payferry_actors::seal::{KeyVersion, MASTER_KEY_BYTES, Sealer};
-use payferry_domain::Chain;
+use payferry_domain::{Address, Chain};
 use payferry_entities::Database;
 use payferry_migration::{MigrationStatus, Migrator, MigratorTrait};
 
@@ -14,6 +14,7 @@ use crate::documents::DocumentStore;
 use crate::keys::KeyMode;
 use crate::sandbox::{Keys, database_file, keys_file, write_secret};
 use crate::service::secrets;
+use crate::statements::Tokens;
 
 /// What is said of a database URL that is none.
 pub(super) const URL_EXPECTED: &str =
@@ -31,6 +32,11 @@ pub(super) struct DatabaseArgs {
 }
 
 impl DatabaseArgs {
+    /// A sandbox's data folder, if one is named.
+    pub(super) fn data_dir(&self) -> Option<&Path> {
+        self.data_dir.as_deref()
+    }
+
     /// Opens the database; its tables may be missing.
     pub(super) async fn open_any(&self, config: &Config) -> anyhow::Result<Database> {
         Database::open(&self.url(config)?).await.context("the database cannot be opened")
@@ -106,6 +112,19 @@ impl DatabaseArgs {
         }
         let contract = crate::service::contract(config)?;
         Ok(config.chains.iter().map(|(chain, section)| section.spec(*chain, contract, &config.contracts)).collect())
+    }
+
+    /// Which contract is which token, as far as it is configured: to name tokens.
+    pub(super) fn tokens(&self, config: &Config) -> Tokens {
+        // Nothing is looked for at the contract's own address, so that it need not be deployed.
+        let nowhere = Address([0; 20]);
+        let specs = match &self.data_dir {
+            Some(_) => Chain::ALL.map(crate::sandbox::known_spec).to_vec(),
+            None => {
+                config.chains.iter().map(|(chain, section)| section.spec(*chain, nowhere, &config.contracts)).collect()
+            }
+        };
+        Tokens::of(&specs)
     }
 
     /// What hashes API keys here, and which sort they are.

@@ -16,6 +16,7 @@ mod rotate_keys;
 mod sandbox;
 mod serve;
 mod signals;
+mod statement;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -66,6 +67,8 @@ enum Command {
     Key(key::Args),
     /// Show who did what to which customer or payment.
     Audit(audit::Args),
+    /// Write what a PSP's vaults held at both ends of a period, and every movement in between.
+    Statement(statement::Args),
     /// Hold what is on the chains against the ledger, and find transfers that were missed.
     Reconcile(reconcile::Args),
     /// Change the key that encrypts what is kept: add one, and seal everything anew with it.
@@ -120,6 +123,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             Command::Pause(args) => pause::run(args, config).await,
             Command::Key(args) => key::run(args, config).await,
             Command::Audit(args) => audit::run(args, config).await,
+            Command::Statement(args) => statement::run(args, config).await,
             Command::Reconcile(args) => reconcile::run(args, config).await,
             Command::RotateKeys(args) => rotate_keys::run(args, config).await,
         }

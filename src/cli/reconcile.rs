@@ -6,14 +6,14 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use payferry_actors::chain::{ChainClient, ChainSpec, Reread, reread};
 use payferry_actors::clock::Clock;
-use payferry_actors::reconcile::{self, Difference, Options, Owner, Report};
-use payferry_actors::wallet::checksummed;
+use payferry_actors::reconcile::{self, Difference, Options, Place, Report};
 use payferry_domain::{Amount, Chain};
 use payferry_entities::{Database, transfers};
 use serde_json::{Value, json};
 
 use super::database::DatabaseArgs;
 use crate::config::Config;
+use crate::sandbox::ChainsBeside;
 use crate::service::{chains, contract};
 
 /// Options of `reconcile`.
@@ -22,13 +22,16 @@ use crate::service::{chains, contract};
   payferry reconcile --config payferry.toml
   payferry reconcile --config payferry.toml --thorough --json | jq .differences
   payferry reconcile --config payferry.toml --chain base --from-block 22000000 --to-block 22003600
+  payferry reconcile --data-dir payferry-data
 
 Holds what is in vaults on the chains against the ledger, and the running balances against its postings, while the service
 goes on: what is under way is left out, and what differs is looked at again before it is named. Exit code 1 if something differs
 or a chain could not be read.
 
 With blocks, those are read once more first: transfers to payments' wallets that were missed are recorded, and the running
-service takes them in within seconds, as any other.")]
+service takes them in within seconds, as any other.
+
+With a sandbox's data folder, its own chains are read: through the sandbox while it runs, else straight from the folder.")]
 pub(super) struct Args {
     /// Every token on every chain at each payment's wallet, not only where something should be.
     #[arg(long)]
@@ -54,21 +57,33 @@ pub(super) struct Args {
 
 pub(super) async fn run(args: Args, config: Config) -> anyhow::Result<ExitCode> {
     let database = args.database.open(&config).await?;
+    if let Some(folder) = args.database.data_dir() {
+        let beside = ChainsBeside::open(folder).await?;
+        let done = look(&args, &database, &beside.chains).await;
+        beside.close().await;
+        database.close().await?;
+        return done;
+    }
     let chains = chains::configured(&config, contract(&config)?)?;
     let chains: Vec<(ChainSpec, ChainClient)> = chains.into_iter().map(|chain| (chain.spec, chain.client)).collect();
+    let done = look(&args, &database, &chains).await;
+    database.close().await?;
+    done
+}
+
+async fn look(args: &Args, database: &Database, chains: &[(ChainSpec, ChainClient)]) -> anyhow::Result<ExitCode> {
     let again = match (args.chain, args.from_block, args.to_block) {
-        (Some(chain), Some(from), Some(to)) => {
-            Some(read_again(&database, &chains, chain, (from, to), args.json).await?)
-        }
+        (Some(chain), Some(from), Some(to)) => Some(read_again(database, chains, chain, (from, to), args.json).await?),
         _ => None,
     };
-    let options = Options { thorough: args.thorough, pause: Duration::from_secs(args.pause_secs) };
+    let pause = Duration::from_secs(args.pause_secs);
+    let options = Options { thorough: args.thorough, pause, ..Options::default() };
     let watch = |payments: u64| {
         if !args.json {
             eprintln!("{payments} payments");
         }
     };
-    let report = reconcile::reconcile(&database, &chains, &Clock::default(), options, watch).await?;
+    let report = reconcile::reconcile(database, chains, &Clock::default(), options, watch).await?;
     if args.json {
         let mut line = serde_json::to_value(&report)?;
         line["is_clean"] = report.is_clean().into();
@@ -77,9 +92,8 @@ pub(super) async fn run(args: Args, config: Config) -> anyhow::Result<ExitCode> 
         });
         println!("{line}");
     } else {
-        print(&report);
+        print(&report, chains);
     }
-    database.close().await?;
     Ok(if report.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -124,7 +138,7 @@ fn rows(transfers: &[transfers::Model]) -> Vec<Value> {
     transfers.iter().map(row).collect()
 }
 
-fn print(report: &Report) {
+fn print(report: &Report, chains: &[(ChainSpec, ChainClient)]) {
     println!("{:<16}  {:<9}  {:>20}  {:>20}", "", "", "ledger", "on the chain");
     for (asset, sums) in &report.sums {
         for (whose, ledger, on_chain) in [
@@ -136,7 +150,7 @@ fn print(report: &Report) {
         }
     }
     for difference in &report.differences {
-        println!("{}", line(difference));
+        println!("{}", line(difference, chains));
     }
     for one in &report.unbalanced {
         println!(
@@ -158,20 +172,11 @@ fn print(report: &Report) {
         report.differences_total + report.unbalanced.len() as u64,
         report.under_way
     );
+    println!("waited {} ms for the chains", report.chains_ms);
 }
 
-fn line(difference: &Difference) -> String {
-    let Difference { place, ledger, on_chain } = difference;
-    let whose = match &place.owner {
-        Owner::Payment { subject, .. } => subject.as_str(),
-        Owner::Psp { psp_id } => psp_id.as_str(),
-        Owner::Treasury => "treasury",
-    };
-    format!(
-        "differs  {whose} on {} at {}: the ledger says {}, there are {}",
-        place.chain,
-        checksummed(place.address),
-        Amount(*ledger),
-        Amount(*on_chain)
-    )
+fn line(difference: &Difference, chains: &[(ChainSpec, ChainClient)]) -> String {
+    let Place { owner, chain, token_address, .. } = &difference.place;
+    let spec = chains.iter().map(|(spec, _)| spec).find(|spec| spec.chain == *chain);
+    format!("differs  {owner} {}", difference.words(spec.and_then(|spec| spec.token_at(*token_address))))
 }

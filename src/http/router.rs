@@ -47,6 +47,7 @@ pub fn router_with(app: AppState, more: Router<AppState>) -> Router {
         .routes(routes!(money::withdrawals::get))
         .routes(routes!(money::balances::list))
         .routes(routes!(money::entries::list))
+        .routes(routes!(money::statement::read_statement))
         .routes(routes!(compliance::request::request))
         .split_for_parts();
     let (prefixed, prefixed_document) = OpenApiRouter::default()

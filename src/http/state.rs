@@ -19,6 +19,7 @@ use super::consent::Terms;
 use super::idempotency::Running;
 use super::limits::{Limiters, Limits};
 use super::live::Rooms;
+use super::money::statement::STATEMENTS_AT_ONCE;
 use super::webhooks::events::WAITS_AT_ONCE;
 use crate::documents::DocumentStore;
 use crate::keys::KeyMode;
@@ -91,6 +92,8 @@ pub struct Shared {
     pub(super) rooms: Arc<Rooms>,
     /// Room for requests that wait.
     pub(super) waits: Arc<Rooms>,
+    /// Room for statements that are being written.
+    pub(super) statements: Arc<Rooms>,
     pub(super) running: Running,
     /// Whose merchants are whose; merchants are never taken away or given to somebody else.
     pub(super) merchants: Cache<MerchantId, PspId>,
@@ -106,6 +109,7 @@ impl AppState {
             limiters: Limiters::new(&config.limits),
             rooms: Rooms::new(config.limits.streams_at_once),
             waits: Rooms::new(WAITS_AT_ONCE),
+            statements: Rooms::new(STATEMENTS_AT_ONCE),
             running: Running::default(),
             merchants: Cache::new(MERCHANTS_KNOWN_MAX),
             system,

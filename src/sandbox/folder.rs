@@ -6,7 +6,7 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use payferry_domain::Chain;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -28,8 +28,15 @@ impl Folder {
         fs::create_dir_all(path).with_context(|| format!("the data folder {} cannot be made", path.display()))?;
         // Absolute, so that what is printed can be pasted elsewhere.
         let path = path.canonicalize().with_context(|| format!("the data folder {}", path.display()))?;
-        let lock = lock(&path)?;
+        let lock = lock(&path)?.with_context(|| in_use(&path))?;
         Ok(Self { path, ephemeral: false, _lock: lock })
+    }
+
+    /// Opens a folder that is there, unless another process has it.
+    pub fn open_unused(path: &Path) -> anyhow::Result<Option<Self>> {
+        let path = path.canonicalize().with_context(|| format!("the data folder {}", path.display()))?;
+        let lock = lock(&path)?;
+        Ok(lock.map(|lock| Self { path, ephemeral: false, _lock: lock }))
     }
 
     /// A folder of its own below the system's temporary one, readable by nobody else.
@@ -40,7 +47,7 @@ impl Folder {
         #[cfg(unix)]
         std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
         builder.create(&path).with_context(|| format!("{} cannot be made", path.display()))?;
-        let lock = lock(&path)?;
+        let lock = lock(&path)?.with_context(|| in_use(&path))?;
         Ok(Self { path, ephemeral: true, _lock: lock })
     }
 
@@ -94,13 +101,18 @@ pub fn keys_file(folder: &Path) -> PathBuf {
     folder.join("keys.json")
 }
 
-fn lock(path: &Path) -> anyhow::Result<File> {
+fn in_use(path: &Path) -> String {
+    format!("the data folder {} is in use by another process", path.display())
+}
+
+/// `None`: another process has it.
+fn lock(path: &Path) -> anyhow::Result<Option<File>> {
     let file = path.join("lock");
     let lock = OpenOptions::new().create(true).truncate(false).write(true).open(&file);
     let lock = lock.with_context(|| format!("{} cannot be made", file.display()))?;
     match lock.try_lock() {
-        Ok(()) => Ok(lock),
-        Err(TryLockError::WouldBlock) => bail!("the data folder {} is in use by another process", path.display()),
+        Ok(()) => Ok(Some(lock)),
+        Err(TryLockError::WouldBlock) => Ok(None),
         Err(TryLockError::Error(error)) => Err(error).with_context(|| format!("{} cannot be locked", file.display())),
     }
 }

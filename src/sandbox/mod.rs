@@ -3,6 +3,7 @@
 //! Everything that is kept is in one folder. Nothing here is in production.
 
 mod accounts;
+mod beside;
 mod chain;
 mod folder;
 mod inbox;
@@ -37,6 +38,7 @@ use crate::keys::Scope;
 use crate::tenants::psp_row;
 
 pub use accounts::Accounts;
+pub use beside::ChainsBeside;
 pub use chain::{FOUNDATION_BLOCKS, Payer, SandboxChain, TRANSFER_MAX, known_spec};
 pub use folder::{DEFAULT_FOLDER, Folder, database_file, documents_folder, keys_file, write_secret};
 pub use inbox::{Inboxes, Signed, verify as verify_signature};
@@ -68,12 +70,15 @@ pub struct SandboxOptions {
     pub database_url: Option<String>,
     /// Time between blocks.
     pub block_time: Duration,
+    /// Keeps no ledger: to measure what it costs, and for nothing else.
+    pub without_ledger: bool,
 }
 
 impl SandboxOptions {
     /// An ephemeral sandbox with the usual block time.
     pub fn ephemeral() -> Self {
-        Self { keep: Keep::Ephemeral, database_url: None, block_time: Duration::from_millis(BLOCK_TIME_MS_DEFAULT) }
+        let block_time = Duration::from_millis(BLOCK_TIME_MS_DEFAULT);
+        Self { keep: Keep::Ephemeral, database_url: None, block_time, without_ledger: false }
     }
 }
 
@@ -131,6 +136,7 @@ impl Sandbox {
 
         let documents = documents(config, folder.path(), keys.sealer())?;
         let (api_url, operator_url) = (listeners.api_url()?, listeners.operator_url()?);
+        beside::announce(&folder, &api_url)?;
         let rpc = Chain::ALL.map(|chain| (chain, format!("{api_url}/sandbox/rpc/{chain}"))).into();
         let ready = Ready {
             api_url,
@@ -155,6 +161,7 @@ impl Sandbox {
             documents: documents.clone(),
             operator_token: keys.operator_token.clone(),
             key_mode: KeyMode::Test,
+            without_ledger: options.without_ledger,
             closing: closing.clone(),
         };
         let public_url = listeners.public_url().clone();

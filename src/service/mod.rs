@@ -82,6 +82,7 @@ impl Service {
             documents,
             operator_token,
             key_mode: environment.key_mode(),
+            without_ledger: false,
             closing,
         };
         let routes = |system: &System| router(AppState::new(system.clone(), http));

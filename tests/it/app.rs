@@ -13,6 +13,7 @@ use payferry::http::consent::Terms;
 use payferry::http::{AppState, Environment, HttpConfig, Limits};
 use payferry::keys::{ApiKey, KeyMode, Scope};
 use payferry::sandbox::{Folder, Payer, World, documents_folder};
+use payferry_actors::auditors::AuditorsConfig;
 use payferry_actors::clock::Clock;
 use payferry_actors::compliance::identity::{DeskConfig, IdentityProvider};
 use payferry_actors::compliance::{KytScreener, ListScreener, ScreeningConfig};
@@ -51,6 +52,8 @@ pub struct TestApp {
 
 /// Time between blocks of the test's chains.
 pub const BLOCK_TIME: Duration = Duration::from_millis(50);
+/// Between two looks at the test's ledger.
+const LEDGER_INTERVAL: Duration = Duration::from_millis(200);
 /// How long a test waits for what should happen at once.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -84,6 +87,8 @@ pub struct TestConfig {
     /// Who verifies customers; nobody unless it is said.
     pub identity: Option<Arc<dyn IdentityProvider>>,
     pub desk: DeskConfig,
+    /// Between two reconciliations in the background; none unless it is said.
+    pub vaults_interval: Option<Duration>,
     /// Routes besides the service's own.
     pub routes: Router<AppState>,
 }
@@ -98,6 +103,7 @@ impl Default for TestConfig {
             screener: None,
             identity: None,
             desk: DeskConfig::default(),
+            vaults_interval: None,
             routes: Router::new(),
         }
     }
@@ -149,6 +155,7 @@ impl TestApp {
             desk: config.desk,
             webhooks: WebhookConfig { url_policy, ..WebhookConfig::default() },
             ceilings: payferry_actors::psps::Ceilings::default(),
+            auditors: AuditorsConfig { ledger_interval: LEDGER_INTERVAL, vaults_interval: config.vaults_interval },
             shards: 1,
             bookkeeping: true,
         })

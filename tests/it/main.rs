@@ -13,5 +13,6 @@ mod operator;
 mod process;
 mod reconcile;
 mod stage;
+mod statements;
 mod stories;
 mod vault;

@@ -11,14 +11,15 @@ use payferry_domain::{Address, Chain, Token};
 use payferry_entities::chain_cursors;
 use sea_orm::{ConnectionTrait, EntityTrait};
 
-use crate::app::{Reply, TestApp};
+use crate::app::{Reply, TestApp, TestConfig};
+use crate::operator::Desk;
 
 fn chains(app: &TestApp) -> Vec<(ChainSpec, ChainClient)> {
     app.world().setups().unwrap().into_iter().map(|setup| (setup.spec, setup.client)).collect()
 }
 
 async fn report(app: &TestApp) -> Report {
-    let options = Options { thorough: true, pause: Duration::from_millis(500) };
+    let options = Options { thorough: true, pause: Duration::from_millis(500), ..Options::default() };
     reconcile(app.state.database(), &chains(app), &Clock::default(), options, |_| {}).await.unwrap()
 }
 
@@ -110,4 +111,42 @@ async fn a_transfer_that_was_missed_is_found_again_and_goes_the_usual_way() {
     assert_eq!(late.json["labels"], serde_json::json!(["LATE"]));
     assert!(report(&app).await.is_clean());
     assert_eq!(read(mined).await.unwrap().recorded.len(), 0, "once is enough");
+}
+
+#[tokio::test]
+async fn the_service_finds_a_difference_by_itself_and_tells_until_it_is_gone() {
+    let config =
+        TestConfig { chains: true, vaults_interval: Some(Duration::from_millis(300)), ..TestConfig::default() };
+    let desk = Desk::over(TestApp::start_with(config).await).await;
+    let app = &desk.app;
+    let merchant = app.add_merchant().await;
+    let made = app.add_payment(&merchant).await;
+    app.pay(&made, "10").await;
+    app.payment_when(&made, "settled").await;
+    let run = async |app: &TestApp| app.state.system.vaults().checked_at.map(|_| app.state.system.vaults());
+    let clean = app.until("it has run", run).await;
+    assert_eq!((clean.differences.len(), clean.unread.len()), (0, 0), "{clean:?}");
+
+    let spec = app.world().chain(Chain::Base).spec().clone();
+    let vault: Address = Vaults::new(spec.contract).of_psp(app.psp_id);
+    let chain = app.world().chain(Chain::Base);
+    chain.transfer(Payer::Clean, Token::Usdc, vault, "1".parse().unwrap()).await.unwrap();
+    let stuck = async |app: &TestApp| Some(app.state.system.vaults()).filter(|view| view.differences.len() == 1);
+    let found = app.until("the difference is found", stuck).await;
+    assert!(found.differences[0].since <= found.checked_at.unwrap());
+    let listed = desk.get("/ops/stuck?kind=vault_difference").await;
+    insta::assert_json_snapshot!("vault_difference", listed.redacted());
+    let item = &listed.json["kinds"][0]["items"][0];
+    assert_eq!((&item["id"], &item["psp_id"]), (&app.psp_id.to_string().into(), &app.psp_id.to_string().into()));
+    let shown = async |desk: &Desk| {
+        let metrics = desk.get("/metrics").await;
+        metrics.text().lines().any(|line| line == "payferry_reconcile_differences 1").then_some(())
+    };
+    app.until("the gauge shows it", async |_| shown(&desk).await).await;
+
+    // As if it had been posted: the background goes by the running balances.
+    app.writer().execute_unprepared("UPDATE balances SET available = available + 1000000").await.unwrap();
+    let gone = async |app: &TestApp| app.state.system.vaults().differences.is_empty().then_some(());
+    app.until("it is gone", gone).await;
+    desk.stop().await;
 }

@@ -58,11 +58,13 @@ pub enum ActorKind {
     WebhookSender,
     /// Delivers one PSP's webhooks.
     Endpoint,
+    /// Holds the ledger against itself, or vaults against the ledger.
+    Auditor,
 }
 
 impl ActorKind {
     /// Every kind.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Root,
         Self::Journal,
         Self::Shard,
@@ -75,6 +77,7 @@ impl ActorKind {
         Self::Sending,
         Self::WebhookSender,
         Self::Endpoint,
+        Self::Auditor,
     ];
 
     /// The name as it stands in metrics and logs.
@@ -92,6 +95,7 @@ impl ActorKind {
             Self::Sending => "sending",
             Self::WebhookSender => "webhook_sender",
             Self::Endpoint => "endpoint",
+            Self::Auditor => "auditor",
         }
     }
 }

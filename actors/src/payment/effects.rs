@@ -18,9 +18,11 @@ use crate::clock::Clock;
 use crate::compliance::identity::ComplianceDesk;
 use crate::compliance::{ScreenRequest, Screening, Subject};
 use crate::journal::Journal;
+use crate::ledger::check::Findings;
 use crate::observe::Books;
 use crate::pauses::Pauses;
 use crate::psps::PspDirectory;
+use crate::reconcile::watch::VaultFindings;
 use crate::sending::DeskMessage;
 use crate::webhook::WebhookSender;
 
@@ -36,6 +38,10 @@ pub(crate) struct Services {
     pub(crate) books: Books,
     pub(crate) metrics: PaymentMetrics,
     pub(crate) chains: Arc<Chains>,
+    /// What the auditor of the ledger found.
+    pub(crate) ledger: Findings,
+    /// What the auditor of the vaults found.
+    pub(crate) vaults: VaultFindings,
     /// Set once it runs, and again when it was restarted.
     pub(crate) screening: RwLock<Option<Screening>>,
     pub(crate) desk: RwLock<Option<ComplianceDesk>>,

@@ -71,15 +71,34 @@ pub(super) async fn of_payments(
     Ok(held)
 }
 
-/// What the vaults of PSPs hold, what is promised included.
-pub(super) async fn of_psps(database: &Database) -> Result<HashMap<String, Vec<Holding>>, DbErr> {
+/// What the vaults of PSPs hold, what is promised included; of one of them, or all.
+pub(super) async fn of_psps(database: &Database, only: Option<&str>) -> Result<HashMap<String, Vec<Holding>>, DbErr> {
     let sql = format!(
         "SELECT psp_id, chain, token_address, {} FROM ledger_postings \
-         WHERE debit IN ('psp', 'in_flight') OR credit IN ('psp', 'in_flight') GROUP BY psp_id, chain, token_address",
-        held("'psp', 'in_flight'")
+         WHERE (debit IN ('psp', 'in_flight') OR credit IN ('psp', 'in_flight')) AND {} GROUP BY psp_id, chain, token_address",
+        held("'psp', 'in_flight'"),
+        whose(only)
     );
+    by_psp(database, &sql, only).await
+}
+
+/// The same by the running balances.
+pub(super) async fn balances_of_psps(
+    database: &Database,
+    only: Option<&str>,
+) -> Result<HashMap<String, Vec<Holding>>, DbErr> {
+    let sql = format!("SELECT psp_id, chain, token_address, available + reserved FROM balances WHERE {}", whose(only));
+    by_psp(database, &sql, only).await
+}
+
+fn whose(only: Option<&str>) -> &'static str {
+    // Both take the one value, so that an index of the PSP serves the first.
+    if only.is_some() { "psp_id = $1" } else { "$1 = ''" }
+}
+
+async fn by_psp(database: &Database, sql: &str, only: Option<&str>) -> Result<HashMap<String, Vec<Holding>>, DbErr> {
     let mut held: HashMap<String, Vec<Holding>> = HashMap::new();
-    for row in query(database, &sql, []).await? {
+    for row in query(database, sql, [only.unwrap_or_default().into()]).await? {
         let holding = (row.try_get_by_index(1)?, address(&row, 2)?, row.try_get_by_index(3)?);
         held.entry(row.try_get_by_index(0)?).or_default().push(holding);
     }

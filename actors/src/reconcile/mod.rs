@@ -4,10 +4,13 @@
 //! it is called a difference. Deliberately absent: mending anything, and finding missed transfers (`chain::reread`).
 
 mod ledger;
+mod metrics;
 mod open;
+mod report;
+pub mod watch;
 
-use std::collections::BTreeMap;
-use std::time::Duration;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::Instant;
 
 use alloy::primitives::U256;
 use alloy::sol_types::SolCall;
@@ -16,144 +19,17 @@ use payferry_contracts::Token as TokenContract;
 use payferry_domain::{Address, Chain, PspId, Timestamp, Token};
 use payferry_entities::{Database, psps};
 use sea_orm::{DbErr, EntityTrait, QuerySelect};
-use serde::Serialize;
 
 use crate::chain::client::BATCH_CALLS_MAX;
 use crate::chain::{ChainClient, ChainSpec, ClientError};
 use crate::clock::Clock;
 use crate::wallet::{Vaults, alloy_address};
 
-/// Requests to a chain at once, each for [`BATCH_CALLS_MAX`] balances.
-const REQUESTS_AT_ONCE: usize = 4;
+pub(crate) use metrics::describe;
+pub use report::{DIFFERENCES_MAX, Difference, Options, Owner, Part, Place, Report, Sums, Unbalanced};
+
 /// Looks at what differs before it is called a difference.
 const LOOKS_MAX: u32 = 4;
-/// Differences that are named; of more, only how many there are.
-pub const DIFFERENCES_MAX: usize = 10_000;
-
-/// How thoroughly is looked.
-#[derive(Debug, Clone, Copy)]
-pub struct Options {
-    /// Every token on every chain at each payment's wallet, not only where something should be.
-    pub thorough: bool,
-    /// Between two looks at what differs.
-    pub pause: Duration,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self { thorough: false, pause: Duration::from_secs(5) }
-    }
-}
-
-/// Whose money it is.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case", tag = "of")]
-pub enum Owner {
-    /// A payment's own vault.
-    Payment {
-        /// Which.
-        payment_id: String,
-        /// What it is called in the ledger.
-        subject: String,
-        /// Whose.
-        psp_id: String,
-    },
-    /// A PSP's vault.
-    Psp {
-        /// Whose.
-        psp_id: String,
-    },
-    /// The treasury.
-    Treasury,
-}
-
-/// Where money is, and in what.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub struct Place {
-    /// Whose it is.
-    #[serde(flatten)]
-    pub owner: Owner,
-    /// On this chain.
-    pub chain: Chain,
-    /// In this token.
-    pub token_address: Address,
-    /// At this address.
-    pub address: Address,
-}
-
-/// Something that does not fit.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Difference {
-    /// Where.
-    #[serde(flatten)]
-    pub place: Place,
-    /// What the ledger says, base units.
-    pub ledger: i64,
-    /// What is there, base units.
-    pub on_chain: i64,
-}
-
-/// A running balance that is not the sum of its postings.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Unbalanced {
-    /// Whose.
-    pub psp_id: String,
-    /// On this chain.
-    pub chain: String,
-    /// In this token.
-    pub token_address: Address,
-    /// What the postings add up to, base units.
-    pub posted: i64,
-    /// What the balance says, base units.
-    pub balance: i64,
-}
-
-/// Sums of one token on one chain.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct Sums {
-    /// In payments' vaults by the ledger, base units.
-    pub payments_ledger: i64,
-    /// In payments' vaults on the chain.
-    pub payments_on_chain: i64,
-    /// In PSPs' vaults by the ledger.
-    pub psps_ledger: i64,
-    /// In PSPs' vaults on the chain.
-    pub psps_on_chain: i64,
-    /// Sent to the treasury by the ledger.
-    pub treasury_ledger: i64,
-    /// At the treasury's address now: its owner may have moved it on.
-    pub treasury_on_chain: i64,
-}
-
-/// What was found.
-#[derive(Debug, Clone, Serialize)]
-pub struct Report {
-    /// When it was begun.
-    pub at: Timestamp,
-    /// Payments that were looked at.
-    pub payments: u64,
-    /// Balances that were read on chains.
-    pub balances: u64,
-    /// Vaults that differ by no more than what is under way.
-    pub under_way: u64,
-    /// By chain and token.
-    pub sums: BTreeMap<String, Sums>,
-    /// What does not fit, and whose it is; at most [`DIFFERENCES_MAX`].
-    pub differences: Vec<Difference>,
-    /// How many there are.
-    pub differences_total: u64,
-    /// Running balances that are not what was posted.
-    pub unbalanced: Vec<Unbalanced>,
-    /// Chains that money is on and that could not be read, and why.
-    pub unread: BTreeMap<Chain, String>,
-}
-
-impl Report {
-    /// Whether everything was looked at and fits.
-    pub fn is_clean(&self) -> bool {
-        self.differences_total == 0 && self.unbalanced.is_empty() && self.unread.is_empty()
-    }
-}
 
 /// Holds everything against everything. `watch` is told how many payments were looked at.
 pub async fn reconcile(
@@ -161,24 +37,48 @@ pub async fn reconcile(
     chains: &[(ChainSpec, ChainClient)],
     clock: &Clock,
     options: Options,
+    watch: impl FnMut(u64),
+) -> Result<Report, DbErr> {
+    reconcile_part(database, chains, clock, options, Part::default(), watch).await
+}
+
+/// The same of some payments, and of all PSPs.
+pub async fn reconcile_part(
+    database: &Database,
+    chains: &[(ChainSpec, ChainClient)],
+    clock: &Clock,
+    options: Options,
+    part: Part,
     mut watch: impl FnMut(u64),
 ) -> Result<Report, DbErr> {
-    let mut look = Look::new(database, chains, clock.now());
-    let mut after = String::new();
+    let mut look = Look::new(database, chains, clock.now(), options);
+    let mut after = part.after;
     loop {
         let payments = ledger::payments(database, &after).await?;
-        let Some(last) = payments.last() else { break };
-        after.clone_from(&last.id);
-        let read = payments.len();
-        look.at_payments(payments, options.thorough).await?;
-        watch(look.report.payments);
-        if read < ledger::PAYMENTS_STEP {
+        let is_last = payments.len() < ledger::PAYMENTS_STEP;
+        if let Some(last) = payments.last() {
+            after.clone_from(&last.id);
+            look.at_payments(payments).await?;
+            watch(look.report.payments);
+        }
+        if is_last {
+            after.clear();
+            break;
+        }
+        if part.payments_max.is_some_and(|max| look.report.payments >= max) {
             break;
         }
     }
+    look.report.after = after;
     look.at_psps().await?;
-    look.at_treasury().await?;
-    look.again(options.pause).await?;
+    if options.whole_ledger {
+        look.at_treasury().await?;
+    }
+    look.and(part.known);
+    look.again().await?;
+    if !options.whole_ledger {
+        return Ok(look.report);
+    }
     let unequal = ledger::unequal(database).await?;
     look.report.unbalanced = unequal
         .into_iter()
@@ -195,6 +95,7 @@ pub async fn reconcile(
 
 struct Look<'a> {
     database: &'a Database,
+    options: Options,
     chains: BTreeMap<Chain, &'a (ChainSpec, ChainClient)>,
     report: Report,
     /// What differs at the first look.
@@ -202,12 +103,14 @@ struct Look<'a> {
 }
 
 impl<'a> Look<'a> {
-    fn new(database: &'a Database, chains: &'a [(ChainSpec, ChainClient)], at: Timestamp) -> Self {
+    fn new(database: &'a Database, chains: &'a [(ChainSpec, ChainClient)], at: Timestamp, options: Options) -> Self {
         let report = Report {
             at,
             payments: 0,
             balances: 0,
             under_way: 0,
+            chains_ms: 0,
+            after: String::new(),
             sums: BTreeMap::new(),
             differences: Vec::new(),
             differences_total: 0,
@@ -215,10 +118,16 @@ impl<'a> Look<'a> {
             unread: BTreeMap::new(),
         };
         let chains = chains.iter().map(|chain| (chain.0.chain, chain)).collect();
-        Self { database, chains, report, doubtful: Vec::new() }
+        Self { database, options, chains, report, doubtful: Vec::new() }
     }
 
-    async fn at_payments(&mut self, payments: Vec<ledger::PaymentVault>, thorough: bool) -> Result<(), DbErr> {
+    /// What was found before is doubtful now, unless it was just looked at.
+    fn and(&mut self, known: Vec<Difference>) {
+        let looked_at: BTreeSet<Place> = self.doubtful.iter().map(|one| one.place.clone()).collect();
+        self.doubtful.extend(known.into_iter().filter(|one| !looked_at.contains(&one.place)));
+    }
+
+    async fn at_payments(&mut self, payments: Vec<ledger::PaymentVault>) -> Result<(), DbErr> {
         let subjects: Vec<&str> = payments.iter().map(|payment| payment.subject.as_str()).collect();
         let mut held = ledger::of_payments(self.database, &subjects).await?;
         self.report.payments += payments.len() as u64;
@@ -226,7 +135,7 @@ impl<'a> Look<'a> {
         for payment in payments {
             let holdings = held.remove(&payment.subject).unwrap_or_default();
             let own = self.own_asset(&payment);
-            let everywhere = if thorough { self.every_asset() } else { Vec::new() };
+            let everywhere = if self.options.thorough { self.every_asset() } else { Vec::new() };
             let owner = Owner::Payment { payment_id: payment.id, subject: payment.subject, psp_id: payment.psp_id };
             for (chain, token_address, units) in everywhere.into_iter().chain(own).chain(holdings) {
                 let Ok(chain) = chain.parse() else { continue };
@@ -238,7 +147,7 @@ impl<'a> Look<'a> {
     }
 
     async fn at_psps(&mut self) -> Result<(), DbErr> {
-        let mut held = ledger::of_psps(self.database).await?;
+        let mut held = self.of_psps(None).await?;
         let ids: Vec<String> = psps::Entity::find()
             .select_only()
             .column(psps::Column::Id)
@@ -261,6 +170,14 @@ impl<'a> Look<'a> {
             }
         }
         self.compare(expected).await
+    }
+
+    async fn of_psps(&self, only: Option<&str>) -> Result<HashMap<String, Vec<ledger::Holding>>, DbErr> {
+        if self.options.whole_ledger {
+            ledger::of_psps(self.database, only).await
+        } else {
+            ledger::balances_of_psps(self.database, only).await
+        }
     }
 
     /// Only told: the treasury's owner moves it as it likes.
@@ -313,7 +230,7 @@ impl<'a> Look<'a> {
                 self.leave_out(chain, held);
                 continue;
             };
-            let found = match balances(client, places.iter().map(|(place, _)| place)).await {
+            let found = match self.balances(client, places.iter().map(|(place, _)| place)).await {
                 Ok(found) => found,
                 Err(error) => {
                     self.report.unread.insert(chain, error.to_string());
@@ -334,7 +251,7 @@ impl<'a> Look<'a> {
     }
 
     /// Looks again at what differs, until it fits, is explained by what is under way, or has differed often enough.
-    async fn again(&mut self, pause: Duration) -> Result<(), DbErr> {
+    async fn again(&mut self) -> Result<(), DbErr> {
         for look in 1..=LOOKS_MAX {
             let mut left = Vec::new();
             for difference in std::mem::take(&mut self.doubtful) {
@@ -351,7 +268,7 @@ impl<'a> Look<'a> {
                 self.report.differences = left;
                 return Ok(());
             }
-            tokio::time::sleep(pause).await;
+            tokio::time::sleep(self.options.pause).await;
             for difference in left {
                 if let Some(still) = self.once_more(difference).await? {
                     self.doubtful.push(still);
@@ -362,7 +279,7 @@ impl<'a> Look<'a> {
     }
 
     /// The same place as it is now; `None` if it fits.
-    async fn once_more(&self, before: Difference) -> Result<Option<Difference>, DbErr> {
+    async fn once_more(&mut self, before: Difference) -> Result<Option<Difference>, DbErr> {
         let place = before.place;
         let Some((_, client)) = self.chains.get(&place.chain).copied() else { return Ok(None) };
         // First the ledger: what comes into it afterwards is on the chain already.
@@ -370,34 +287,38 @@ impl<'a> Look<'a> {
             Owner::Payment { subject, .. } => {
                 ledger::of_payments(self.database, &[subject]).await?.remove(subject).unwrap_or_default()
             }
-            Owner::Psp { psp_id } => ledger::of_psps(self.database).await?.remove(psp_id).unwrap_or_default(),
+            Owner::Psp { psp_id } => self.of_psps(Some(psp_id)).await?.remove(psp_id).unwrap_or_default(),
             Owner::Treasury => Vec::new(),
         };
         let here =
             |(chain, token, _): &&ledger::Holding| chain == place.chain.as_str() && *token == place.token_address;
         let ledger = holdings.iter().filter(here).map(|(_, _, units)| *units).sum();
-        let Ok(found) = balances(client, std::iter::once(&place)).await else {
+        let Ok(found) = self.balances(client, std::iter::once(&place)).await else {
             return Ok(Some(Difference { place, ..before }));
         };
         let on_chain = found.first().copied().unwrap_or_default();
         Ok((ledger != on_chain).then_some(Difference { place, ledger, on_chain }))
     }
-}
 
-impl Sums {
-    fn add(&mut self, owner: &Owner, ledger: i64, on_chain: i64) {
-        let (of_ledger, of_chain) = match owner {
-            Owner::Payment { .. } => (&mut self.payments_ledger, &mut self.payments_on_chain),
-            Owner::Psp { .. } => (&mut self.psps_ledger, &mut self.psps_on_chain),
-            Owner::Treasury => (&mut self.treasury_ledger, &mut self.treasury_on_chain),
-        };
-        *of_ledger = of_ledger.saturating_add(ledger);
-        *of_chain = of_chain.saturating_add(on_chain);
+    /// What is at these places, in their order.
+    async fn balances<'p>(
+        &mut self,
+        client: &ChainClient,
+        places: impl Iterator<Item = &'p Place>,
+    ) -> Result<Vec<i64>, ClientError> {
+        let since = Instant::now();
+        let found = balances(client, places, self.options).await;
+        self.report.chains_ms += u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX);
+        found
     }
 }
 
 /// What is at these places, in their order.
-async fn balances<'p>(client: &ChainClient, places: impl Iterator<Item = &'p Place>) -> Result<Vec<i64>, ClientError> {
+async fn balances<'p>(
+    client: &ChainClient,
+    places: impl Iterator<Item = &'p Place>,
+    options: Options,
+) -> Result<Vec<i64>, ClientError> {
     let calls: Vec<(Address, Vec<u8>)> = places
         .map(|place| {
             let account = alloy_address(place.address);
@@ -406,11 +327,12 @@ async fn balances<'p>(client: &ChainClient, places: impl Iterator<Item = &'p Pla
         .collect();
     let read = |some: Vec<(Address, Vec<u8>)>| async move {
         let answers = client.calls(some).await?;
+        tokio::time::sleep(options.request_pause).await;
         answers.into_iter().map(|answer| Ok(units(&answer?))).collect::<Result<Vec<i64>, ClientError>>()
     };
     let chunks: Vec<Vec<_>> = calls.chunks(BATCH_CALLS_MAX).map(<[_]>::to_vec).collect();
     let found: Vec<Vec<i64>> =
-        stream::iter(chunks.into_iter().map(read)).buffered(REQUESTS_AT_ONCE).try_collect().await?;
+        stream::iter(chunks.into_iter().map(read)).buffered(options.requests_at_once).try_collect().await?;
     Ok(found.into_iter().flatten().collect())
 }
 

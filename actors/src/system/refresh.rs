@@ -23,6 +23,8 @@ pub(super) fn refresh(services: Arc<Services>) -> AbortOnDropHandle<()> {
             ticks.tick().await;
             services.books.refresh_metrics();
             services.journal.refresh_metrics();
+            services.vaults.refresh_metrics(services.clock.real_now());
+            services.ledger.refresh_metrics(services.clock.real_now(), &services.chains);
             if let Some(screening) = &*services.screening.read() {
                 screening.refresh_metrics();
             }

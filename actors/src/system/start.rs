@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -13,6 +13,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::refresh::refresh;
 use super::{Inner, System};
+use crate::auditors::AuditorsConfig;
 use crate::chain::{ChainClient, ChainSpec, Checkpoint, Settler, SettlerArgs, WakeUps, Watcher, WatcherArgs};
 use crate::chains::Chains;
 use crate::clock::Clock;
@@ -20,10 +21,13 @@ use crate::compliance::identity::{ComplianceDesk, DeskConfig, IdentityProvider};
 use crate::compliance::{KytScreener, Screening, ScreeningConfig, SenderKind};
 use crate::inbox::PaymentInbox;
 use crate::journal::{self, Journal, JournalTask};
+use crate::ledger::check::{self, Findings, LedgerAuditor};
 use crate::observe::{ActorKind, Books, Cause, ROOT_NAME};
 use crate::pauses::Pauses;
 use crate::payment::{PaymentMetrics, Router, Services, Shard, Unapplied};
 use crate::psps::{Ceilings, PspDirectory};
+use crate::reconcile;
+use crate::reconcile::watch::{self, VaultAuditor, VaultFindings};
 use crate::seal::Sealer;
 use crate::sending::SendingDesk;
 use crate::supervise::{Child, Root, RootMessage, Start};
@@ -52,6 +56,8 @@ pub struct SystemConfig {
     pub webhooks: WebhookConfig,
     /// How much PSPs may send unless the operator has said otherwise of one.
     pub ceilings: Ceilings,
+    /// How often the auditors look.
+    pub auditors: AuditorsConfig,
     /// Shard supervisors; must divide 256.
     pub shards: usize,
     /// Whether actors keep books. `false` to measure what that costs, and for nothing else.
@@ -84,6 +90,16 @@ impl System {
     /// Starts the tree: journal, webhook sender, screening, compliance desk, settlers, shards with their live payments, watchers last,
     /// so that nothing is told to payments before there is somebody to tell.
     pub async fn start(config: SystemConfig) -> Result<Self, StartError> {
+        Self::begin(config, true).await
+    }
+
+    /// The same with nothing posted and no auditors: to measure what the ledger costs, and for nothing else. No configuration
+    /// leads here.
+    pub async fn start_without_ledger(config: SystemConfig) -> Result<Self, StartError> {
+        Self::begin(config, false).await
+    }
+
+    async fn begin(config: SystemConfig, posts: bool) -> Result<Self, StartError> {
         let SystemConfig {
             database,
             sealer,
@@ -95,20 +111,26 @@ impl System {
             desk,
             webhooks,
             ceilings,
+            auditors,
             shards,
             bookkeeping,
         } = config;
         crate::chain::metrics::describe();
+        check::describe();
+        reconcile::describe();
         let books = Books::new(clock.clone(), bookkeeping);
         books.tally().doubt();
         let root = books.spawn(ROOT_NAME, Root { books: books.clone() }, (), None).await.map_err(failed("root"))?;
         let (journal, task) = Journal::start_with(database.clone(), books.clone());
+        let journal = if posts { journal } else { journal.without_postings() };
         let writing = write(task, books.clone());
         let services = Arc::new(Services {
             pauses: Pauses::new(database.clone()),
             psps: PspDirectory::new(database.clone(), ceilings),
             router: Arc::new(Router::new(shards)),
             chains: Arc::new(Chains::new(setups.iter().map(|setup| setup.spec.clone()).collect())),
+            ledger: Findings::default(),
+            vaults: VaultFindings::default(),
             screening: RwLock::default(),
             desk: RwLock::default(),
             webhooks: RwLock::default(),
@@ -139,8 +161,15 @@ impl System {
         for index in 0..shards {
             system.start_shard(index).await?;
         }
+        let chains = setups.iter().map(|setup| (setup.spec.clone(), setup.client.clone())).collect();
         for setup in setups {
             system.start_watcher(setup).await?;
+        }
+        if posts {
+            system.start_ledger_auditor(auditors).await?;
+        }
+        if let Some(interval) = auditors.vaults_interval.filter(|_| posts) {
+            system.start_vault_auditor(chains, interval).await?;
         }
         Ok(system)
     }
@@ -216,6 +245,36 @@ impl System {
                 let cell = desk.get_cell();
                 services.router.set_sending_desk(desk);
                 Ok(cell)
+            }
+            .boxed()
+        })
+        .await
+    }
+
+    async fn start_ledger_auditor(&self, config: AuditorsConfig) -> Result<(), StartError> {
+        let services = self.inner.services.clone();
+        self.adopt(ActorKind::Auditor, check::NAME, move |root| {
+            let services = services.clone();
+            async move {
+                let auditor = LedgerAuditor::new(services.clone(), config.ledger_interval);
+                Ok(services.books.spawn(check::NAME, auditor, (), Some(root)).await?.get_cell())
+            }
+            .boxed()
+        })
+        .await
+    }
+
+    async fn start_vault_auditor(
+        &self,
+        chains: Vec<(ChainSpec, ChainClient)>,
+        interval: Duration,
+    ) -> Result<(), StartError> {
+        let (services, chains) = (self.inner.services.clone(), Arc::new(chains));
+        self.adopt(ActorKind::Auditor, watch::NAME, move |root| {
+            let (services, chains) = (services.clone(), chains.clone());
+            async move {
+                let auditor = VaultAuditor::new(services.clone(), chains, interval);
+                Ok(services.books.spawn(watch::NAME, auditor, (), Some(root)).await?.get_cell())
             }
             .boxed()
         })

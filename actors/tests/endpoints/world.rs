@@ -292,6 +292,7 @@ async fn start(sites: &[Site], database: Database, options: &Options) -> System 
         desk: DeskConfig::default(),
         webhooks: WebhookConfig::default(),
         ceilings: payferry_actors::psps::Ceilings::default(),
+        auditors: payferry_actors::auditors::AuditorsConfig::default(),
         shards: 16,
         bookkeeping: true,
     };

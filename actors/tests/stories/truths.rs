@@ -56,10 +56,17 @@ pub async fn check(world: &World) -> Vec<String> {
         is_explained(world, payment, &mut wrong);
     }
     psp_and_treasury(world, &books, &mut wrong).await;
+    for imbalance in world.system().ledger().imbalances {
+        wrong.push(format!(
+            "the auditor says: {} {}",
+            imbalance.subject.clone().unwrap_or_default(),
+            imbalance.words(None)
+        ));
+    }
     executed_once(world, &mut wrong).await;
     told(world, &mut wrong).await;
     let specs: Vec<_> = world.chains.values().map(|chain| (chain.spec.clone(), chain.client())).collect();
-    let options = Options { thorough: true, pause: std::time::Duration::from_millis(50) };
+    let options = Options { thorough: true, pause: std::time::Duration::from_millis(50), ..Options::default() };
     let report = reconcile::reconcile(world.database(), &specs, &world.clock, options, |_| {}).await.unwrap();
     if !report.is_clean() {
         wrong.push(format!("reconcile says {report:#?}"));

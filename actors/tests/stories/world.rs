@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use payferry_actors::auditors::AuditorsConfig;
 use payferry_actors::chain::{Checkpoint, Killed, Step, wake_on_change};
 use payferry_actors::clock::Clock;
 use payferry_actors::compliance::ScreeningConfig;
@@ -27,6 +28,8 @@ use crate::judge::Judge;
 pub const MASTER: [u8; 32] = [9; 32];
 /// Blocks of an advance are at most so far apart, so that it never looks like an outage.
 const SPACING_SECS: u64 = 15;
+/// Between two looks of the auditor.
+const AUDITED_EVERY: Duration = Duration::from_millis(100);
 
 pub struct World {
     pub chains: BTreeMap<Chain, StoryChain>,
@@ -127,6 +130,8 @@ impl World {
                 ..WebhookConfig::default()
             },
             ceilings: Ceilings::default(),
+            // The auditor looks all the time, whatever happens: what it calls wrong is wrong.
+            auditors: AuditorsConfig { ledger_interval: AUDITED_EVERY, vaults_interval: None },
             shards: 2,
             bookkeeping: true,
         };

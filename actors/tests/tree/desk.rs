@@ -200,6 +200,7 @@ async fn start(database: Database, remote: &SumsubStandIn, config: &DeskConfig) 
         desk: config.clone(),
         webhooks: WebhookConfig::default(),
         ceilings: payferry_actors::psps::Ceilings::default(),
+        auditors: payferry_actors::auditors::AuditorsConfig::default(),
         shards: 1,
         bookkeeping: true,
     };

@@ -245,6 +245,7 @@ async fn start(
         desk: options.desk.clone(),
         webhooks: options.webhooks.clone(),
         ceilings: payferry_actors::psps::Ceilings::default(),
+        auditors: payferry_actors::auditors::AuditorsConfig::default(),
         shards: 16,
         bookkeeping: !options.bookkeeping_off,
     };

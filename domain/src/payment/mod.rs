@@ -9,6 +9,7 @@ mod decide;
 mod effect;
 mod event;
 mod evolve;
+mod holdings;
 mod label;
 mod money_out;
 mod operations;

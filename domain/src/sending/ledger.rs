@@ -1,8 +1,8 @@
-//! What an event of a sending posts to the ledger, in its own commit.
+//! What an event of a sending posts to the ledger, in its own commit, and what all of them must add up to.
 
 use super::event::Event;
 use super::state::{Sending, SendingStatus};
-use crate::ledger::{Account, Posting, PostingKind};
+use crate::ledger::{Account, Holdings, Posting, PostingKind};
 
 /// The posting of `event`; `before` is the sending right before it.
 pub(super) fn posting(before: &Sending, event: &Event) -> Option<Posting> {
@@ -19,5 +19,19 @@ pub(super) fn posting(before: &Sending, event: &Event) -> Option<Posting> {
         }
         Event::Failed { .. } => Some(post(PostingKind::Returned, Account::InFlight, Account::Psp)),
         Event::Screened { .. } => None,
+    }
+}
+
+impl Sending {
+    /// What stands on each account for this sending, by its state alone.
+    pub fn holdings(&self) -> Holdings {
+        let mut holdings = Holdings::default();
+        let credit = match self.status {
+            SendingStatus::Pending => Account::InFlight,
+            SendingStatus::Sent => Account::External,
+            SendingStatus::Failed => return holdings,
+        };
+        holdings.moved(self.order.asset, Account::Psp, credit, self.order.amount);
+        holdings
     }
 }

@@ -7,7 +7,7 @@ use ulid::Ulid;
 use super::*;
 use crate::chain::{FinalityPolicy, Hash32};
 use crate::ids::{CustomerId, PayoutId, PspId, WithdrawalId};
-use crate::ledger::{Account, Asset, PostingKind};
+use crate::ledger::{Account, Asset, Holdings, PostingKind};
 use crate::money::Token;
 use crate::payment::Verdict;
 
@@ -84,6 +84,7 @@ impl Story {
         self.posted.extend(step.postings);
         self.queued += usize::from(step.queues_operation);
         self.sending = step.sending;
+        assert_eq!(self.posted.iter().collect::<Holdings>(), self.sending.holdings());
         let json = serde_json::to_string(&self.sending).unwrap();
         assert_eq!(serde_json::from_str::<Sending>(&json).unwrap(), self.sending);
     }

@@ -51,6 +51,15 @@ impl QueryFields {
         }
     }
 
+    /// The value of a parameter that must be given.
+    pub fn required<T>(&mut self, name: &str, read: impl FnOnce(&str) -> Result<T, Fault>) -> Option<T> {
+        if self.given.get(name).is_none_or(String::is_empty) {
+            self.fault(name, Fault::new("required", "is required"));
+            return None;
+        }
+        self.optional(name, read)
+    }
+
     /// `limit` and `offset`.
     pub fn page(&mut self) -> PageQuery {
         let limit = self.optional("limit", |text| between(text, 1, PAGE_LIMIT_MAX)).unwrap_or(PAGE_LIMIT_DEFAULT);

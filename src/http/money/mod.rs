@@ -5,4 +5,5 @@ pub mod balances;
 pub mod entries;
 pub mod payouts;
 mod sendings;
+pub mod statement;
 pub mod withdrawals;

@@ -66,6 +66,7 @@ fn what(kind: StuckKind, item: &StuckItem) -> Markup {
             (_, Some(payment), _) => (payment_link(payment)),
             (StuckKind::Paused, ..) => a.mono href=(path("pauses")) { (item.id) },
             (StuckKind::CheckOverdue, ..) => span.mono { (item.id) },
+            (StuckKind::LedgerImbalance | StuckKind::VaultDifference, None, Some(psp)) => a.mono href={ (path("psps")) "/" (psp) } { (psp) },
             (_, None, Some(psp)) => a.mono href={ (path("webhooks")) "/" (psp) } { (psp) },
             (StuckKind::Chain | StuckKind::Settler, ..) => a href={ (path("chains")) "/" (item.id) } { (item.id) },
             _ => (item.id),

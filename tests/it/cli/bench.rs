@@ -48,6 +48,27 @@ fn a_quick_run_measures_checks_and_cleans_up() {
 }
 
 #[test]
+fn what_the_ledger_costs_and_how_long_reconciling_takes_are_measured_on_settled_payments() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = payferry()
+        .args(["bench", "--quick", "--json", "--only", "postings,reconcile", "--folder"])
+        .arg(folder.path())
+        .output()
+        .unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}: {error} {}", output.status, String::from_utf8_lossy(&output.stdout));
+    let lines: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
+    let names: Vec<&str> = lines.iter().map(|line| line["what"].as_str().unwrap()).collect();
+    let wanted = [
+        "postings' cost in CPU of a settled payment",
+        "postings' cost in throughput",
+        "reconcile over 500 settled payments, less the endpoint's time",
+    ];
+    assert_eq!(names, wanted);
+    assert!(lines.iter().all(|line| line["wrong"] == serde_json::json!([])), "{lines:#?}");
+}
+
+#[test]
 fn what_cannot_be_measured_is_said() {
     let output = payferry().args(["bench", "--quick", "--only", "initiate-postgres"]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));

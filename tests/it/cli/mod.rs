@@ -6,8 +6,10 @@ mod config;
 pub(crate) mod customers;
 mod demo;
 mod operator;
+mod reconcile;
 mod sandbox;
 mod serve;
+mod statement;
 mod world;
 
 use std::process::Output;

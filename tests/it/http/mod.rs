@@ -19,5 +19,6 @@ mod refunds;
 mod resolve;
 mod serve;
 mod settings;
+mod statement;
 mod tenancy;
 mod webhooks;

@@ -138,6 +138,7 @@ async fn somebody_elses_objects_are_not_there() {
         "GET /api/v1/webhook/undelivered",
         "GET /balances",
         "GET /ledger/entries",
+        "GET /ledger/statement",
         "GET /merchants",
         "GET /payments",
         "GET /payouts",

@@ -3,6 +3,7 @@
 mod actors;
 mod admin;
 mod admission;
+mod books;
 mod customers;
 mod decisions;
 mod events;

@@ -1,7 +1,7 @@
 //! What the ledger says after any story: each account holds what the payment's own state says it must.
 
 use super::*;
-use crate::ledger::{Account, Asset, Posting};
+use crate::ledger::{Account, Asset, Holdings, Posting};
 
 /// What stands on an account after these postings.
 pub(super) fn balance(postings: &[Posting], account: Account, asset: Asset) -> i64 {
@@ -47,11 +47,13 @@ fn expected(payment: &Payment, account: Account, asset: Asset) -> i64 {
 #[track_caller]
 pub(super) fn check(payment: &Payment, postings: &[Posting]) {
     assert!(postings.iter().all(|posting| posting.amount > Amount::ZERO && posting.debit != posting.credit));
+    assert_eq!(postings.iter().collect::<Holdings>(), payment.holdings(), "{payment:?}");
     let assets = payment.transfers.iter().map(|transfer| payment.asset_of(transfer)).chain([payment.asset()]);
     for asset in assets {
         for account in Account::ALL {
             let (is, should) = (balance(postings, *account, asset), expected(payment, *account, asset));
             assert_eq!(is, should, "{account} in {asset:?}: {payment:?}\n{postings:#?}");
+            assert_eq!(payment.holdings().on(asset, *account), should, "{account} in {asset:?}: {payment:?}");
         }
     }
 }

@@ -10,6 +10,10 @@ use serde::Serialize;
 pub enum StuckKind {
     /// The database does not take what is written.
     JournalHindered,
+    /// The ledger does not add up.
+    LedgerImbalance,
+    /// What a vault holds on the chain is not what the ledger says.
+    VaultDifference,
     /// A chain cannot be read, or stands still.
     Chain,
     /// Settling on a chain is held up: no gas, most likely.
@@ -44,8 +48,10 @@ pub enum StuckKind {
 
 impl StuckKind {
     /// Every kind, the most pressing first.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 18] = [
         Self::JournalHindered,
+        Self::LedgerImbalance,
+        Self::VaultDifference,
         Self::Chain,
         Self::Settler,
         Self::IdentityProvider,
@@ -67,6 +73,8 @@ impl StuckKind {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::JournalHindered => "journal_hindered",
+            Self::LedgerImbalance => "ledger_imbalance",
+            Self::VaultDifference => "vault_difference",
             Self::Chain => "chain",
             Self::Settler => "settler",
             Self::IdentityProvider => "identity_provider",
@@ -89,6 +97,10 @@ impl StuckKind {
     pub const fn meaning(self) -> &'static str {
         match self {
             Self::JournalHindered => "The database does not take what is written.",
+            Self::LedgerImbalance => {
+                "The ledger does not add up: a balance, an account or a payment differs from its postings."
+            }
+            Self::VaultDifference => "What a vault holds on the chain is not what the ledger says.",
             Self::Chain => "The chain cannot be read, or stands still.",
             Self::Settler => "Settling on the chain is held up.",
             Self::IdentityProvider => "The identity provider does not answer, or none is configured and checks wait.",
@@ -112,6 +124,14 @@ impl StuckKind {
         match self {
             Self::JournalHindered => {
                 "Look at the database: is it up, is its disk full, does something hold a lock? Work goes on by itself."
+            }
+            Self::LedgerImbalance => {
+                "Pause the PSP's sending (`payferry pause set`) and read its `/ledger/entries`: the postings are append-only and tell what \
+                 should be there. Nothing mends it by itself; tell us."
+            }
+            Self::VaultDifference => {
+                "Look at the vault's transfers on the chain. More than the ledger says: read the blocks again (`payferry reconcile \
+                 --from-block`). Less: pause sending, and look for a transaction that is not ours."
             }
             Self::Chain => "Check the chain's endpoints, or wait: no payment expires on a chain that stands still.",
             Self::Settler => {

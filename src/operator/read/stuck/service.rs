@@ -1,8 +1,12 @@
 //! What the parts of the service tell of themselves: journal, chains, settlers, quarantine, webhooks.
 
 use payferry_actors::System;
+use payferry_actors::ledger::check::Imbalance;
 use payferry_actors::pauses::{Pause, Scope};
+use payferry_actors::reconcile::watch::Standing;
+use payferry_actors::reconcile::{Owner, Place};
 use payferry_domain::Timestamp;
+use payferry_domain::ledger::Asset;
 
 use super::super::chains::{self, ChainState};
 use super::super::decisions::Possible;
@@ -28,6 +32,8 @@ pub(super) fn of(system: &System, kind: StuckKind, limit: usize) -> Found {
             });
             quarantined.collect()
         }
+        StuckKind::LedgerImbalance => ledger(system, now),
+        StuckKind::VaultDifference => vaults(system, now),
         StuckKind::Paused => paused(system, now),
         _ => Vec::new(),
     };
@@ -55,6 +61,44 @@ fn first(mut items: Vec<StuckItem>, limit: usize) -> Found {
     items.sort_by_key(|item| item.since.map_or(Timestamp(i64::MAX), |since| since.0));
     items.truncate(limit);
     (total, items)
+}
+
+fn ledger(system: &System, now: Timestamp) -> Vec<StuckItem> {
+    let item = |imbalance: Imbalance| {
+        let Asset { chain, address } = imbalance.asset;
+        let reason = imbalance.words(system.chains().spec(chain).and_then(|spec| spec.token_at(address)));
+        let Imbalance { psp_id, subject, since, .. } = imbalance;
+        let payment_id = subject.as_deref().and_then(payment_of);
+        // A payment is named beside it; a payout or withdrawal is not.
+        let reason = match &subject {
+            Some(subject) if payment_id.is_none() => format!("{subject}: {reason}"),
+            _ => reason,
+        };
+        let id = subject.unwrap_or_else(|| psp_id.clone());
+        StuckItem { payment_id, psp_id: Some(psp_id), ..StuckItem::new(id, Some(since), now, reason) }
+    };
+    system.ledger().imbalances.into_iter().map(item).collect()
+}
+
+fn vaults(system: &System, now: Timestamp) -> Vec<StuckItem> {
+    let item = |Standing { difference, since }: Standing| {
+        let Place { owner, chain, token_address, .. } = &difference.place;
+        let reason = difference.words(system.chains().spec(*chain).and_then(|spec| spec.token_at(*token_address)));
+        let mut item = StuckItem::new(owner.to_string(), Some(since), now, reason);
+        (item.payment_id, item.psp_id) = match owner {
+            Owner::Payment { payment_id, psp_id, .. } => (Some(payment_id.clone()), Some(psp_id.clone())),
+            Owner::Psp { psp_id } => (None, Some(psp_id.clone())),
+            Owner::Treasury => (None, None),
+        };
+        item
+    };
+    system.vaults().differences.into_iter().map(item).collect()
+}
+
+/// The payment that the ledger calls so, if it is one: a transfer to a customer has another prefix there.
+fn payment_of(subject: &str) -> Option<String> {
+    let (prefix, rest) = subject.split_once('_')?;
+    matches!(prefix, "pay" | "tr").then(|| format!("pay_{rest}"))
 }
 
 fn chains_in_trouble(system: &System) -> Vec<StuckItem> {

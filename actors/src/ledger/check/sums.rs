@@ -1,0 +1,155 @@
+//! Sums of postings by PSP, chain and token, kept up to date posting by posting.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use payferry_domain::ledger::{Account, Asset, PostingKind};
+use payferry_entities::Transaction;
+use sea_orm::{ConnectionTrait, DbErr, QueryResult, Statement, Value};
+
+/// Postings that are read in one step.
+pub(super) const STEP: i64 = 10_000;
+
+/// Whose, and in which token: as the rows spell it, in their order.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub(super) struct Key {
+    pub psp_id: String,
+    pub chain: String,
+    pub token_address: String,
+}
+
+impl Key {
+    pub fn read(row: &QueryResult) -> Result<Self, DbErr> {
+        let (psp_id, chain) = (row.try_get_by_index(0)?, row.try_get_by_index(1)?);
+        Ok(Self { psp_id, chain, token_address: row.try_get_by_index(2)? })
+    }
+
+    /// `None` for what this program did not write.
+    pub fn asset(&self) -> Option<Asset> {
+        Some(Asset { chain: self.chain.parse().ok()?, address: self.token_address.parse().ok()? })
+    }
+}
+
+/// What stands on the accounts that have no payment.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Sum {
+    pub psp: i64,
+    pub in_flight: i64,
+    pub treasury: i64,
+    /// What was taken off `psp` without asking what is there: what the chain took back, and what it sent after it had been
+    /// given up. Only so much can be missing there.
+    pub ungated: i64,
+}
+
+impl Sum {
+    fn add(&mut self, debit: &str, credit: &str, kind: &str, units: i64) {
+        for (account, units) in [(debit, -units), (credit, units)] {
+            let held = match account.parse() {
+                Ok(Account::Psp) => &mut self.psp,
+                Ok(Account::InFlight) => &mut self.in_flight,
+                Ok(Account::Treasury) => &mut self.treasury,
+                _ => continue,
+            };
+            *held = held.saturating_add(units);
+        }
+        if debit == Account::Psp.as_str() && kind != PostingKind::Reserved.as_str() {
+            self.ungated = self.ungated.saturating_add(units);
+        }
+    }
+}
+
+/// Sums of all that was read.
+#[derive(Debug, Default)]
+pub(super) struct Sums(BTreeMap<Key, Sum>);
+
+/// How far a step went.
+pub(super) struct Step {
+    pub postings: i64,
+    pub position: i64,
+}
+
+// Grouped by all that decides which account it is, so that few rows come however many are read.
+const GROUPED: &str = "psp_id, chain, token_address, debit, credit, kind";
+
+impl Sums {
+    /// Adds the next postings after a position.
+    pub async fn step(&mut self, snapshot: &Transaction, after: i64) -> Result<Step, DbErr> {
+        let sql = format!(
+            "SELECT {GROUPED}, CAST(SUM(amount) AS BIGINT), COUNT(*), MAX(position) FROM \
+             (SELECT * FROM ledger_postings WHERE position > $1 ORDER BY position LIMIT {STEP}) step GROUP BY {GROUPED}"
+        );
+        let rows = query(snapshot, &sql, [after.into()]).await?;
+        let mut step = Step { postings: 0, position: after };
+        let mut lines = Vec::with_capacity(rows.len());
+        for row in &rows {
+            lines.push(Line::read(row)?);
+            step.postings += row.try_get_by_index::<i64>(7)?;
+            step.position = step.position.max(row.try_get_by_index(8)?);
+        }
+        // Only once all of it was read: a step is taken in whole or not at all.
+        for line in lines {
+            line.add_to(self.0.entry(line.key.clone()).or_default());
+        }
+        Ok(step)
+    }
+
+    /// Sums up one key from the beginning: on PostgreSQL a posting may become visible after others with higher positions.
+    pub async fn again(&mut self, snapshot: &Transaction, key: &Key) -> Result<(), DbErr> {
+        let sql = format!(
+            "SELECT {GROUPED}, CAST(SUM(amount) AS BIGINT) FROM ledger_postings \
+             WHERE psp_id = $1 AND chain = $2 AND token_address = $3 GROUP BY {GROUPED}"
+        );
+        let values = [&key.psp_id, &key.chain, &key.token_address].map(|text| text.as_str().into());
+        let mut sum = Sum::default();
+        for row in query(snapshot, &sql, values).await? {
+            Line::read(&row)?.add_to(&mut sum);
+        }
+        self.0.insert(key.clone(), sum);
+        Ok(())
+    }
+
+    pub fn of(&self, key: &Key) -> Sum {
+        self.0.get(key).copied().unwrap_or_default()
+    }
+
+    /// Keys after `after`, up to `last` if there is one.
+    pub fn keys<'a>(&'a self, after: &'a Key, last: Option<&'a Key>) -> impl Iterator<Item = &'a Key> {
+        let last = last.map_or(Bound::Unbounded, Bound::Included);
+        // An empty range is one whose end is not after its beginning.
+        let is_range = !matches!(last, Bound::Included(last) if last <= after);
+        is_range.then(|| self.0.range((Bound::Excluded(after), last)).map(|(key, _)| key)).into_iter().flatten()
+    }
+}
+
+struct Line {
+    key: Key,
+    debit: String,
+    credit: String,
+    kind: String,
+    units: i64,
+}
+
+impl Line {
+    fn read(row: &QueryResult) -> Result<Self, DbErr> {
+        Ok(Self {
+            key: Key::read(row)?,
+            debit: row.try_get_by_index(3)?,
+            credit: row.try_get_by_index(4)?,
+            kind: row.try_get_by_index(5)?,
+            units: row.try_get_by_index(6)?,
+        })
+    }
+
+    fn add_to(&self, sum: &mut Sum) {
+        sum.add(&self.debit, &self.credit, &self.kind, self.units);
+    }
+}
+
+pub(super) async fn query<const N: usize>(
+    snapshot: &Transaction,
+    sql: &str,
+    values: [Value; N],
+) -> Result<Vec<QueryResult>, DbErr> {
+    let backend = snapshot.get_database_backend();
+    snapshot.query_all_raw(Statement::from_sql_and_values(backend, sql, values)).await
+}

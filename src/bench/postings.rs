@@ -1,0 +1,102 @@
+//! What the ledger's postings cost: two services that differ in them alone, settling payments in turns.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::books::Spread;
+use super::drive::{number, open_loop};
+use super::life::Stage;
+use super::table::{Goal, Line};
+use super::world::World;
+use crate::load::behaviour::{Behaviour, Intent};
+
+/// Rounds, in each of which both have a turn. Each round is a measurement of its own.
+const ROUNDS: usize = 6;
+/// Payments of one turn: all asked for at once, so that the service is busy until the last is settled and told.
+const PAYMENTS: usize = 1_500;
+/// In a quick run.
+const QUICK: (usize, usize) = (2, 20);
+/// How fast a turn's payments are asked for, a second: faster than they can be settled.
+const RATE: f64 = 2_000.0;
+const BLOCK_TIME: Duration = Duration::from_millis(500);
+/// The most that postings may cost, percent.
+const COST_GOAL_PERCENT: f64 = 15.0;
+
+struct Side {
+    stage: Arc<Stage>,
+    turns: Vec<Turn>,
+    paid: Vec<String>,
+}
+
+/// What one turn came to.
+#[derive(Clone, Copy)]
+struct Turn {
+    per_sec: f64,
+    cpu_us: f64,
+}
+
+impl Side {
+    async fn start(world: &World, postings: bool) -> anyhow::Result<Self> {
+        let name = if postings { "postings" } else { "no-postings" };
+        let stage = Stage::set(world, name, BLOCK_TIME, |setup| setup.ledger = postings).await?;
+        Ok(Self { stage, turns: Vec::new(), paid: Vec::new() })
+    }
+
+    /// Has payments settled and told; answers what went wrong.
+    async fn turn(&mut self, payments: usize, counts: bool) -> anyhow::Result<Vec<String>> {
+        let (cpu, since) = (self.stage.cpu_secs()?, std::time::Instant::now());
+        let before = self.paid.len();
+        let asked = open_loop(RATE, payments, |place| {
+            let intent = Intent::nth(u32::try_from(before + place).unwrap_or(0), Behaviour::Exact);
+            self.stage.clone().pay(intent, before + place)
+        })
+        .await;
+        self.paid.extend(asked.made.iter().cloned());
+        self.stage.until_settled(self.paid.len()).await;
+        let settled = number(asked.made.len().max(1));
+        if counts {
+            let cpu_us = (self.stage.cpu_secs()? - cpu) * 1e6 / settled;
+            self.turns.push(Turn { per_sec: settled / since.elapsed().as_secs_f64(), cpu_us });
+        }
+        Ok(asked.troubles())
+    }
+
+    fn median(&self, of: impl Fn(&Turn) -> f64) -> f64 {
+        Spread::of(self.turns.iter().map(of)).median
+    }
+}
+
+pub(super) async fn measure(world: &World, quick: bool) -> anyhow::Result<Vec<Line>> {
+    let (rounds, payments) = if quick { QUICK } else { (ROUNDS, PAYMENTS) };
+    let (mut on, mut off) = (Side::start(world, true).await?, Side::start(world, false).await?);
+    let mut wrong = Vec::new();
+    for round in 0..=rounds {
+        // The first warms up; who begins has the emptier caches, so they take turns in that, too.
+        let order = if round % 2 == 0 { [&mut on, &mut off] } else { [&mut off, &mut on] };
+        for side in order {
+            wrong.extend(side.turn(payments, round > 0).await?);
+        }
+    }
+    for side in [&on, &off] {
+        wrong.extend(side.stage.audit(&side.paid).await?);
+    }
+    let posted = [on.stage.entries().await?, off.stage.entries().await?];
+    if posted != [true, false] {
+        wrong.push(format!("postings of the two services: {posted:?}"));
+    }
+    let pairs = || on.turns.iter().zip(&off.turns);
+    let cpu_cost = Spread::of(pairs().map(|(on, off)| (on.cpu_us / off.cpu_us - 1.0) * 100.0));
+    let cost = Spread::of(pairs().map(|(on, off)| (1.0 - on.per_sec / off.per_sec) * 100.0));
+    let [with, without] = [&on, &off].map(|side| (side.median(|turn| turn.per_sec), side.median(|turn| turn.cpu_us)));
+    let cpu =
+        Line::new("postings' cost in CPU of a settled payment", cpu_cost.median, "%", Goal::AtMost(COST_GOAL_PERCENT))
+            .note(format!("{rounds} rounds of {payments} payments: {cpu_cost}"))
+            .note(format!(
+                "CPU {:.0} µs a payment with them, {:.0} µs without, the chains' own work included",
+                with.1, without.1
+            ))
+            .wrong(wrong);
+    let throughput = Line::new("postings' cost in throughput", cost.median, "%", Goal::AtMost(COST_GOAL_PERCENT))
+        .note(format!("{cost}; {:.0}/s with them, {:.0}/s without: complete payments", with.0, without.0));
+    Ok(vec![cpu, throughput])
+}

@@ -1,0 +1,81 @@
+//! `payferry statement`.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, anyhow, bail};
+use payferry_domain::{Chain, PspId, Timestamp, Token};
+use payferry_entities::psps;
+use sea_orm::EntityTrait;
+
+use super::database::DatabaseArgs;
+use crate::config::Config;
+use crate::statements::{Format, Period, Statement, Wanted, moment};
+
+/// Options of `statement`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  payferry statement --psp psp_01J9Z3K4M5N6P7Q8R9S0T1V2W3 --from 2026-11-01 --to 2026-12-01 --output november.csv
+  payferry statement --psp psp_01J9Z3K4M5N6P7Q8R9S0T1V2W3 --from 2026-11-01 --to 2026-12-01 --chain base --currency USDC --format json
+  payferry statement --psp psp_01J9Z3K4M5N6P7Q8R9S0T1V2W3 --from 2026-11-22 --to 2026-11-23 --data-dir payferry-data
+
+What the PSP's vaults held when the period began, every movement in it, and what they held when it ended, by chain and token.
+One period's closing balance is the next one's opening balance. Days are UTC; the last one does not belong to the period.")]
+pub(super) struct Args {
+    /// Whose statement it is.
+    #[arg(long, value_name = "ID")]
+    psp: PspId,
+    /// The first moment: a day or an ISO 8601 time, such as 2026-11-01.
+    #[arg(long, value_name = "TIME", value_parser = parsed)]
+    from: Timestamp,
+    /// The first moment after it; at most 366 days later.
+    #[arg(long, value_name = "TIME", value_parser = parsed)]
+    to: Timestamp,
+    /// Only of this chain: base, polygon or arbitrum.
+    #[arg(long)]
+    chain: Option<Chain>,
+    /// Only of this token: USDC or USDT.
+    #[arg(long)]
+    currency: Option<Token>,
+    /// What it is written as.
+    #[arg(long, value_enum, default_value_t = Format::Csv)]
+    format: Format,
+    /// The file that it is written to, replaced if it is there [default: standard output].
+    #[arg(long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    #[command(flatten)]
+    database: DatabaseArgs,
+}
+
+pub(super) async fn run(args: Args, config: Config) -> anyhow::Result<ExitCode> {
+    let Args { psp, from, to, chain, currency, format, output, database } = args;
+    let period =
+        Period::new(from, to).map_err(|fault| anyhow!("--to {}", fault.to_string().replace("`from`", "--from")))?;
+    let tokens = database.tokens(&config);
+    let database = database.open(&config).await?;
+    if psps::Entity::find_by_id(psp.to_string()).one(database.reader()).await?.is_none() {
+        bail!("there is no PSP {psp}");
+    }
+    let wanted = Wanted { psp_id: psp, period, chain, currency };
+    let mut statement = Statement::begin(database.clone(), wanted, &tokens, format).await?;
+    let mut out: Box<dyn Write> = match &output {
+        Some(file) => {
+            let made = File::create(file).with_context(|| format!("--output: {} cannot be written", file.display()))?;
+            Box::new(BufWriter::new(made))
+        }
+        None => Box::new(std::io::stdout().lock()),
+    };
+    while let Some(chunk) = statement.chunk().await? {
+        out.write_all(&chunk)?;
+    }
+    out.flush()?;
+    drop(out);
+    database.close().await?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn parsed(text: &str) -> Result<Timestamp, String> {
+    moment(text).map_err(|expected| format!("expected {expected}"))
+}

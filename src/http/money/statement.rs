@@ -1,0 +1,141 @@
+//! `GET /ledger/statement`.
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::header::{ACCEPT, CONTENT_DISPOSITION, CONTENT_TYPE};
+use axum::http::{HeaderMap, HeaderValue, Uri};
+use axum::response::{IntoResponse, Response};
+use payferry_domain::{Chain, Token};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::http::auth::{Caller, Read};
+use crate::http::error::{ApiError, Problem};
+use crate::http::extract::{Fault, QueryFields, read};
+use crate::http::live::{Holder, Place};
+use crate::http::state::AppState;
+use crate::statements::{Format, Period, Statement, StatementAccount, StatementEntry, Tokens, Wanted, moment};
+
+/// Statements that are written at once, of all callers together.
+pub const STATEMENTS_AT_ONCE: usize = 16;
+/// Statements that are written at once for one PSP.
+pub const STATEMENTS_PER_PSP: usize = 2;
+const CSV_TYPE: &str = "text/csv";
+
+/// What is read of the description, and nothing else: a statement is written piece by piece.
+#[derive(Serialize, ToSchema)]
+pub struct StatementDocument {
+    message: String,
+    psp_id: String,
+    #[schema(format = "date-time")]
+    from: String,
+    #[schema(format = "date-time")]
+    to: String,
+    /// One for each token of each chain that runs here, and for any other that was ever in your vault.
+    accounts: Vec<StatementDocumentAccount>,
+}
+
+/// A chain and token with its entries.
+#[derive(Serialize, ToSchema)]
+pub struct StatementDocumentAccount {
+    #[serde(flatten)]
+    account: StatementAccount,
+    /// In the order in which they were posted.
+    entries: Vec<StatementEntry>,
+}
+
+/// Read a statement
+///
+/// What your vaults held when a period began, every movement in it, and what they held when it ended, by chain and token. One
+/// period's closing balance is the next one's opening balance. Money that is promised to a payout, withdrawal or refund under way is still
+/// in the vault, and leaves it when it is sent. A period that is not over holds what has been so far.
+///
+/// As CSV (RFC 4180) every row has the same columns: `row` is `opening`, `entry`, `total` or `closing`. However long, it comes
+/// as it is read; one that breaks off ends without its last row. At most two of an account's are written at once.
+#[utoipa::path(
+    get, path = "/ledger/statement", tag = "Money", operation_id = "readStatement", params(
+        ("from" = String, Query, description = "The first moment: a day (its midnight, UTC) or an ISO 8601 time."),
+        ("to" = String, Query, description = "The first moment after it; at most 366 days later."),
+        ("chain" = Option<String>, Query, description = "Only of this chain: base, polygon or arbitrum."),
+        ("currency" = Option<String>, Query, description = "Only of this token: USDC or USDT."),
+        ("format" = Option<String>, Query, description = "json or csv; unless given, as `Accept` says, else json."),
+    ),
+    responses(
+        (status = 200, description = "The statement.", content(
+            (StatementDocument = "application/json"),
+            (String = "text/csv"),
+        )),
+        (status = 400, description = "Parameters that cannot be read, all named.", body = Problem),
+    ),
+)]
+pub async fn read_statement(
+    State(app): State<AppState>,
+    caller: Caller<Read>,
+    headers: HeaderMap,
+    uri: Uri,
+) -> Result<Response, ApiError> {
+    let mut query = QueryFields::of(&uri);
+    let at =
+        |text: &str| moment(text).map_err(|expected| Fault::new("invalid_timestamp", format!("must be {expected}")));
+    let (from, to) = (query.required("from", at), query.required("to", at));
+    let chain = query.optional("chain", |text| read::name::<Chain>(&text.into(), "base, polygon, arbitrum"));
+    let currency = query.optional("currency", |text| read::name::<Token>(&text.into(), "USDC, USDT"));
+    let format = query.optional("format", |text| read::name::<Format>(&text.into(), "csv, json"));
+    let period = from.zip(to).and_then(|(from, to)| match Period::new(from, to) {
+        Ok(period) => Some(period),
+        Err(fault) => {
+            query.fault("to", Fault::new(fault.code(), fault.to_string()));
+            None
+        }
+    });
+    query.finish()?;
+    let Some(period) = period else { return Err(ApiError::internal("a period without a fault is missing")) };
+    let format = format.unwrap_or_else(|| accepted(&headers));
+    let place = app.statements.take(Holder::Psp(caller.psp_id), STATEMENTS_PER_PSP)?;
+    let wanted = Wanted { psp_id: caller.psp_id, period, chain, currency };
+    let tokens = Tokens::of(app.system.chains().running());
+    let statement = Statement::begin(app.database().clone(), wanted, &tokens, format).await?;
+    Ok(respond(&app, statement, place, format, period))
+}
+
+/// CSV only if it is asked for by name before JSON.
+fn accepted(headers: &HeaderMap) -> Format {
+    let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let mut kinds = accept.split(',').map(|kind| kind.split(';').next().unwrap_or_default().trim());
+    match kinds.find(|kind| [CSV_TYPE, "application/json"].contains(kind)) {
+        Some(CSV_TYPE) => Format::Csv,
+        _ => Format::Json,
+    }
+}
+
+fn respond(app: &AppState, statement: Statement, place: Place, format: Format, period: Period) -> Response {
+    let closing = app.config.closing.clone();
+    let chunks = futures::stream::try_unfold((statement, place), move |(mut statement, place)| {
+        let closing = closing.clone();
+        async move {
+            let chunk = tokio::select! {
+                // What is cut short must look so.
+                () = closing.cancelled() => return Err(std::io::Error::other("the service stops")),
+                chunk = statement.chunk() => chunk,
+            };
+            match chunk {
+                Ok(chunk) => Ok(chunk.map(|chunk| (chunk, (statement, place)))),
+                Err(error) => {
+                    tracing::error!(%error, "a statement broke off: {error}");
+                    Err(std::io::Error::other(error))
+                }
+            }
+        }
+    });
+    let body = Body::from_stream(chunks);
+    if format == Format::Json {
+        return ([(CONTENT_TYPE, HeaderValue::from_static("application/json"))], body).into_response();
+    }
+    let day = |moment: payferry_domain::Timestamp| moment.to_string().chars().take(10).collect::<String>();
+    let name = format!("payferry-statement-{}-{}.csv", day(period.from()), day(period.to()));
+    let disposition = HeaderValue::try_from(format!("attachment; filename=\"{name}\""));
+    let kind = HeaderValue::from_static("text/csv; charset=utf-8; header=present");
+    let mut response = ([(CONTENT_TYPE, kind)], body).into_response();
+    response.headers_mut().extend(disposition.map(|disposition| (CONTENT_DISPOSITION, disposition)));
+    response
+}

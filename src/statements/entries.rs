@@ -1,0 +1,119 @@
+//! The second reading: an account's entries, a page at a time.
+
+use std::collections::{BTreeSet, HashMap};
+
+use payferry_domain::{Amount, Timestamp};
+use payferry_entities::{Database, ledger_postings};
+use sea_orm::{DbBackend, DbErr, FromQueryResult, Statement};
+
+use super::summary::{Summary, is_vault, query, step_end};
+use super::{StatementEntry, Wanted};
+
+/// Postings of the PSP that one page goes through: about a third of them are entries.
+const STEP: i64 = 3_000;
+
+/// Where the reading of an account stands.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Reading {
+    after: i64,
+    last: i64,
+    balance: i64,
+}
+
+impl Reading {
+    pub fn of(summary: &Summary) -> Self {
+        Self { after: summary.after, last: summary.last, balance: summary.opening }
+    }
+
+    /// What the vault held after what was read so far.
+    pub fn balance(&self) -> i64 {
+        self.balance
+    }
+
+    /// The next entries; empty pages may come in between, `None` is the end.
+    pub async fn page(
+        &mut self,
+        database: &Database,
+        wanted: &Wanted,
+        account: &Summary,
+    ) -> Result<Option<Vec<StatementEntry>>, DbErr> {
+        let Some(to) = step_end(database, wanted, self.after, self.last, STEP).await? else { return Ok(None) };
+        let rows = rows(database, wanted, account, self.after, to).await?;
+        let own = own_references(database, &rows).await?;
+        let mut entries = Vec::with_capacity(rows.len());
+        for row in rows {
+            let (takes, gives) = (is_vault(&row.debit), is_vault(&row.credit));
+            if takes == gives {
+                continue;
+            }
+            self.balance += if gives { row.amount } else { -row.amount };
+            let amount = Amount(row.amount).to_string();
+            let (debit, credit) = if gives { (None, Some(amount)) } else { (Some(amount), None) };
+            entries.push(StatementEntry {
+                position: row.position,
+                at: Timestamp(row.at).to_string(),
+                kind: row.kind,
+                own_reference: own.get(&row.subject).cloned(),
+                subject: row.subject,
+                reference: row.reference,
+                debit,
+                credit,
+                balance: Amount(self.balance).to_string(),
+            });
+        }
+        self.after = to;
+        Ok(Some(entries))
+    }
+}
+
+async fn rows(
+    database: &Database,
+    wanted: &Wanted,
+    account: &Summary,
+    after: i64,
+    to: i64,
+) -> Result<Vec<ledger_postings::Model>, DbErr> {
+    let sql = "SELECT * FROM ledger_postings WHERE psp_id = $1 AND position > $2 AND position <= $3 AND chain = $4 \
+               AND token_address = $5 AND at >= $6 AND at < $7 ORDER BY position";
+    let period = wanted.period;
+    let values = [
+        wanted.psp_id.to_string().into(),
+        after.into(),
+        to.into(),
+        account.chain.as_str().into(),
+        account.address.to_string().into(),
+        period.from().as_millis().into(),
+        period.to().as_millis().into(),
+    ];
+    let statement = Statement::from_sql_and_values(database.backend(), sql, values);
+    ledger_postings::Model::find_by_statement(statement).all(database.reader()).await
+}
+
+/// The PSP's own references of what these postings are about.
+async fn own_references(
+    database: &Database,
+    rows: &[ledger_postings::Model],
+) -> Result<HashMap<String, String>, DbErr> {
+    let subjects: BTreeSet<&str> = rows.iter().map(|row| row.subject.as_str()).collect();
+    // A transfer to a customer has another prefix in the ledger than the payment that carries it.
+    let rows_of =
+        |subject: &&str| subject.strip_prefix("tr_").map_or_else(|| (*subject).to_owned(), |id| format!("pay_{id}"));
+    let ids: HashMap<String, &str> = subjects.iter().map(|subject| (rows_of(subject), *subject)).collect();
+    let list = match database.backend() {
+        DbBackend::Postgres => "SELECT jsonb_array_elements_text($1::jsonb)",
+        _ => "SELECT value FROM json_each($1)",
+    };
+    let wanted =
+        serde_json::to_string(&ids.keys().collect::<Vec<_>>()).map_err(|error| DbErr::Json(error.to_string()))?;
+    let mut own = HashMap::new();
+    for table in ["payments", "sendings"] {
+        let sql = format!("SELECT id, reference FROM {table} WHERE id IN ({list}) AND reference IS NOT NULL");
+        for row in query(database, &sql, [wanted.as_str().into()]).await? {
+            let id: String = row.try_get_by_index(0)?;
+            if let Some(subject) = ids.get(&id) {
+                own.insert((*subject).to_owned(), row.try_get_by_index(1)?);
+            }
+        }
+    }
+    Ok(own)
+}

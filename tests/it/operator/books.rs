@@ -1,0 +1,109 @@
+//! The auditor of the ledger: what does not add up is found, named, counted and forgotten when it is put right.
+
+use payferry_actors::observe::ActorKind;
+use sea_orm::ConnectionTrait;
+use serde_json::{Value, json};
+
+use super::Desk;
+use crate::app::Reply;
+
+/// The gauge of USDC on Base.
+const GAUGE: &str = "payferry_ledger_imbalance{chain=\"base\",token=\"USDC\"}";
+
+fn id_of(payment: &Reply) -> &str {
+    payment.json["payment_id"].as_str().unwrap()
+}
+
+async fn settled(desk: &Desk) -> Reply {
+    let merchant = desk.app.add_merchant().await;
+    let made = desk.app.add_payment(&merchant).await;
+    desk.app.pay(&made, "10").await;
+    desk.app.payment_when(&made, "settled").await
+}
+
+async fn plant(desk: &Desk, sql: &str) {
+    let changed = desk.app.writer().execute_unprepared(sql).await.unwrap();
+    assert_eq!(changed.rows_affected(), 1, "{sql}");
+}
+
+/// Waits until so many imbalances are listed, and the gauge says by how much.
+async fn until(desk: &Desk, count: usize, units: &str) -> Vec<Value> {
+    let ask = async |desk: &Desk| {
+        let kinds = desk.get("/ops/stuck?kind=ledger_imbalance").await.json["kinds"].clone();
+        let items = kinds[0]["items"].as_array().cloned().unwrap_or_default();
+        let metrics = desk.get("/metrics").await;
+        let shown =
+            metrics.text().lines().find_map(|line| line.strip_prefix(GAUGE)).map(|value| value.trim().to_owned());
+        (items.len() == count && shown.as_deref() == Some(units)).then_some(items)
+    };
+    desk.until(&format!("{count} imbalances of {units}"), ask).await
+}
+
+#[tokio::test]
+async fn a_balance_that_is_not_what_was_posted_is_named_until_it_is() {
+    let desk = Desk::start_with_chains().await;
+    settled(&desk).await;
+    until(&desk, 0, "0").await;
+    plant(&desk, "UPDATE balances SET available = available + 7 WHERE available > 0").await;
+    until(&desk, 1, "7").await;
+    let stuck = desk.get("/ops/stuck").await;
+    insta::assert_json_snapshot!("ledger_imbalance", stuck.redacted());
+    let item = &stuck.json["kinds"][0]["items"][0];
+    assert_eq!(item["psp_id"], desk.app.psp_id.to_string());
+    let page = desk.get("/ops/view/stuck").await;
+    assert!(page.text().contains("the running balance is 9.900007"), "{}", page.text());
+
+    // Whoever looks after it fails, looks again, and says the same.
+    desk.app.state.system.inject_crash(ActorKind::Auditor);
+    let restarted = async |desk: &Desk| {
+        let view = desk.app.state.system.observe();
+        view.restarts.contains_key(&ActorKind::Auditor).then_some(())
+    };
+    desk.until("the auditor runs again", restarted).await;
+    assert_eq!(until(&desk, 1, "7").await[0]["since"], item["since"], "it is the same one");
+
+    plant(&desk, "UPDATE balances SET available = available - 7 WHERE available > 0").await;
+    until(&desk, 0, "0").await;
+    assert_eq!(desk.get("/ops/stuck").await.json["kinds"], json!([]));
+    desk.stop().await;
+}
+
+#[tokio::test]
+async fn a_payment_whose_postings_are_not_its_state_is_named() {
+    let desk = Desk::start_with_chains().await;
+    let made = settled(&desk).await;
+    until(&desk, 0, "0").await;
+    let id = id_of(&made);
+
+    // A posting that no event made: found because it is new.
+    let post = |line: u32, debit: &str, credit: &str| {
+        format!(
+            "INSERT INTO ledger_postings (subject, version, line, psp_id, kind, debit, credit, chain, token_address, \
+             amount, reference, at) SELECT subject, 999, {line}, psp_id, kind, '{debit}', '{credit}', chain, \
+             token_address, 5, reference, at FROM ledger_postings WHERE subject = '{id}' AND kind = 'received' AND version < 999"
+        )
+    };
+    plant(&desk, &post(0, "external", "payment")).await;
+    // Both sides are wrong: what is in the wallet, and what came from outside.
+    let items = until(&desk, 2, "10").await;
+    for item in items {
+        assert_eq!((&item["id"], &item["payment_id"]), (&json!(id), &json!(id)), "{item:#}");
+        assert_eq!(item["psp_id"], desk.app.psp_id.to_string());
+        let reason = item["reason"].as_str().unwrap();
+        assert!(reason.contains("on base in USDC") && reason.contains("its state says"), "{reason}");
+    }
+    plant(&desk, &post(1, "payment", "external")).await;
+    until(&desk, 0, "0").await;
+
+    // A state that nothing was posted for: found on the walk over everything.
+    let state = |from: &str, to: &str| {
+        format!("UPDATE payments SET state = REPLACE(state, '{from}', '{to}') WHERE id = '{id}'")
+    };
+    let (is, other) = ("\"psp_amount\":9900000", "\"psp_amount\":9900003");
+    plant(&desk, &state(is, other)).await;
+    let items = until(&desk, 2, "6").await;
+    assert!(items.iter().all(|item| item["payment_id"] == id), "{items:#?}");
+    plant(&desk, &state(other, is)).await;
+    until(&desk, 0, "0").await;
+    desk.stop().await;
+}
