@@ -4,10 +4,12 @@ use payferry_actors::chain::Step as SettlerStep;
 use payferry_actors::observe::ActorKind;
 use payferry_devchain::{Dropped, Faults};
 use payferry_domain::{Amount, Chain, Token};
-use payferry_entities::{deliveries, delivery_attempts};
+use payferry_entities::{deliveries, delivery_attempts, events};
 use payferry_harness::receiver::Manner;
-use sea_orm::{EntityTrait, QueryOrder};
+use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QueryOrder};
+use serde_json::Value;
 
+use crate::outcome::Subject;
 use crate::people::{Asked, Refused};
 use crate::player::Player;
 use crate::said::Said;
@@ -49,6 +51,7 @@ pub async fn happen(player: &mut Player, step: &Step, said: &Said<'_>) -> Result
             world.stop(said.has("gently")).await;
             world.start().await;
         }
+        "told" => return told(player, step).await,
         "tried" => return tried(player, said.number()?).await,
         "crowd" => return crowd(player, said.number()?).await,
         other => return Err(format!("nobody knows how to {other}")),
@@ -124,6 +127,25 @@ async fn crowd(player: &Player, count: u64) -> Result<(), Refused> {
     } else {
         Err(format!("{} payments share {} wallets", made.len(), wallets.len()))
     }
+}
+
+/// The last event of this name says this.
+async fn told(player: &Player, step: &Step) -> Result<(), Refused> {
+    let id = match player.subject(step.subject.as_deref())?.1 {
+        Subject::Payment(id) => player.world.payment(id).await.terms.public_id(),
+        Subject::Sending(id) => id.to_string(),
+    };
+    let of_it = events::Entity::find().filter(events::Column::PaymentId.eq(id));
+    let of_name = of_it.filter(events::Column::Name.eq(&step.words[1])).order_by_desc(events::Column::Sequence);
+    let event = of_name.one(player.world.database().reader()).await.unwrap().ok_or("it was never told")?;
+    let body: Value = serde_json::from_str(&event.payload).unwrap();
+    for said in &step.words[2..] {
+        let (field, expected) = said.split_once('=').ok_or("wants field=value")?;
+        if body[field].as_str() != Some(expected) {
+            return Err(format!("{field} is not {expected}: {body:#}"));
+        }
+    }
+    Ok(())
 }
 
 /// Each event was delivered at its `times`-th attempt, and the log has what was answered to every one.

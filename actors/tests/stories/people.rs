@@ -41,6 +41,11 @@ pub struct Asked {
 pub struct Customers(BTreeMap<String, (CustomerId, Address)>);
 
 impl Customers {
+    /// The customer of this name, who was made before.
+    pub fn known(&self, name: &str) -> (CustomerId, Address) {
+        self.0[name]
+    }
+
     /// The customer of this name, made when it is first spoken of.
     pub async fn get(&mut self, world: &World, name: &str) -> (CustomerId, Address) {
         if let Some(known) = self.0.get(name) {

@@ -15,15 +15,16 @@ use crate::chains::{Coin, PAYERS};
 /// The chains of every such story.
 pub const CHAINS: [Chain; 2] = [Chain::Base, Chain::Polygon];
 /// Customers, and whom refunds go to.
-const PEOPLE: [&str; 4] = ["ada", "eve", "bob", "crook"];
+pub const PEOPLE: [&str; 4] = ["ada", "eve", "bob", "crook"];
 /// Acts of one story.
-const ACTS: std::ops::Range<usize> = 25..60;
+const ACTS: std::ops::Range<usize> = 40..90;
 /// Payments of one story, at least: all of them begin before anything else does.
 const PAYMENTS_FIRST: std::ops::Range<usize> = 3..8;
 /// Deeper than any tier of these stories: what had counted is taken back.
 const REORG_MAX: u64 = 6;
 
-/// One thing that happens. Whatever is told of a payment is told of the one with this number, counted round.
+/// One thing that happens. Whatever is told of a payment is told of the one with this number, counted round; wishes are about
+/// those that they fit, if there are any.
 #[derive(Debug, Clone)]
 pub enum Act {
     Initiate {
@@ -45,7 +46,7 @@ pub enum Act {
         chain: Chain,
         blocks: u64,
     },
-    /// Blocks are replaced; what they held is mined again, or (of the last block only) gone.
+    /// Blocks are replaced; what they held is mined again, or gone.
     Reorg {
         chain: Chain,
         depth: u64,
@@ -66,8 +67,6 @@ pub enum Act {
     },
     RefundMisdirected {
         payment: usize,
-        coin: Coin,
-        chain: Chain,
         to: &'static str,
     },
     RefundBlocked {
@@ -78,15 +77,19 @@ pub enum Act {
         payment: usize,
         decision: Decision,
     },
+    /// So much of the balance.
     Payout {
-        amount: Amount,
+        percent: i64,
         chain: Chain,
         to: &'static str,
     },
     Withdraw {
-        amount: Amount,
+        percent: i64,
         chain: Chain,
     },
+    /// People's decisions, all at the same moment.
+    AtOnce(Vec<Act>),
+    Deactivate(&'static str),
     Blacklist {
         who: &'static str,
         is_listed: bool,
@@ -108,6 +111,10 @@ pub enum Act {
         gently: bool,
     },
     Advance(u64),
+    /// Blocks one after the other, with time for the service between them.
+    Flow {
+        blocks: u64,
+    },
     Breathe {
         millis: u64,
     },
@@ -138,6 +145,9 @@ impl Plan {
         let first = dice.random_range(PAYMENTS_FIRST);
         let mut acts: Vec<Act> = (0..first).map(|_| initiate(&mut dice)).collect();
         let more = dice.random_range(ACTS);
+        // Most have a balance to send from.
+        acts.extend((0..first).step_by(2).map(|payment| pay(&mut dice, payment)));
+        acts.push(Act::Flow { blocks: dice.random_range(0..20) });
         acts.extend((0..more).map(|_| act(&mut dice)));
         Self { policies, acts, ends_well: dice.random_bool(0.7) }
     }
@@ -157,45 +167,42 @@ fn initiate(dice: &mut StdRng) -> Act {
     }
 }
 
+fn pay(dice: &mut StdRng, payment: usize) -> Act {
+    Act::Pay {
+        payment,
+        percent: one(dice, &[100, 100, 100, 40, 60, 130, 1]),
+        coin: dice.random_bool(0.1).then(|| one(dice, &Coin::ALL)),
+        chain: dice.random_bool(0.1).then(|| one(dice, &CHAINS)),
+        from: one(dice, &[PAYERS[0], PAYERS[0], PAYERS[0], PAYERS[0], PAYERS[1], PAYERS[2]]),
+        is_mined: dice.random_bool(0.7),
+    }
+}
+
 fn act(dice: &mut StdRng) -> Act {
     let payment = dice.random_range(0..100);
     let chain = one(dice, &CHAINS);
     match dice.random_range(0..100) {
-        0..26 => Act::Pay {
-            payment,
-            percent: one(dice, &[100, 100, 100, 40, 60, 130, 1]),
-            coin: dice.random_bool(0.1).then(|| one(dice, &Coin::ALL)),
-            chain: dice.random_bool(0.1).then_some(chain),
-            from: one(dice, &[PAYERS[0], PAYERS[0], PAYERS[0], PAYERS[1], PAYERS[2]]),
-            is_mined: dice.random_bool(0.7),
-        },
-        26..38 => Act::Mine { chain, blocks: dice.random_range(1..5) },
+        0..26 => pay(dice, payment),
+        26..34 => Act::Mine { chain, blocks: dice.random_range(1..5) },
         38..42 => initiate(dice),
         42..49 => {
             let is_gone = dice.random_bool(0.25);
-            Act::Reorg { chain, depth: if is_gone { 1 } else { dice.random_range(1..=REORG_MAX) }, is_gone }
+            Act::Reorg { chain, depth: dice.random_range(1..=REORG_MAX), is_gone }
         }
         49..52 => {
             let decision = one(dice, &[Decision::Allow, Decision::Allow, Decision::Review, Decision::Block]);
             Act::Say { who: one(dice, &["payer", "other", "ada", "eve", "crook"]), decision }
         }
         52..54 => Act::Away(dice.random()),
-        54..56 => Act::Cancel(payment),
-        56..60 => Act::Accept(payment),
-        60..62 => Act::Retry(payment),
-        62..67 => Act::Refund {
-            payment,
-            percent: one(dice, &[100, 100, 30]),
-            to: dice.random_bool(0.8).then(|| one(dice, &PEOPLE)),
-        },
-        67..69 => {
-            let (coin, chain) = (one(dice, &Coin::ALL), one(dice, &CHAINS));
-            Act::RefundMisdirected { payment, coin, chain, to: one(dice, &PEOPLE) }
+        54..70 => wish(dice),
+        70..74 => {
+            let count = dice.random_range(2..6);
+            // Several wishes, or one several times.
+            let same = dice.random_bool(0.4).then(|| wish(dice));
+            Act::AtOnce((0..count).map(|_| same.clone().unwrap_or_else(|| wish(dice))).collect())
         }
-        69..70 => Act::RefundBlocked { payment, to: one(dice, &PEOPLE) },
-        70..73 => Act::Decide { payment, decision: one(dice, &[Decision::Allow, Decision::Block]) },
-        73..77 => Act::Payout { amount: Amount(dice.random_range(1..20_000_000)), chain, to: one(dice, &PEOPLE) },
-        77..79 => Act::Withdraw { amount: Amount(dice.random_range(1..20_000_000)), chain },
+        74..75 => Act::Deactivate(one(dice, &PEOPLE)),
+        34..38 | 75..79 => Act::Flow { blocks: dice.random_range(4..16) },
         79..82 => {
             let who = one(dice, &["ada", "crook", "crook", "treasury", "psp"]);
             Act::Blacklist { who, is_listed: dice.random_bool(0.6) }
@@ -225,13 +232,37 @@ fn act(dice: &mut StdRng) -> Act {
     }
 }
 
+/// What the PSP or the operator may want.
+fn wish(dice: &mut StdRng) -> Act {
+    let payment = dice.random_range(0..100);
+    let chain = one(dice, &[Chain::Base, Chain::Base, Chain::Polygon]);
+    match dice.random_range(54..79) {
+        54..56 => Act::Cancel(payment),
+        56..60 => Act::Accept(payment),
+        60..62 => Act::Retry(payment),
+        62..67 => Act::Refund {
+            payment,
+            percent: one(dice, &[100, 100, 30]),
+            to: dice.random_bool(0.8).then(|| one(dice, &PEOPLE)),
+        },
+        67..69 => Act::RefundMisdirected { payment, to: one(dice, &PEOPLE) },
+        69..70 => Act::RefundBlocked { payment, to: one(dice, &PEOPLE) },
+        70..73 => Act::Decide { payment, decision: one(dice, &[Decision::Allow, Decision::Block]) },
+        73..77 => Act::Payout { percent: dice.random_range(1..=110), chain, to: one(dice, &PEOPLE) },
+        _ => Act::Withdraw { percent: dice.random_range(1..=110), chain },
+    }
+}
+
+/// Each call of a batch fails by itself, and a hundred are one batch.
+const FAULT_RATE: f64 = 0.005;
+
 /// What an endpoint may do wrong without anybody being able to tell; none of it for ever.
 fn faults(dice: &mut StdRng) -> Faults {
     let mut faults = Faults::default();
     match dice.random_range(0..7) {
-        0 => faults.error_rate = 0.03,
-        1 => faults.lost_answer_rate = 0.03,
-        2 => faults.rate_limited_rate = 0.03,
+        0 => faults.error_rate = FAULT_RATE,
+        1 => faults.lost_answer_rate = FAULT_RATE,
+        2 => faults.rate_limited_rate = FAULT_RATE,
         3 => faults.logs_range_blocks_max = 2,
         4 => faults.head_lag_blocks = 2,
         5 => faults.duplicate_log_rate = 0.5,

@@ -4,19 +4,21 @@
 //! A failure prints its seed and the plan. `PAYFERRY_STORIES_SEED=<seed>` plays that one again: the acts are the same, what the
 //! machine makes of their timing is not. `PAYFERRY_STORIES_SECS=<secs>` plays on for so long.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use futures::StreamExt;
 use payferry_devchain::{Dropped, Faults};
-use payferry_domain::payment::{Command, Decision, Funds, Requester};
-use payferry_domain::sending::SendingId;
-use payferry_domain::{Amount, Asset, Chain, PaymentId, RefundId};
+use payferry_domain::payment::{Command, Decision, Funds, Payment, Reason, Requester, Status};
+use payferry_domain::{Amount, Chain, PaymentId, RefundId, customer};
+use payferry_entities::{balances, sendings};
 use payferry_harness::receiver::Manner;
+use sea_orm::EntityTrait;
 
-use crate::chains::{PAYERS, account};
+use crate::chains::{Coin, PAYERS, account};
 use crate::judge::verdict;
 use crate::people::{Asked, Customers, Refused};
-use crate::plan::{Act, CHAINS, Plan};
+use crate::plan::{Act, CHAINS, PEOPLE, Plan};
 use crate::table::within;
 use crate::truths;
 use crate::world::World;
@@ -32,6 +34,8 @@ const CASES_DEFAULT: u64 = 8;
 const STORIES_AT_ONCE: usize = 2;
 /// Long after every deadline, and after every time at which something is tried again.
 const LONG_SECS: u64 = 3 * 3_600;
+/// Between blocks that let things happen.
+const BLOCK_TIME: Duration = Duration::from_millis(40);
 /// Where withdrawals go.
 const PURSE: &str = "purse";
 /// How long one story may take, whatever it waits for.
@@ -51,7 +55,7 @@ async fn at_the_end_of_any_story_everything_is_true() {
     let in_time = |_: &u64| until.is_none_or(|until| since.elapsed() < until);
     let played = futures::stream::iter(seeds.take_while(in_time)).map(|seed| async move {
         let began = Instant::now();
-        let wrong = within(STORY_TIME_MAX, play(seed)).await.unwrap_or_else(|wrong| vec![wrong]);
+        let wrong = within(STORY_TIME_MAX, Box::pin(play(seed))).await.unwrap_or_else(|wrong| vec![wrong]);
         println!(
             "{:5.1} s  seed {seed}{}",
             began.elapsed().as_secs_f32(),
@@ -72,8 +76,12 @@ async fn at_the_end_of_any_story_everything_is_true() {
 async fn play(seed: u64) -> Vec<String> {
     let plan = Plan::of(seed);
     let world = World::new(&CHAINS, &plan.policies).await;
-    let mut story = Story { world, customers: Customers::default(), payments: Vec::new(), sendings: Vec::new() };
-    story.world.register_wallet(account(PURSE)).await;
+    world.register_wallet(account(PURSE)).await;
+    let mut customers = Customers::default();
+    for name in PEOPLE {
+        customers.get(&world, name).await;
+    }
+    let mut story = Story { world, customers, payments: Vec::new() };
     for act in &plan.acts {
         // People are refused often, and rightly.
         let _: Result<(), Refused> = story.happen(act).await;
@@ -88,6 +96,7 @@ async fn play(seed: u64) -> Vec<String> {
         wrong.push(format!("it never came to rest after a long while: {busy}"));
     }
     wrong.extend(truths::check(&story.world).await);
+    println!("        seed {seed}: {}", story.what_came_of_it().await);
     story.world.stop(true).await;
     wrong
 }
@@ -96,22 +105,60 @@ struct Story {
     world: World,
     customers: Customers,
     payments: Vec<PaymentId>,
-    sendings: Vec<SendingId>,
 }
 
 impl Story {
+    /// Counts, to see that stories are worth telling.
+    async fn what_came_of_it(&self) -> String {
+        let reader = self.world.database().reader();
+        let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+        let mut count = |what: String| *counts.entry(what).or_default() += 1;
+        for id in &self.payments {
+            let payment = self.world.payment(*id).await;
+            count(format!("payments {}", payment.status));
+            payment.refunds.iter().for_each(|refund| count(format!("refunds {}", refund.state)));
+            payment
+                .history
+                .iter()
+                .filter(|entry| entry.reason == Reason::Reorged)
+                .for_each(|_| count("reorged".to_owned()));
+        }
+        for row in sendings::Entity::find().all(reader).await.unwrap() {
+            count(format!("{}s {}", row.kind, row.status));
+        }
+        counts.iter().map(|(what, count)| format!("{count} {what}")).collect::<Vec<_>>().join(", ")
+    }
+
     fn numbered(&self, payment: usize) -> Result<PaymentId, Refused> {
         let count = self.payments.len();
         self.payments.get(payment % count.max(1)).copied().ok_or_else(|| "there is none yet".to_owned())
     }
 
+    /// The payment with this number among those that a wish fits; among all if it fits none.
+    async fn fitting(&self, payment: usize, fits: impl Fn(&Payment) -> bool) -> Result<Payment, Refused> {
+        let mut all = Vec::with_capacity(self.payments.len());
+        for id in &self.payments {
+            all.push(self.world.payment(*id).await);
+        }
+        if all.iter().any(&fits) {
+            all.retain(&fits);
+        }
+        let count = all.len();
+        all.into_iter().nth(payment % count.max(1)).ok_or_else(|| "there is none yet".to_owned())
+    }
+
+    /// What the PSP can send of USDC on a chain.
+    async fn balance(&self, chain: Chain) -> Amount {
+        let rows = balances::Entity::find().all(self.world.database().reader()).await.unwrap();
+        let usdc = self.world.chains[&chain].coin(Coin::Usdc).to_string();
+        let row = rows.into_iter().find(|row| row.chain == chain.as_str() && row.token_address == usdc);
+        Amount(row.map_or(0, |row| row.available))
+    }
+
     async fn happen(&mut self, act: &Act) -> Result<(), Refused> {
         match act {
             Act::Initiate { amount, token, chain, expires_in_secs, payee } => {
-                let payee = match payee {
-                    Some(name) => Some(self.customers.get(&self.world, name).await),
-                    None => None,
-                };
+                let payee = payee.map(|name| self.customers.known(name));
                 let (amount, token, chain) = (*amount, *token, Some(*chain));
                 let asked = Asked { amount, token, chain, expires_in_secs: *expires_in_secs, payee };
                 self.payments.push(self.world.initiate(asked).await?.id());
@@ -133,6 +180,12 @@ impl Story {
                 }
             }
             Act::Advance(secs) => self.world.advance(*secs).await,
+            Act::Flow { blocks } => {
+                for _ in 0..*blocks {
+                    self.world.mine(1).await;
+                    tokio::time::sleep(BLOCK_TIME).await;
+                }
+            }
             Act::Breathe { millis } => tokio::time::sleep(Duration::from_millis(*millis)).await,
             Act::Faults { chain, faults } => self.world.chains[chain].devchain.set_faults(faults.clone()),
             Act::Say { who, decision } => self.world.judge.say(account(who), Some(*decision)),
@@ -146,6 +199,13 @@ impl Story {
                 self.world.start().await;
             }
             Act::Pause { scope, is_held } => self.world.pause(*scope, *is_held).await,
+            Act::Deactivate(who) => {
+                let (id, _) = self.customers.known(who);
+                self.world.change_customer(id, customer::Command::Deactivate).await;
+            }
+            Act::AtOnce(wishes) => {
+                futures::future::join_all(wishes.iter().map(|wish| self.decide(wish))).await;
+            }
             decided => self.decide(decided).await?,
         }
         Ok(())
@@ -164,45 +224,57 @@ impl Story {
     }
 
     /// What the PSP and the operator want.
-    async fn decide(&mut self, act: &Act) -> Result<(), Refused> {
+    async fn decide(&self, act: &Act) -> Result<(), Refused> {
         let refund = |amount, to: Option<&str>, funds, asset, by| {
             let to = to.map(account);
             Command::RequestRefund { refund_id: RefundId::generate(), amount, to, funds, asset, by }
         };
+        let mismatched = |payment: &Payment| payment.status == Status::Mismatched;
         let (payment, command) = match act {
-            Act::Cancel(payment) => (*payment, Command::Cancel),
-            Act::Accept(payment) => (*payment, Command::Accept { expected_received: None }),
-            Act::Retry(payment) => (*payment, Command::RetrySettlement { by: Requester::Psp }),
-            Act::Refund { payment, percent, to } => {
-                let refundable = self.world.payment(self.numbered(*payment)?).await.refundable();
-                let amount = (*percent < 100).then(|| part(refundable, *percent));
-                (*payment, refund(amount, *to, Funds::Received, None, Requester::Psp))
+            Act::Cancel(payment) => {
+                (self.fitting(*payment, |payment| payment.transfers.is_empty()).await?, Command::Cancel)
             }
-            Act::RefundMisdirected { payment, coin, chain, to } => {
-                let asset = Asset { chain: *chain, address: self.world.chains[chain].coin(*coin) };
-                (*payment, refund(None, Some(to), Funds::Misdirected, Some(asset), Requester::Psp))
+            Act::Accept(payment) => {
+                (self.fitting(*payment, mismatched).await?, Command::Accept { expected_received: None })
+            }
+            Act::Retry(payment) => {
+                let payment = self.fitting(*payment, |payment| payment.attention().is_some()).await?;
+                (payment, Command::RetrySettlement { by: Requester::Psp })
+            }
+            Act::Refund { payment, percent, to } => {
+                let payment = self.fitting(*payment, |payment| !payment.refundable().is_zero()).await?;
+                let amount = (*percent < 100).then(|| part(payment.refundable(), *percent));
+                (payment, refund(amount, *to, Funds::Received, None, Requester::Psp))
+            }
+            Act::RefundMisdirected { payment, to } => {
+                let wrong =
+                    |payment: &Payment| payment.transfers.iter().find(|t| !t.is_right()).map(|t| payment.asset_of(t));
+                let payment = self.fitting(*payment, |payment| wrong(payment).is_some()).await?;
+                let asset = wrong(&payment).ok_or("nothing came astray")?;
+                (payment, refund(None, Some(to), Funds::Misdirected, Some(asset), Requester::Psp))
             }
             Act::RefundBlocked { payment, to } => {
-                (*payment, refund(None, Some(to), Funds::Blocked, None, Requester::Operator))
+                let payment = self.fitting(*payment, |payment| !payment.blocked_held().is_zero()).await?;
+                (payment, refund(None, Some(to), Funds::Blocked, None, Requester::Operator))
             }
             Act::Decide { payment, decision } => {
-                let found = self.world.payment(self.numbered(*payment)?).await;
-                let last = found.transfers.last().ok_or("nothing to decide about")?;
+                let payment = self.fitting(*payment, |payment| payment.attention().is_some()).await?;
+                let last = payment.transfers.last().ok_or("nothing to decide about")?;
                 let verdict = verdict(*decision, true, self.world.clock.now());
-                (*payment, Command::ScreenTransfer { key: last.key, revision: last.revision, verdict })
+                let command = Command::ScreenTransfer { key: last.key, revision: last.revision, verdict };
+                (payment, command)
             }
-            Act::Payout { amount, chain, to } => {
-                let payee = self.customers.get(&self.world, to).await;
-                self.sendings.push(self.world.pay_out(*amount, *chain, payee).await?.id());
-                return Ok(());
+            Act::Payout { percent, chain, to } => {
+                let amount = part(self.balance(*chain).await, *percent);
+                return self.world.pay_out(amount, *chain, self.customers.known(to)).await.map(|_| ());
             }
-            Act::Withdraw { amount, chain } => {
-                self.sendings.push(self.world.withdraw(*amount, *chain).await?.id());
-                return Ok(());
+            Act::Withdraw { percent, chain } => {
+                let amount = part(self.balance(*chain).await, *percent);
+                return self.world.withdraw(amount, *chain).await.map(|_| ());
             }
             other => unreachable!("{other:?} is nobody's decision"),
         };
-        self.world.command(self.numbered(payment)?, command).await.map(|_| ())
+        self.world.command(payment.id(), command).await.map(|_| ())
     }
 
     /// Nothing is held back and nobody fails any more; if the story ends well, nothing is held against anybody either.

@@ -3,14 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use payferry_actors::payment::store;
+use payferry_actors::psps::PspPolicies;
 use payferry_actors::reconcile::{self, Options};
-use payferry_domain::payment::{Payment, RefundState, SettlementState, TransferStatus, Vault};
-use payferry_domain::{Account, Address, Asset, PostingKind, invariants};
+use payferry_domain::payment::{Payment, RefundState, SettlementState, Status, TransferStatus, Vault};
+use payferry_domain::{Account, Address, Amount, Asset, Chain, PostingKind, Token, invariants};
 use payferry_entities::{deliveries, events, ledger_postings, operations, payments, sendings};
-use sea_orm::{EntityTrait, QueryOrder};
+use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QueryOrder};
 use serde_json::Value;
 
 use crate::chains::Coin;
+use crate::people::Asked;
 use crate::world::World;
 
 /// Which accounts a kind of posting moves money between.
@@ -251,5 +253,35 @@ fn is_explained(world: &World, payment: &Payment, wrong: &mut Vec<String>) {
     let refunding = payment.refunds.iter().any(|r| r.state == RefundState::Pending && !r.awaits_screening());
     if refunding {
         wrong.push(format!("{id} has a refund under way at the end: {payment:#?}"));
+    }
+}
+
+/// The truths can fail: nobody may add a unit, or leave an event out, unnoticed.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_nobody_booked_and_nobody_told_is_noticed() {
+    let world = World::new(&[Chain::Base], &PspPolicies::default()).await;
+    let (amount, token, chain) = (Amount::from_tokens(10), Token::Usdc, Some(Chain::Base));
+    let payment = world.initiate(Asked { amount, token, chain, expires_in_secs: 600, payee: None }).await.unwrap();
+    let base = &world.chains[&Chain::Base];
+    base.transfer("payer", Coin::Usdc, payment.terms.wallet, amount).await;
+    let settled = async || match world.payment(payment.id()).await.status {
+        Status::Settled => Ok(()),
+        other => Err(other.to_string()),
+    };
+    world.wait(true, settled).await.unwrap();
+    world.rest().await.unwrap();
+    assert_eq!(check(&world).await, Vec::<String>::new());
+
+    base.transfer("payer", Coin::Usdc, world.psp_vault(), Amount(1)).await;
+    base.transfer("payer", Coin::Usdt, base.spec.treasury, Amount(1)).await;
+    world.mine(1).await;
+    let writer = world.database().writer();
+    let told = events::Column::Name.eq("payin.confirmed");
+    events::Entity::delete_many().filter(told).exec(writer).await.unwrap();
+    let wrong = check(&world).await.join("\n");
+    for expected in
+        ["the PSP's vault holds 9900001 usdc", "the treasury holds 1 usdt", "payment.settled of", "somebody else's"]
+    {
+        assert!(wrong.contains(expected), "{expected} is not in:\n{wrong}");
     }
 }

@@ -40,7 +40,8 @@ impl World {
             Some(chain) => Err(format!("{chain} was never looked at")),
             None => Ok(()),
         };
-        self.wait(false, looked_at).await.unwrap();
+        // An endpoint that is behind what was read before shows nothing new until there is.
+        self.wait(true, looked_at).await.unwrap();
     }
 
     /// Until the service has read every chain up to its head.

@@ -4,6 +4,8 @@
   initiate 10
   pay 10 -> settled
   payout 4 to ada -> sent
+  payout: told payout.pending status=pending amount=4.00
+  payout: told payout.sent status=sent amount=4.00 token=USDC chain=base
 = p: pending, confirmed, settled
 = p events: payment.confirmed payin.confirmed payment.settled payin.settled
 = p ledger: received 10.00, settled 9.90, fee 0.10

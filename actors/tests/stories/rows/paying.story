@@ -4,6 +4,9 @@
 covers: api/exact api/settled peers/unswept
   initiate 10
   pay 10 -> settled
+  told payment.confirmed status=confirmed amount=10.00 amount_received=10.00 token=USDC chain=base
+  told payment.settled status=settled psp_amount=9.90 treasury_fee=0.10
+  told payin.settled status=settled psp_amount=9.90 treasury_fee=0.10
 = p: pending, confirmed, settled
 = p events: payment.confirmed payin.confirmed payment.settled payin.settled
 = p ledger: received 10.00, settled 9.90, fee 0.10
@@ -46,6 +49,7 @@ covers: api/exact api/settled peers/unswept
 covers: api/short api/completed peers/short-by-fees peers/amounts-missing
   initiate 10
   pay 4 -> mismatched UNDERPAID received=4.00 due=6.00
+  told payin.underpaid status=mismatched amount=10.00 amount_received=4.00
   pay 6 -> settled MULTIPLE -UNDERPAID
 = p: pending, mismatched (underpaid), confirmed, settled
 = p labels: MULTIPLE
@@ -90,6 +94,7 @@ covers: peers/short-by-fees
 covers: api/over peers/amounts-missing
   initiate 10
   pay 12 -> mismatched OVERPAID
+  told payment.mismatched status=mismatched amount=10.00 amount_received=12.00
 = p: pending, mismatched (overpaid)
 = p labels: OVERPAID
 = p events: payment.mismatched payin.mismatched
@@ -121,6 +126,7 @@ covers: api/over
 covers: api/expired peers/silent-end
   initiate 10 expires 600
   advance 700 -> failed
+  told payment.failed status=failed failure_reason=expired amount=10.00 amount_received=0.00
 = p: pending, failed (expired)
 = p events: payment.failed payin.failed
 = holds: nothing
@@ -195,6 +201,7 @@ covers: peers/late-lost peers/never-credited
 covers: api/cancelled api/late peers/silent-end
   initiate 10
   cancel -> failed
+  told payin.failed status=failed failure_reason=cancelled
   cancel -> refused payment_not_pending
   pay 10 -> mismatched LATE
 = p: pending, failed (cancelled), mismatched (late)
@@ -249,4 +256,16 @@ covers: peers/address-collisions
 = p: pending, confirmed, settled
 = p events: payment.confirmed payin.confirmed payment.settled payin.settled
 = p ledger: received 10.00, settled 9.90, fee 0.10
+= holds: psp 9.90, treasury 0.10
+
+== Two transfers in one block are counted one after the other
+  initiate 10
+  pay 4 unmined
+  pay 6 unmined
+  mine 1 -> settled MULTIPLE
+= p: pending, mismatched (underpaid), confirmed, settled
+= p labels: MULTIPLE
+= p events: payment.mismatched payin.underpaid payin.mismatched
+    payment.confirmed payin.confirmed payment.settled payin.settled
+= p ledger: received 4.00, received 6.00, settled 9.90, fee 0.10
 = holds: psp 9.90, treasury 0.10

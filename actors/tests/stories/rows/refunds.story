@@ -29,6 +29,7 @@ covers: api/refunded
   initiate 10
   pay 4 -> mismatched
   refund to ada -> refund=sent
+  told refund.sent status=mismatched amount_received=4.00
   accept -> refused nothing_to_accept
   refund to ada -> refused nothing_to_refund
 = p: pending, mismatched (underpaid)

@@ -17,7 +17,7 @@ covers: peers/rpc-limits
 == An endpoint fails now and then, or its answer is lost
 covers: peers/rpc-limits
   initiate 10
-  faults errors 0.02 limited 0.02 lost 0.02
+  faults errors 0.005 limited 0.005 lost 0.005
   pay 10 -> settled
   faults none
 = p: pending, confirmed, settled
