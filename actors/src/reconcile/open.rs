@@ -59,7 +59,7 @@ async fn of_psp(database: &Database, psp_id: &str, place: &Place) -> Result<Unde
                AND token_address = $3 AND kind = 'settle' AND status IN ('submitted', 'mined')";
     let values = [psp_id.into(), place.chain.as_str().into(), place.token_address.to_string().into()];
     let coming = first(database, sql, values).await?;
-    let going = moved(database, "psp_id", psp_id, "'send_psp', 'payout', 'withdraw'", place).await?;
+    let going = moved(database, "psp_id", psp_id, "'send_psp', 'payout', 'withdrawal'", place).await?;
     Ok(UnderWay { coming, going })
 }
 
