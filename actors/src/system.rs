@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use payferry_domain::payment::{Command, Payment, Rejection};
-use payferry_domain::{Chain, PaymentId, Timestamp};
+use payferry_domain::{Amount, Chain, PaymentId, Timestamp};
 use payferry_entities::Database;
 use serde::Serialize;
 use tokio_util::task::AbortOnDropHandle;
@@ -69,6 +69,12 @@ pub enum CommandError {
     /// More would be sent on this day than the ceiling allows.
     #[error("the ceiling of what may be sent on one day is reached")]
     AboveDailyLimit,
+    /// More than may be sent at once.
+    #[error("at most {send_max} may be sent at once")]
+    AboveSendLimit {
+        /// The ceiling.
+        send_max: Amount,
+    },
     /// The idempotency key is taken.
     #[error("the idempotency key was used before")]
     IdempotencyKeyTaken,
@@ -379,6 +385,7 @@ impl From<CommandFailure> for CommandError {
             CommandFailure::IdempotencyKeyTaken => Self::IdempotencyKeyTaken,
             CommandFailure::InsufficientBalance => Self::InsufficientBalance,
             CommandFailure::AboveDailyLimit => Self::AboveDailyLimit,
+            CommandFailure::AboveSendLimit(send_max) => Self::AboveSendLimit { send_max },
             CommandFailure::Unknown => Self::NotFound,
             CommandFailure::Quarantined => Self::Quarantined,
             CommandFailure::Unavailable(reason) => Self::Unavailable(reason),

@@ -144,6 +144,11 @@ impl PaymentId {
     pub const fn shard(self) -> u8 {
         self.to_bytes()[15]
     }
+
+    /// The payment behind an id as the PSP knows it: its own, or that of the transfer that it carries.
+    pub fn of_public(text: &str) -> Option<Self> {
+        text.parse().ok().or_else(|| text.parse().ok().map(TransferId::payment))
+    }
 }
 
 impl TransferId {

@@ -4,10 +4,11 @@
 use std::collections::BTreeSet;
 
 use crate::ids::OperationId;
+use crate::ledger::Asset;
 use crate::money::{Amount, split_fee};
 use crate::payment::{
-    Decision, FailureReason, Funds, Label, Payment, Reason, RefundState, SettlementState, Status, TransferStatus,
-    Vault, derived_labels, is_judged,
+    Decision, FailureReason, Funds, Label, Payment, Reason, Refund, RefundState, SettlementState, Status, Transfer,
+    TransferStatus, Vault, derived_labels, is_judged,
 };
 
 /// One rule about a payment.
@@ -137,12 +138,15 @@ fn refunds_covered(payment: &Payment) -> bool {
 }
 
 fn blocked_covered(payment: &Payment) -> bool {
-    let live = |state| state != RefundState::Failed;
-    let blocked = payment.refunds.iter().filter(|refund| refund.funds == Funds::Blocked);
+    let blocked = || payment.refunds.iter().filter(|refund| refund.funds == Funds::Blocked);
+    let live = |refund: &&Refund| refund.state != RefundState::Failed;
+    let covered = |asset: Option<Asset>| {
+        let sent: Amount = blocked().filter(live).filter(|r| r.asset == asset).map(|r| r.amount).sum();
+        let of_it = |t: &&Transfer| if t.is_right() { asset.is_none() } else { asset == Some(payment.asset_of(t)) };
+        sent <= payment.transfers.iter().filter(of_it).map(|t| t.amount).sum()
+    };
     upset(payment)
-        || blocked.clone().all(|refund| refund.source == Vault::Payment)
-            && blocked.filter(|refund| live(refund.state)).map(|refund| refund.amount).sum::<Amount>()
-                <= payment.transfers.iter().filter(|t| t.is_right()).map(|t| t.amount).sum()
+        || blocked().all(|refund| refund.source == Vault::Payment) && blocked().all(|refund| covered(refund.asset))
 }
 
 fn history_is_current(payment: &Payment) -> bool {

@@ -22,6 +22,9 @@ pub const SQLITE_VISITORS_MAX: u32 = 8;
 pub const SQLITE_VISITORS_WRITING_MAX: usize = 2;
 /// Statements that a connection to SQLite keeps prepared: all that the journal runs, in every length of their lists.
 pub const SQLITE_STATEMENTS_MAX: usize = 512;
+/// Rows that SQLite's thread hands over before it waits for whoever reads them: all that a group of the journal's returns, so
+/// that a statement is one way there and back.
+pub const SQLITE_ROWS_AHEAD_MAX: usize = 1_024;
 /// How long to wait for SQLite's writer, and for another process that holds the file.
 pub const SQLITE_BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -171,6 +174,7 @@ fn sqlite_options(url: &str, connections_max: u32, patience: Duration) -> Connec
                 .pragma("wal_autocheckpoint", SQLITE_LOG_PAGES_MAX.to_string())
                 .pragma("cache_size", "-65536")
                 .statement_cache_capacity(SQLITE_STATEMENTS_MAX)
+                .row_buffer_size(SQLITE_ROWS_AHEAD_MAX)
         });
     options
 }

@@ -23,6 +23,7 @@ pub mod event_floors;
 pub mod events;
 pub mod failure;
 pub mod idempotency_keys;
+pub mod ledger_openings;
 pub mod ledger_postings;
 pub mod merchants;
 pub mod operations;

@@ -16,6 +16,7 @@ mod m0006_live_payments;
 mod m0007_money_out;
 mod m0008_operation;
 mod m0009_event_floors;
+mod m0010_ledger_openings;
 mod statements;
 
 /// All changes, oldest first.
@@ -34,6 +35,7 @@ impl MigratorTrait for Migrator {
             Box::new(m0007_money_out::Migration),
             Box::new(m0008_operation::Migration),
             Box::new(m0009_event_floors::Migration),
+            Box::new(m0010_ledger_openings::Migration),
         ]
     }
 }

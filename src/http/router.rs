@@ -45,6 +45,8 @@ pub fn router_with(app: AppState, more: Router<AppState>) -> Router {
         .routes(routes!(money::payouts::get))
         .routes(routes!(money::withdrawals::create, money::withdrawals::list))
         .routes(routes!(money::withdrawals::get))
+        .routes(routes!(money::transfers::create, money::transfers::list))
+        .routes(routes!(money::transfers::get))
         .routes(routes!(money::balances::list))
         .routes(routes!(money::entries::list))
         .routes(routes!(money::statement::read_statement))

@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::Operator;
-use super::admin::id_of;
+use super::admin::{id_of, payment_id_of};
 use super::read::{overview, payment as facts};
 use super::record::PaymentRecord;
 use crate::http::answer::Answer;
@@ -78,7 +78,7 @@ pub(super) async fn payment(
     State(operator): State<Operator>,
     Path(payment_id): Path<String>,
 ) -> Result<Answer, ApiError> {
-    let id = id_of("payment_id", &payment_id)?;
+    let id = payment_id_of(&payment_id)?;
     let facts = facts::payment(&operator.system, id).await?.ok_or(ApiError::NotFound("payment"))?;
     Answer::ok(&PaymentRecord::of(facts)?)
 }
@@ -88,7 +88,7 @@ pub(super) async fn release(
     State(operator): State<Operator>,
     Path(payment_id): Path<String>,
 ) -> Result<Answer, ApiError> {
-    let id: PaymentId = id_of("payment_id", &payment_id)?;
+    let id: PaymentId = payment_id_of(&payment_id)?;
     if !operator.system.release(id) {
         let detail = format!("The payment {id} is not quarantined.");
         return Err(ApiError::Conflict("payment_not_quarantined", detail, Vec::new()));

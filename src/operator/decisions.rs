@@ -9,11 +9,11 @@ use payferry_actors::customers::audit::{Actor, Entry};
 use payferry_actors::destination::Unsuitable;
 use payferry_actors::payment::Beside;
 use payferry_domain::payment::{Command, Decision, Payment, Requester, TransferKey};
-use payferry_domain::{Address, Amount, Chain, Hash32, PaymentId, RefundId};
+use payferry_domain::{Address, Amount, Asset, Chain, Hash32, PaymentId, RefundId};
 use serde_json::{Value, json};
 
 use super::Operator;
-use super::admin::{id_of, only};
+use super::admin::{only, payment_id_of};
 use super::read::decisions::{self, Decisions};
 use crate::http::answer::Answer;
 use crate::http::error::ApiError;
@@ -24,7 +24,7 @@ const ADDRESS: &str = "address";
 
 /// What can be decided about a payment, and what was.
 pub(super) async fn get(State(operator): State<Operator>, Path(payment_id): Path<String>) -> Result<Answer, ApiError> {
-    Answer::ok(&find(&operator, id_of("payment_id", &payment_id)?).await?)
+    Answer::ok(&find(&operator, payment_id_of(&payment_id)?).await?)
 }
 
 /// Allows or blocks a transfer: `{"chain", "tx_hash", "log_index", "decision": "allow" | "block", "reason"}`.
@@ -33,7 +33,7 @@ pub(super) async fn screen(
     Path(payment_id): Path<String>,
     body: JsonBody,
 ) -> Result<Answer, ApiError> {
-    let id = id_of("payment_id", &payment_id)?;
+    let id = payment_id_of(&payment_id)?;
     let asked = body.read(Asked::read_screening)?;
     Answer::ok(&carry_out(&operator, id, asked).await?)
 }
@@ -44,18 +44,19 @@ pub(super) async fn screen_refund(
     Path(payment_id): Path<String>,
     body: JsonBody,
 ) -> Result<Answer, ApiError> {
-    let id = id_of("payment_id", &payment_id)?;
+    let id = payment_id_of(&payment_id)?;
     let asked = body.read(Asked::read_refund_screening)?;
     Answer::ok(&carry_out(&operator, id, asked).await?)
 }
 
-/// Sends blocked money to an address: `{"address", "amount"?, "reason"}`; all of it, if no amount is given.
+/// Sends blocked money to an address: `{"address", "amount"?, "reason"}`; all of it, if no amount is given. Of another token than
+/// the due one, or on another chain, `"chain"` and `"token_address"` say which.
 pub(super) async fn refund_blocked(
     State(operator): State<Operator>,
     Path(payment_id): Path<String>,
     body: JsonBody,
 ) -> Result<Answer, ApiError> {
-    let id = id_of("payment_id", &payment_id)?;
+    let id = payment_id_of(&payment_id)?;
     let unsuitable = unsuitable_at(&operator, destination(body.value())).await?;
     let asked = body.read(|fields| Asked::read_refund(fields, unsuitable))?;
     Answer::accepted(&carry_out(&operator, id, asked).await?)
@@ -67,7 +68,7 @@ pub(super) async fn retry_settlement(
     Path(payment_id): Path<String>,
     body: JsonBody,
 ) -> Result<Answer, ApiError> {
-    let id = id_of("payment_id", &payment_id)?;
+    let id = payment_id_of(&payment_id)?;
     let asked = body.read(Asked::read_retry)?;
     Answer::accepted(&carry_out(&operator, id, asked).await?)
 }
@@ -86,7 +87,7 @@ pub(super) struct Asked {
 enum Action {
     Screen { key: TransferKey, decision: Decision },
     ScreenRefund { refund_id: RefundId, decision: Decision },
-    RefundBlocked { to: Address, amount: Option<Amount> },
+    RefundBlocked { to: Address, amount: Option<Amount>, asset: Option<Asset> },
     RetrySettlement,
 }
 
@@ -118,14 +119,22 @@ impl Asked {
 
     /// The fields of a sending of blocked money; `unsuitable` is what was found of the address.
     pub(super) fn read_refund(fields: &Fields<'_>, unsuitable: Option<Unsuitable>) -> Option<Self> {
-        only(fields, &[ADDRESS, "amount", "reason"]);
+        only(fields, &["chain", "token_address", ADDRESS, "amount", "reason"]);
+        let chain = fields.optional("chain", |value| read::name::<Chain>(value, "base, polygon, arbitrum"));
+        let token_address = fields.optional("token_address", read::address);
+        for (name, other) in [("chain", "token_address"), ("token_address", "chain")] {
+            if !fields.has(name) && fields.has(other) {
+                fields.fault(name, Fault::new("required", format!("belongs to {other}")));
+            }
+        }
         let to = fields.required(ADDRESS, read::address);
         if let Some(unsuitable) = unsuitable {
             fields.fault(ADDRESS, Fault::new(unsuitable.code(), unsuitable.to_string()));
         }
         let amount = fields.optional("amount", read::part);
         let reason = fields.required("reason", read::text);
-        Some(Self { action: Action::RefundBlocked { to: to?, amount }, reason: reason? })
+        let asset = chain.zip(token_address).map(|(chain, address)| Asset { chain, address });
+        Some(Self { action: Action::RefundBlocked { to: to?, amount, asset }, reason: reason? })
     }
 
     /// The field of a wish to settle again.
@@ -135,7 +144,8 @@ impl Asked {
     }
 }
 
-fn decision(value: &Value) -> Result<Decision, Fault> {
+/// allow or block.
+pub(super) fn decision(value: &Value) -> Result<Decision, Fault> {
     match read::string(value)? {
         "allow" => Ok(Decision::Allow),
         "block" => Ok(Decision::Block),
@@ -175,9 +185,10 @@ pub(super) async fn carry_out(operator: &Operator, id: PaymentId, asked: Asked) 
             let detail = json!({ "refund_id": refund_id, "decision": decision });
             ("payment.refund_screened_by_hand", decisions::screen_refund(refund, decision, now), detail)
         }
-        Action::RefundBlocked { to, amount } => {
+        Action::RefundBlocked { to, amount, asset } => {
             let refund_id = RefundId::generate();
-            let command = decisions::refund_blocked(refund_id, amount, to);
+            let asset = asset.filter(|asset| *asset != before.payment.asset());
+            let command = decisions::refund_blocked(refund_id, amount, to, asset);
             ("payment.blocked_money_refunded", command, json!({ "refund_id": refund_id }))
         }
         Action::RetrySettlement => {

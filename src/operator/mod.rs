@@ -20,6 +20,7 @@ pub mod read;
 mod record;
 mod routes;
 mod secure;
+mod sendings;
 mod stuck;
 
 use std::ops::Deref;

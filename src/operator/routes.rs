@@ -5,7 +5,8 @@ use axum::http::Method;
 use axum::routing::{MethodRouter, get, on, patch, post};
 
 use super::{
-    Operator, actors, admin, audit, customers, decisions, documents, events, health, login, page, pauses, stuck,
+    Operator, actors, admin, audit, customers, decisions, documents, events, health, login, page, pauses, sendings,
+    stuck,
 };
 
 /// Who reaches a route.
@@ -57,6 +58,8 @@ pub fn table() -> Vec<Route> {
         write("/ops/payments/{payment_id}/screen_refund", decisions::screen_refund),
         write("/ops/payments/{payment_id}/refund_blocked", decisions::refund_blocked),
         write("/ops/payments/{payment_id}/retry_settlement", decisions::retry_settlement),
+        read("/ops/sendings/{sending_id}", sendings::get),
+        write("/ops/sendings/{sending_id}/screen", sendings::screen),
         read("/ops/psps", admin::psps::list),
         write("/ops/psps", admin::psps::create),
         read("/ops/psps/{psp_id}", admin::psps::get),

@@ -59,7 +59,7 @@ pub struct Entry {
 }
 
 /// The row of an entry before it has its number.
-pub(crate) fn row(entry: Entry, by: &Actor, at: Timestamp) -> audit_log::Model {
+pub fn row(entry: Entry, by: &Actor, at: Timestamp) -> audit_log::Model {
     audit_log::Model {
         number: 0,
         at: at.as_millis(),

@@ -5,7 +5,7 @@
 //! lengths, and what is not bound of the one that is taken is NULL and left out. So a table costs one statement a group,
 //! each of which is a way to the thread that writes and back. Deliberately absent: what the statements do (`statements`).
 
-use sea_orm::{DbBackend, DbErr, EntityTrait, Iterable, ModelTrait, QueryResult, Statement, Value};
+use sea_orm::{DbBackend, DbErr, EntityTrait, IdenStatic, Iterable, ModelTrait, QueryResult, Statement, Value};
 use serde::Serialize;
 
 use super::table::Shape;
@@ -33,6 +33,18 @@ pub(super) trait Bound: Serialize {
 impl<M: ModelTrait + Serialize> Bound for M {
     fn bind(&self, values: &mut Vec<Value>) {
         values.extend(<M::Entity as EntityTrait>::Column::iter().map(|column| self.get(column)));
+    }
+}
+
+/// A row whose `position` the database gives.
+#[derive(Serialize)]
+#[serde(transparent)]
+pub(super) struct Unplaced<'a, M>(pub(super) &'a M);
+
+impl<M: ModelTrait + Serialize> Bound for Unplaced<'_, M> {
+    fn bind(&self, values: &mut Vec<Value>) {
+        let given = <M::Entity as EntityTrait>::Column::iter().filter(|column| column.as_str() != "position");
+        values.extend(given.map(|column| self.0.get(column)));
     }
 }
 

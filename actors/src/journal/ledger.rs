@@ -11,8 +11,10 @@ use sea_orm::DbErr;
 use serde::Serialize;
 
 use super::gates::Gates;
+use super::insert::Unplaced;
 use super::write::Writer;
 use super::{JournalError, Reserve, Unit};
+use crate::ledger::change_of;
 
 #[derive(Serialize)]
 struct ReserveRow<'a> {
@@ -87,7 +89,8 @@ impl Writer<'_> {
         if postings.is_empty() {
             return Ok(());
         }
-        self.run(&self.statements.ledger_postings_insert, &postings).await?;
+        let rows: Vec<_> = postings.iter().map(|posting| Unplaced(*posting)).collect();
+        self.insert(&self.statements.ledger_postings_insert, &rows.iter().collect::<Vec<_>>()).await?;
         // In the order of their keys, as every writer changes them.
         let mut balances: BTreeMap<(&str, &str, &str), BalanceRow<'_>> = BTreeMap::new();
         for posting in postings {
@@ -110,10 +113,4 @@ impl Writer<'_> {
         }
         self.run(&self.statements.balances_add, &balances.into_values().collect::<Vec<_>>()).await
     }
-}
-
-fn change_of(posting: &ledger_postings::Model, account: Account) -> i64 {
-    let gives = if posting.credit == account.as_str() { posting.amount } else { 0 };
-    let takes = if posting.debit == account.as_str() { posting.amount } else { 0 };
-    gives - takes
 }

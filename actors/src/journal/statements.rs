@@ -32,7 +32,7 @@ pub(super) struct Statements {
     pub(super) payment_transitions_insert: Insert,
     pub(super) sendings_insert: Insert,
     pub(super) sending_transitions_insert: Insert,
-    pub(super) ledger_postings_insert: String,
+    pub(super) ledger_postings_insert: Insert,
     pub(super) balances_add: String,
     pub(super) customers_insert: Insert,
     pub(super) audit_log_insert: String,
@@ -195,11 +195,11 @@ impl Statements {
             payment_transitions_insert: Insert::into::<payment_transitions::Entity>(backend, &[], ""),
             sendings_insert: Insert::into::<sendings::Entity>(backend, &[], ""),
             sending_transitions_insert: Insert::into::<sending_transitions::Entity>(backend, &[], ""),
-            ledger_postings_insert: insert::<ledger_postings::Entity>(
+            ledger_postings_insert: Insert::over(
                 backend,
                 &Shape::of::<ledger_postings::Entity>().without(&["position"]),
                 &[],
-                "",
+                "INSERT INTO ledger_postings ({columns}) SELECT {columns} FROM {rows} WHERE true {in_order}",
             ),
             balances_add: statement(
                 &[
@@ -227,10 +227,17 @@ impl Statements {
                 backend,
                 &Shape::of::<events::Entity>().without(&["position"]),
                 &[],
-                "INSERT INTO events ({columns}) SELECT {columns} FROM {rows} WHERE true {in_order}
-                 RETURNING \"id\", \"position\"",
+                "INSERT INTO events ({columns}) SELECT {columns} FROM {rows} WHERE true {in_order}",
             ),
-            deliveries_insert: Insert::into::<deliveries::Entity>(backend, &[], ""),
+            // The events stand there already, in the same transaction.
+            deliveries_insert: Insert::over(
+                backend,
+                &Shape::of::<deliveries::Entity>().without(&["position"]),
+                &[],
+                "INSERT INTO deliveries ({columns}, \"position\")
+                 SELECT {columns}, (SELECT events.\"position\" FROM events WHERE events.\"id\" = x.\"event_id\")
+                 FROM {rows} WHERE true {in_order}",
+            ),
             deliveries_update: many(
                 &[
                     ("id", Text),

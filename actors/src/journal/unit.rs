@@ -106,6 +106,8 @@ pub struct SendingChange {
     pub reserve: Option<Reserve>,
     /// The caller's idempotency key with the answer. A gate.
     pub idempotency: Option<idempotency_keys::Model>,
+    /// What an operator decided.
+    pub audit: Option<audit_log::Model>,
 }
 
 /// Money of a PSP that is promised in a commit. Gates: the balance has it, and the day's ceiling is not passed. The balance

@@ -10,6 +10,7 @@ use sea_orm::{ConnectionTrait, DbBackend, DbErr, FromQueryResult, QueryResult, S
 use serde::Serialize;
 
 use super::gates::Gates;
+use super::insert::Unplaced;
 use super::rows::{
     AppliedRow, BlockRow, CounterRow, DeliveryRow, EventRow, HeightRow, OperationOutcomeRow, OperationRow,
 };
@@ -166,6 +167,7 @@ impl Writer<'_> {
                     entries.push(&creation.audit);
                 }
                 Unit::Transition(transition) => entries.extend(&transition.audit),
+                Unit::Sending(sending) => entries.extend(&sending.audit),
                 _ => {}
             }
         }
@@ -186,21 +188,18 @@ impl Writer<'_> {
                 created_at: event.created_at,
             })
             .collect();
-        let mut positions: HashMap<String, i64> = HashMap::with_capacity(rows.len());
-        for row in self.insert(&self.statements.events_insert, &rows.iter().collect::<Vec<_>>()).await? {
-            positions.insert(row.try_get_by_index(0)?, row.try_get_by_index(1)?);
-        }
+        self.insert(&self.statements.events_insert, &rows.iter().collect::<Vec<_>>()).await?;
         let mut queued = Vec::new();
         for event in announced() {
             let Some(delivery_id) = &event.delivery_id else { continue };
-            let position = positions.get(&event.id).copied();
             queued.push(deliveries::Model {
                 id: delivery_id.clone(),
                 event_id: event.id.clone(),
                 psp_id: event.psp_id.clone(),
                 payment_id: event.payment_id.clone(),
                 sequence: event.sequence,
-                position: position.ok_or_else(|| DbErr::RecordNotFound("the position of an event".to_owned()))?,
+                // Its event's, looked up by the statement.
+                position: 0,
                 status: "queued".to_owned(),
                 url: None,
                 attempt_count: 0,
@@ -214,7 +213,8 @@ impl Writer<'_> {
                 updated_at: event.created_at,
             });
         }
-        self.insert(&self.statements.deliveries_insert, &queued.iter().collect::<Vec<_>>()).await.map(|_| ())
+        let rows: Vec<_> = queued.iter().map(Unplaced).collect();
+        self.insert(&self.statements.deliveries_insert, &rows.iter().collect::<Vec<_>>()).await.map(|_| ())
     }
 
     async fn change_operations(&self, units: &[&Unit]) -> Result<(), DbErr> {

@@ -4,8 +4,8 @@
 
 use std::sync::Arc;
 
-use payferry_domain::Timestamp;
-use payferry_domain::payment::{self, Command, Effect, Payment, Rejection, TransferStatus, resume};
+use payferry_domain::payment::{self, Command, Effect, Event, Payment, Rejection, Requester, TransferStatus, resume};
+use payferry_domain::{Amount, Timestamp};
 use payferry_entities::{audit_log, idempotency_keys};
 use ractor::{ActorProcessingErr, RpcReplyPort};
 use serde::Serialize;
@@ -79,6 +79,8 @@ pub(crate) enum CommandFailure {
     InsufficientBalance,
     #[error("the ceiling of what may be sent on one day is reached")]
     AboveDailyLimit,
+    #[error("at most {0} may be sent at once")]
+    AboveSendLimit(Amount),
     #[error("the idempotency key was used before")]
     IdempotencyKeyTaken,
     #[error("no such payment")]
@@ -206,6 +208,8 @@ enum Failure {
     /// What a person asked for cannot be paid for.
     #[error(transparent)]
     Ceiling(JournalError),
+    #[error("at most {0} may be sent at once")]
+    AboveSendLimit(Amount),
     #[error(transparent)]
     Journal(JournalError),
     #[error(transparent)]
@@ -227,6 +231,7 @@ impl Failure {
             Self::IdempotencyKeyTaken => CommandFailure::IdempotencyKeyTaken,
             Self::Ceiling(JournalError::InsufficientBalance) => CommandFailure::InsufficientBalance,
             Self::Ceiling(JournalError::AboveDailyLimit) => CommandFailure::AboveDailyLimit,
+            Self::AboveSendLimit(send_max) => CommandFailure::AboveSendLimit(*send_max),
             other => CommandFailure::Unavailable(other.to_string()),
         }
     }
@@ -238,7 +243,9 @@ impl PaymentActor {
     fn recover(&self, failure: Failure, state: &mut State) -> Result<(), ActorProcessingErr> {
         match failure {
             // A person's command did not fit; a fact is never rejected.
-            Failure::Rejected(_) | Failure::IdempotencyKeyTaken | Failure::Ceiling(_) => return Ok(()),
+            Failure::Rejected(_) | Failure::IdempotencyKeyTaken | Failure::Ceiling(_) | Failure::AboveSendLimit(_) => {
+                return Ok(());
+            }
             Failure::Journal(JournalError::Refused(_))
             | Failure::Store(StoreError::Unreadable { .. })
             | Failure::Gone => {
@@ -301,6 +308,10 @@ impl PaymentActor {
             return Ok(true);
         };
         let psp = self.services.psps.get(state.payment.terms.psp_id).await.map_err(Failure::Psp)?;
+        let send_max = psp.ceilings.send_max;
+        if asked_of(&transition).is_some_and(|amount| amount > send_max) {
+            return Err(Failure::AboveSendLimit(send_max));
+        }
         let rows = store::RowsBeside {
             idempotency: beside.answer.as_ref().map(|answer| answer(&transition.payment)),
             audit: beside.audit.clone(),
@@ -424,4 +435,13 @@ impl State {
             owes: resume(&self.payment),
         }
     }
+}
+
+/// What the PSP itself asks to have sent. What follows by itself from its policies is part of the payment, which has a
+/// ceiling of its own.
+fn asked_of(transition: &payment::Transition) -> Option<Amount> {
+    transition.events.iter().find_map(|event| match event {
+        Event::RefundRequested { refund, .. } if refund.requested_by == Requester::Psp => Some(refund.amount),
+        _ => None,
+    })
 }

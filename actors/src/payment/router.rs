@@ -237,7 +237,7 @@ impl PaymentInbox for Router {
     }
 
     fn tell_sending(&self, sending_id: SendingId, command: sending::Command) {
-        self.to_sending_desk(DeskMessage::Take(sending_id, command, None));
+        self.to_sending_desk(DeskMessage::Take(sending_id, Box::new(command.into())));
     }
 
     fn chain_progressed(&self, chain: Chain, block_time: Timestamp) {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use payferry_domain::sending::{self, Command, Effect, Rejection, Sending, resume};
+use payferry_entities::audit_log;
 use ractor::{ActorProcessingErr, RpcReplyPort};
 
 use super::store;
@@ -13,7 +14,7 @@ use crate::compliance::{ScreenRequest, Subject};
 use crate::journal::{JournalError, Unit};
 use crate::observe::{ActorKind, Behaviour, Mailbox};
 use crate::payment::Services;
-use crate::payment::store::StoreError;
+use crate::payment::store::{RowsBeside, StoreError};
 use crate::psps::PspError;
 
 /// Attempts at one command when other writers keep moving the row.
@@ -35,9 +36,23 @@ pub(crate) enum CommandFailure {
 /// Where the answer to a command goes, if somebody waits for it.
 pub(crate) type Reply = RpcReplyPort<Result<Sending, CommandFailure>>;
 
+/// A fact, or a command that somebody waits for.
+pub(crate) struct Told {
+    pub(crate) command: Command,
+    /// Written in the commit that it makes.
+    pub(crate) audit: Option<audit_log::Model>,
+    pub(crate) reply: Option<Reply>,
+}
+
+impl From<Command> for Told {
+    fn from(command: Command) -> Self {
+        Self { command, audit: None, reply: None }
+    }
+}
+
 pub(crate) enum Message {
-    /// A fact, or a command that somebody waits for.
-    Take(Command, Option<Reply>),
+    /// Take something in.
+    Take(Box<Told>),
     /// Do what is still owed.
     Resume,
     /// The row was moved by somebody else: read it, and do what is owed.
@@ -94,7 +109,9 @@ impl Behaviour for SendingActor {
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
         let (outcome, reply) = match message {
-            Message::Take(command, reply) => (self.carry_out(myself, &command, state).await, reply),
+            Message::Take(told) => {
+                (self.carry_out(myself, &told.command, told.audit.as_ref(), state).await, told.reply)
+            }
             Message::Resume => (self.refresh(state).await.map(|()| resume(&state.sending)), None),
             Message::Reload => {
                 state.stale = true;
@@ -139,6 +156,7 @@ impl SendingActor {
         &self,
         myself: &Mailbox<Message>,
         command: &Command,
+        audit: Option<&audit_log::Model>,
         state: &mut State,
     ) -> Result<Vec<Effect>, Failure> {
         for _ in 0..CONFLICTS_MAX {
@@ -152,8 +170,9 @@ impl SendingActor {
                 return Ok(resume(&state.sending));
             };
             let psp = services.psps.get(state.sending.order.psp_id).await?;
+            let rows = RowsBeside { idempotency: None, audit: audit.cloned() };
             let unit =
-                store::change(&transition, None, real_now, psp.ceilings.send_daily_max, |event| psp.wants(event))?;
+                store::change(&transition, rows, real_now, psp.ceilings.send_daily_max, |event| psp.wants(event))?;
             match self.submit(myself, unit).await {
                 Ok(()) => {
                     *state.sending = transition.sending;

@@ -6,10 +6,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use payferry_domain::sending::{Command, Sending, SendingId};
+use payferry_domain::sending::{Sending, SendingId};
 use ractor::{ActorId, ActorProcessingErr, ActorStatus, MessagingErr, SupervisionEvent};
 
-use super::actor::{CommandFailure, Message, Reply, SendingActor};
+use super::actor::{CommandFailure, Message, SendingActor, Told};
 use super::store;
 use crate::observe::{ActorKind, Behaviour, Cause, Mailbox, ended};
 use crate::payment::Services;
@@ -29,7 +29,7 @@ pub(crate) enum DeskMessage {
     /// A new one, just committed.
     Begin(Box<Sending>),
     /// A fact or command for one, live or not.
-    Take(SendingId, Command, Option<Reply>),
+    Take(SendingId, Box<Told>),
     /// Start one again that failed.
     Start(SendingId),
     /// Have every live one do again what it owes.
@@ -75,9 +75,7 @@ impl Behaviour for SendingDesk {
         match message {
             DeskMessage::Rehydrate => self.rehydrate(myself, state).await?,
             DeskMessage::Begin(sending) => self.start(myself, *sending, Message::Resume, state).await,
-            DeskMessage::Take(id, command, reply) => {
-                self.wake(myself, id, Message::Take(command, reply), state).await;
-            }
+            DeskMessage::Take(id, told) => self.wake(myself, id, Message::Take(told), state).await,
             DeskMessage::Start(id) => self.wake(myself, id, Message::Resume, state).await,
             DeskMessage::ResumeAll => {
                 for actor in state.live.values() {
@@ -177,7 +175,9 @@ impl SendingDesk {
 }
 
 fn refuse(message: Message, failure: CommandFailure) {
-    if let Message::Take(_, Some(reply)) = message {
+    if let Message::Take(told) = message
+        && let Some(reply) = told.reply
+    {
         let _ = reply.send(Err(failure));
     }
 }

@@ -7,5 +7,5 @@ mod actor;
 mod desk;
 pub mod store;
 
-pub(crate) use actor::CommandFailure;
+pub(crate) use actor::{CommandFailure, Told};
 pub(crate) use desk::{DeskMessage, SendingDesk};

@@ -5,12 +5,12 @@ use std::fmt;
 use payferry_domain::payment::EventName;
 use payferry_domain::sending::{Announcement, Command, Event, Sending, SendingId, SendingStatus, Transition, payload};
 use payferry_domain::{Amount, DeliveryId, EventId, Timestamp};
-use payferry_entities::{Database, idempotency_keys, operations, sending_transitions, sendings};
+use payferry_entities::{Database, operations, sending_transitions, sendings};
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
 
 use crate::journal::{DaySends, NewEvent, OperationChange, Reserve, SendingChange, TransfersApplied, Unit};
 use crate::ledger;
-use crate::payment::store::StoreError;
+use crate::payment::store::{RowsBeside, StoreError};
 
 /// The row of a sending.
 pub fn row_of(sending: &Sending) -> Result<sendings::Model, StoreError> {
@@ -70,7 +70,7 @@ pub async fn load_live(database: &Database, after: &str, limit: u64) -> Result<V
 /// ceiling of a day's sends; `wants` says which events are delivered.
 pub fn change(
     transition: &Transition,
-    idempotency: Option<idempotency_keys::Model>,
+    rows: RowsBeside,
     real_now: Timestamp,
     send_daily_max: Amount,
     wants: impl Fn(EventName) -> bool,
@@ -103,7 +103,8 @@ pub fn change(
             sending.updated_at,
         ),
         reserve: (sending.version == 1).then(|| reserve(sending, real_now, send_daily_max)),
-        idempotency,
+        idempotency: rows.idempotency,
+        audit: rows.audit,
     })))
 }
 

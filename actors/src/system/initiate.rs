@@ -2,10 +2,13 @@
 
 use std::sync::Arc;
 
-use payferry_domain::payment::{self, ChainCandidate, ChainChoice, OverpaymentPolicy, Payment, Purpose, Terms};
-use payferry_domain::{Amount, Chain, CustomerId, FeeBps, MerchantId, PaymentId, PspId, Token};
+use payferry_domain::payment::{
+    self, ChainCandidate, ChainChoice, Decision, OverpaymentPolicy, Payment, Purpose, Terms,
+};
+use payferry_domain::{Address, Amount, Chain, CustomerId, FeeBps, MerchantId, PaymentId, PspId, Token};
 
 use super::System;
+use crate::compliance::{ScreenRequest, Subject};
 use crate::journal::{JournalError, Unit};
 use crate::pauses::Scope;
 use crate::payment::{AnswerRow, Message, Services, store};
@@ -80,6 +83,18 @@ pub enum InitiateError {
     /// The operator has paused the PSP.
     #[error("this account is paused by the operator")]
     PspPaused,
+    /// More than may be sent at once, of a transfer.
+    #[error("at most {send_max} may be sent at once")]
+    AboveSendLimit {
+        /// The ceiling.
+        send_max: Amount,
+    },
+    /// Screening blocks the wallet that a transfer is to go to.
+    #[error("screening blocks the wallet that the transfer is to go to")]
+    RecipientBlocked,
+    /// Screening has not cleared the wallet that a transfer is to go to.
+    #[error("screening has not cleared the wallet that the transfer is to go to")]
+    RecipientInReview,
     /// The PSP's policy wants a customer.
     #[error("this PSP requires a customer")]
     CustomerRequired,
@@ -117,6 +132,9 @@ impl System {
         let spec = services.chains.spec(chain).ok_or(unavailable.clone())?;
         let token_address = spec.token_address(request.token).ok_or(unavailable)?;
         let is_pay_in = request.purpose.is_pay_in();
+        if let Purpose::Transfer { to } = request.purpose {
+            self.check_recipient(psp.ceilings.send_max, chain, to, request.amount).await?;
+        }
         let id = PaymentId::generate();
         let now = services.clock.now();
         let terms = Terms {
@@ -166,6 +184,28 @@ impl System {
             JournalError::Unknown(_) => InitiateError::Unknown(error.to_string()),
             other => InitiateError::Unavailable(other.to_string()),
         })
+    }
+
+    /// Nobody is to pay what cannot be sent on.
+    async fn check_recipient(
+        &self,
+        send_max: Amount,
+        chain: Chain,
+        to: Address,
+        amount: Amount,
+    ) -> Result<(), InitiateError> {
+        if amount > send_max {
+            return Err(InitiateError::AboveSendLimit { send_max });
+        }
+        let Some(screening) = self.inner.services.screening.read().clone() else {
+            return Err(InitiateError::Unavailable("screening does not run yet".to_owned()));
+        };
+        let request = ScreenRequest::of_recipient(Subject::Recipient, chain, to, amount);
+        match screening.screen_now(&request).await.decision {
+            Decision::Allow => Ok(()),
+            Decision::Review => Err(InitiateError::RecipientInReview),
+            Decision::Block => Err(InitiateError::RecipientBlocked),
+        }
     }
 
     fn choose(&self, token: Token, asked: ChainAsked) -> Result<(Chain, ChainChoice), InitiateError> {

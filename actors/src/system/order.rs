@@ -1,15 +1,14 @@
 //! Payouts and withdrawals: accepted in one commit with their reserve, then an actor each.
 
-use payferry_domain::payment::Verdict;
 use payferry_domain::sending::{self, Command, Order, Rejection, Sending, SendingId};
 use payferry_domain::{Address, Amount, Chain, CustomerId, PspId, Token};
-use payferry_entities::idempotency_keys;
+use payferry_entities::{audit_log, idempotency_keys};
 
 use super::{COMMAND_TIMEOUT, System};
-use crate::compliance::{ScreenRequest, Subject};
 use crate::journal::JournalError;
+use crate::payment::store::RowsBeside;
 use crate::psps::Ceilings;
-use crate::sending::{CommandFailure, DeskMessage, store};
+use crate::sending::{CommandFailure, DeskMessage, Told, store};
 
 /// Makes the idempotency row of the answer to an order.
 pub type OrderAnswer = Box<dyn Fn(&Sending) -> idempotency_keys::Model + Send + Sync>;
@@ -119,9 +118,9 @@ impl System {
             created_at: services.clock.now(),
         };
         let accepted = sending::accept(order);
-        let row = request.answer.map(|answer| answer(&accepted.sending));
+        let rows = RowsBeside { idempotency: request.answer.map(|answer| answer(&accepted.sending)), audit: None };
         let real_now = services.clock.real_now();
-        let unit = store::change(&accepted, row, real_now, send_daily_max, |event| psp.wants(event))
+        let unit = store::change(&accepted, rows, real_now, send_daily_max, |event| psp.wants(event))
             .map_err(|error| OrderError::Unavailable(error.to_string()))?;
         // What is queued is written whether or not the caller waits for it, and then it must be looked after.
         let services = services.clone();
@@ -147,10 +146,17 @@ impl System {
         })
     }
 
-    /// Has a payout or withdrawal carry out a person's command; answers it as it is afterwards.
-    pub async fn command_sending(&self, id: SendingId, command: Command) -> Result<Sending, SendingCommandError> {
+    /// Has a payout or withdrawal carry out a person's command, written down in the same commit; answers it as it is
+    /// afterwards.
+    pub async fn command_sending(
+        &self,
+        id: SendingId,
+        command: Command,
+        audit: Option<audit_log::Model>,
+    ) -> Result<Sending, SendingCommandError> {
         let (reply, replied) = ractor::concurrency::oneshot();
-        self.inner.services.to_sending_desk(DeskMessage::Take(id, command, Some(reply.into())));
+        let told = Told { command, audit, reply: Some(reply.into()) };
+        self.inner.services.to_sending_desk(DeskMessage::Take(id, Box::new(told)));
         let away = |what: &str| SendingCommandError::Unavailable(format!("{id} {what}"));
         match tokio::time::timeout(COMMAND_TIMEOUT, replied).await {
             Ok(Ok(Ok(sending))) => Ok(sending),
@@ -160,12 +166,5 @@ impl System {
             Ok(Err(_)) => Err(away("was interrupted")),
             Err(_) => Err(away("did not answer in time")),
         }
-    }
-
-    /// Screens an address while the caller waits; what the provider does not say in time is `review`.
-    pub async fn screen_recipient(&self, chain: Chain, address: Address, amount: Amount) -> Option<Verdict> {
-        let screening = self.inner.services.screening.read().clone()?;
-        let request = ScreenRequest::of_recipient(Subject::Recipient, chain, address, amount);
-        Some(screening.screen_now(&request).await)
     }
 }

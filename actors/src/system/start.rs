@@ -22,6 +22,7 @@ use crate::compliance::{KytScreener, Screening, ScreeningConfig, SenderKind};
 use crate::inbox::PaymentInbox;
 use crate::journal::{self, Journal, JournalTask};
 use crate::ledger::check::{self, Findings, LedgerAuditor};
+use crate::ledger;
 use crate::observe::{ActorKind, Books, Cause, ROOT_NAME};
 use crate::pauses::Pauses;
 use crate::payment::{PaymentMetrics, Router, Services, Shard, Unapplied};
@@ -115,6 +116,10 @@ impl System {
             shards,
             bookkeeping,
         } = config;
+        let opened = ledger::open(&database, clock.real_now()).await.map_err(failed("ledger"))?;
+        if opened > 0 {
+            tracing::info!(payments = opened, "{opened} payments from before the ledger were posted");
+        }
         crate::chain::metrics::describe();
         check::describe();
         reconcile::describe();

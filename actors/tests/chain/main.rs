@@ -5,6 +5,7 @@ mod crash;
 mod faults;
 mod held_up;
 mod reorg;
+mod send;
 mod settle;
 mod watch;
 mod world;

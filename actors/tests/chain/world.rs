@@ -22,8 +22,9 @@ use payferry_contracts::{
 };
 use payferry_devchain::{ChainConfig, Devchain, GenesisAccount, Wallet};
 use payferry_domain::payment::{Command, ObservedTransfer};
+use payferry_domain::sending::SendingId;
 use payferry_domain::{
-    Address, Chain, Finality, FinalityPolicy, MerchantId, OperationId, PaymentId, PspId, Timestamp, Token,
+    Address, Chain, Finality, FinalityPolicy, MerchantId, OperationId, PaymentId, PspId, Timestamp, Token, WithdrawalId,
 };
 use payferry_entities::{Database, chain_tx_attempts, chain_txs, merchants, operations, payments, psps, transfers};
 use payferry_harness::database::TestDatabase;
@@ -59,6 +60,7 @@ pub struct World {
 #[derive(Default)]
 pub struct Inbox {
     pub told: Mutex<Vec<(PaymentId, Command)>>,
+    pub sendings: Mutex<Vec<(SendingId, payferry_domain::sending::Command)>>,
     pub progress: Mutex<Vec<Progress>>,
 }
 
@@ -73,12 +75,8 @@ impl PaymentInbox for Inbox {
         self.told.lock().push((payment_id, command));
     }
 
-    fn tell_sending(
-        &self,
-        sending_id: payferry_domain::sending::SendingId,
-        command: payferry_domain::sending::Command,
-    ) {
-        panic!("nothing is sent here: {sending_id} {command:?}");
+    fn tell_sending(&self, sending_id: SendingId, command: payferry_domain::sending::Command) {
+        self.sendings.lock().push((sending_id, command));
     }
 
     fn chain_progressed(&self, _chain: Chain, block_time: Timestamp) {
@@ -378,6 +376,39 @@ impl World {
                 psp_amount: units - units / 100,
                 treasury_fee: units / 100,
                 recipient: None,
+                status: "queued".to_owned(),
+                chain_tx_id: None,
+                tx_hash: None,
+                block_number: None,
+                failure: None,
+                revision: 1,
+                attempts: 0,
+                not_before: 0,
+                created_at: 0,
+                updated_at: 0,
+            };
+            row.into_active_model()
+        });
+        operations::Entity::insert_many(rows).exec(self.database.writer()).await.unwrap();
+        self.handle.nudge();
+    }
+
+    /// Queues a withdrawal of so much to each, as they would themselves once their addresses are screened.
+    pub async fn queue_withdrawals(&self, recipients: &[Address], units: u64) {
+        let rows = (1_i64..).zip(recipients).map(|(number, to)| {
+            let id = SendingId::Withdrawal(WithdrawalId::generate());
+            let row = operations::Model {
+                id: id.operation().to_string(),
+                chain: "base".to_owned(),
+                number,
+                kind: "withdrawal".to_owned(),
+                payment_id: id.to_string(),
+                psp_id: self.psp.to_string(),
+                token_address: self.token.to_string(),
+                amount: units.try_into().unwrap(),
+                psp_amount: 0,
+                treasury_fee: 0,
+                recipient: Some(to.to_string()),
                 status: "queued".to_owned(),
                 chain_tx_id: None,
                 tx_hash: None,

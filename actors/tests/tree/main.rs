@@ -5,6 +5,7 @@ mod books;
 mod crashes;
 mod crowd;
 mod desk;
+mod money;
 mod payments;
 mod waits;
 mod world;

@@ -200,7 +200,8 @@ impl World {
         (self.balance(vault).await, self.balance(self.deployed.1).await)
     }
 
-    async fn balance(&self, of: Address) -> i64 {
+    /// What an account holds, base units.
+    pub async fn balance(&self, of: Address) -> i64 {
         let input = contracts::Token::balanceOfCall { account: alloy_address(of) }.abi_encode();
         let params =
             serde_json::json!([{"to": self.deployed.2[0].1, "data": format!("0x{}", hex::encode(input))}, "latest"]);

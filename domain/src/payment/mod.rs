@@ -78,6 +78,32 @@ pub fn initiate(terms: Terms, expires_at: Timestamp) -> Transition {
     carry_out(fresh, events, at)
 }
 
+/// What these commits, in order from the first, have posted: by the version that each made. For payments from before there was
+/// a ledger. Empty unless the first one begins with `Initiated`.
+pub fn replay_postings<'a>(
+    commits: impl IntoIterator<Item = (&'a [Event], Timestamp)>,
+) -> Vec<(u32, Timestamp, Vec<Posting>)> {
+    let mut payment: Option<Payment> = None;
+    let mut posted = Vec::new();
+    for (events, at) in commits {
+        if let (None, Some(Event::Initiated { terms, expires_at })) = (&payment, events.first()) {
+            payment = Some(Payment::new((**terms).clone(), *expires_at));
+        }
+        let Some(mut moved) = payment.take() else { return posted };
+        let mut lines = Vec::new();
+        for event in events {
+            lines.extend(postings::postings(&moved, event));
+            moved = evolve(moved, event);
+        }
+        let moved = commit(moved, &[], at);
+        if !lines.is_empty() {
+            posted.push((moved.version, at, lines));
+        }
+        payment = Some(moved);
+    }
+    posted
+}
+
 /// Decides a command and applies what follows from it. `Ok(None)`: an old or known fact, nothing changes.
 pub fn transition(payment: &Payment, command: &Command, now: Timestamp) -> Result<Option<Transition>, Rejection> {
     let events = decide(payment, command, now)?;

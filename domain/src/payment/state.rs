@@ -2,6 +2,8 @@
 //!
 //! Deliberately absent: every decision (`decide`, `judge`) and every change (`evolve`).
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use super::command::OutageId;
@@ -159,9 +161,10 @@ impl Payment {
         counted.units().saturating_sub(self.refunded(Funds::Received, None).units())
     }
 
-    /// Refunds of these funds that are pending or sent, from one vault or all.
+    /// Refunds of these funds of the due token that are pending or sent, from one vault or all.
     pub(crate) fn refunded(&self, funds: Funds, source: Option<Vault>) -> Amount {
-        let live = |refund: &&Refund| refund.state != RefundState::Failed && refund.funds == funds;
+        let of_them = |refund: &Refund| refund.funds == funds && refund.asset.is_none();
+        let live = |refund: &&Refund| refund.state != RefundState::Failed && of_them(refund);
         let from = |refund: &&Refund| source.is_none_or(|vault| refund.source == vault);
         self.refunds.iter().filter(live).filter(from).map(|refund| refund.amount).sum()
     }
@@ -198,14 +201,30 @@ impl Payment {
 
     /// Clean money of another token or on another chain in the wallet, less what went or goes back of it.
     pub fn misdirected(&self, asset: Asset) -> Amount {
-        let held = |t: &&Transfer| !t.is_right() && t.status == TransferStatus::Final && self.asset_of(t) == asset;
-        let clean = self.transfers.iter().filter(held).filter(|t| t.decision() == Some(Decision::Allow));
-        let held: Amount = clean.map(|transfer| transfer.amount).sum();
-        let live = |refund: &&Refund| refund.state != RefundState::Failed && refund.asset == Some(asset);
-        held.saturating_sub(self.refunds.iter().filter(live).map(|refund| refund.amount).sum())
+        self.held_elsewhere(asset, Decision::Allow, Funds::Misdirected)
     }
 
-    /// Blocked money in the wallet less what the operator sent back of it.
+    /// Blocked money of another token or on another chain in the wallet, less what the operator sent back of it: by token and
+    /// chain, nothing that is zero.
+    pub fn blocked_misdirected(&self) -> Vec<(Asset, Amount)> {
+        let blocked = self.transfers.iter().filter(|t| !t.is_right() && t.is_blocked());
+        let assets: BTreeSet<Asset> = blocked.map(|transfer| self.asset_of(transfer)).collect();
+        let held = |asset| (asset, self.held_elsewhere(asset, Decision::Block, Funds::Blocked));
+        assets.into_iter().map(held).filter(|(_, amount)| !amount.is_zero()).collect()
+    }
+
+    fn held_elsewhere(&self, asset: Asset, decision: Decision, funds: Funds) -> Amount {
+        let held = |t: &&Transfer| !t.is_right() && t.status == TransferStatus::Final && self.asset_of(t) == asset;
+        let all = || self.transfers.iter().filter(held);
+        let so: Amount = all().filter(|t| t.decision() == Some(decision)).map(|t| t.amount).sum();
+        let gone = || self.refunds.iter().filter(|r| r.state != RefundState::Failed && r.asset == Some(asset));
+        let of_them: Amount = gone().filter(|r| r.funds == funds).map(|r| r.amount).sum();
+        // What screening took back its word about may have left before.
+        let left = all().map(|t| t.amount).sum::<Amount>().saturating_sub(gone().map(|r| r.amount).sum());
+        so.saturating_sub(of_them).min(left)
+    }
+
+    /// Blocked money of the due token in the wallet less what the operator sent back of it.
     pub fn blocked_held(&self) -> Amount {
         let blocked =
             self.transfers.iter().filter(|t| t.is_right() && t.is_blocked() && t.status == TransferStatus::Final);
@@ -234,7 +253,7 @@ impl Payment {
             Some(Label::SettlementFailed)
         } else if self.labels.contains(Label::InReview) {
             Some(Label::InReview)
-        } else if !self.blocked_held().is_zero() {
+        } else if !self.blocked_held().is_zero() || !self.blocked_misdirected().is_empty() {
             Some(Label::FundsBlocked)
         } else {
             None
@@ -314,7 +333,7 @@ impl Payment {
     }
 
     /// The same of a status that it had on its way here.
-    pub(crate) fn public_status_at(&self, status: Status) -> &'static str {
+    pub fn public_status_at(&self, status: Status) -> &'static str {
         let short = self.labels.contains(Label::Underpaid) && !self.labels.contains(Label::Late);
         match status {
             _ if self.terms.purpose.is_pay_in() => status.as_str(),

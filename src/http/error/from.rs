@@ -3,7 +3,7 @@
 use payferry_actors::customers::ChangeError;
 use payferry_actors::journal::JournalError;
 use payferry_actors::payment::store::StoreError;
-use payferry_actors::{CommandError, InitiateError, OrderError};
+use payferry_actors::{CommandError, InitiateError, OrderError, SendingCommandError};
 use payferry_domain::customer;
 use payferry_domain::payment::Rejection;
 use payferry_entities::Failure;
@@ -140,6 +140,9 @@ impl From<InitiateError> for ApiError {
             InitiateError::ChainAway { .. } => Self::Unavailable(Away::Chain, reason.into()),
             InitiateError::ChainPaused { .. } => Self::Unavailable(Away::ChainPaused, reason.into()),
             InitiateError::PspPaused => Self::psp_paused(),
+            InitiateError::AboveSendLimit { .. } => Self::Conflict("above_send_limit", sentence(&reason), Vec::new()),
+            InitiateError::RecipientBlocked => Self::Conflict("wallet_blocked", sentence(&reason), Vec::new()),
+            InitiateError::RecipientInReview => Self::Conflict("wallet_in_review", sentence(&reason), Vec::new()),
             InitiateError::CustomerRequired => {
                 Self::field("customer_id", "required", "is required by this account's settings")
             }
@@ -161,7 +164,19 @@ impl From<CommandError> for ApiError {
             CommandError::IdempotencyKeyTaken => Self::IdempotencyRunning,
             CommandError::InsufficientBalance => insufficient_balance(),
             CommandError::AboveDailyLimit => above_daily_limit(),
+            CommandError::AboveSendLimit { .. } => Self::Conflict("above_send_limit", sentence(&reason), Vec::new()),
             CommandError::Unavailable(_) => Self::Unavailable(Away::Database, reason.into()),
+        }
+    }
+}
+
+impl From<SendingCommandError> for ApiError {
+    fn from(error: SendingCommandError) -> Self {
+        let reason = error.to_string();
+        match error {
+            SendingCommandError::NotFound => Self::NotFound("sending"),
+            SendingCommandError::Rejected(rejection) => Self::Conflict(rejection.code(), sentence(&reason), Vec::new()),
+            SendingCommandError::Unavailable(_) => Self::Unavailable(Away::Database, reason.into()),
         }
     }
 }

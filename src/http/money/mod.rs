@@ -1,9 +1,11 @@
-//! Money of the account itself: payouts, withdrawals, balances and the ledger. Reads go to the database, changes are one
+//! Money of the account itself: payouts, withdrawals, transfers to customers, balances and the ledger. Reads go to the database, changes are one
 //! call to the actors.
 
 pub mod balances;
 pub mod entries;
+mod payee;
 pub mod payouts;
 mod sendings;
 pub mod statement;
+pub mod transfers;
 pub mod withdrawals;

@@ -5,18 +5,17 @@ use axum::http::Uri;
 use axum::response::Response;
 use payferry_actors::OrderSending;
 use payferry_domain::sending::{SendingId, SendingKind};
-use payferry_domain::{Address, CustomerId, PayoutId};
-use payferry_entities::payment_details;
-use sea_orm::EntityTrait;
+use payferry_domain::{CustomerId, PayoutId};
 use utoipa::ToSchema;
 
+use super::payee;
 use super::sendings::{self, Asked, SendingList, SendingRecord};
 use crate::http::answer::Answer;
 use crate::http::auth::{Caller, Money, Read};
 use crate::http::error::{ApiError, Problem};
 use crate::http::extract::{Path, Submission, read};
 use crate::http::payments::initiate::check_customer;
-use crate::http::state::{AppState, Shared};
+use crate::http::state::AppState;
 
 /// A payout to be made.
 #[derive(ToSchema)]
@@ -63,20 +62,11 @@ pub async fn create(State(app): State<AppState>, request: Submission<Money>) -> 
     })?;
     sendings::check_open(&app, request.psp_id)?;
     check_customer(&app, request.psp_id, customer_id).await?;
-    let to = wallet_of(&app, customer_id).await?;
+    let to = payee::wallet_of(&app, customer_id).await?;
     let Asked { amount, token, chain, reference, metadata } = asked;
     let (id, psp_id, customer_id) = (SendingId::Payout(PayoutId::generate()), request.psp_id, Some(customer_id));
     let order = OrderSending { id, psp_id, customer_id, reference, metadata, amount, token, chain, to, answer: None };
     sendings::order(&app, &request, order).await
-}
-
-async fn wallet_of(app: &Shared, customer_id: CustomerId) -> Result<Address, ApiError> {
-    let details = payment_details::Entity::find_by_id(customer_id.to_string()).one(app.database().reader()).await?;
-    let Some(wallet) = details.and_then(|details| details.wallet_address) else {
-        let detail = "The customer has no wallet; add one to the payment details.".to_owned();
-        return Err(ApiError::Conflict("customer_without_wallet", detail, Vec::new()));
-    };
-    wallet.parse().map_err(ApiError::internal)
 }
 
 /// List payouts

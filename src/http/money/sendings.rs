@@ -16,6 +16,7 @@ use serde_json::{Map, Value};
 use tracing::Instrument;
 use utoipa::ToSchema;
 
+use super::payee;
 use crate::http::answer::Answer;
 use crate::http::auth::Money;
 use crate::http::error::ApiError;
@@ -109,10 +110,15 @@ impl Asked {
         let amount = body.required("amount", read::part);
         let token = body.required("currency", |value| read::name(value, "USDC, USDT"));
         let chain = body.required("chain", |value| read::name(value, "base, polygon, arbitrum"));
-        let metadata = body.optional("metadata", |value| read::object(value, METADATA_BYTES_MAX, METADATA_LEVELS_MAX));
+        let metadata = metadata(body);
         let reference = body.optional("reference", read::text);
         Some(Self { amount: amount?, token: token?, chain: chain?, reference, metadata })
     }
+}
+
+/// The PSP's own object.
+pub(super) fn metadata(body: &Fields<'_>) -> Option<Map<String, Value>> {
+    body.optional("metadata", |value| read::object(value, METADATA_BYTES_MAX, METADATA_LEVELS_MAX))
 }
 
 /// Refuses what an account may not begin now.
@@ -126,10 +132,7 @@ pub(super) async fn order(
     request: &Submission<Money>,
     mut order: OrderSending,
 ) -> Result<Response, ApiError> {
-    if let Some(unsuitable) = app.system.unsuitable(order.to).await? {
-        let detail = format!("The wallet {unsuitable}.");
-        return Err(ApiError::Conflict("wallet_unsuitable", detail, Vec::new()));
-    }
+    payee::check_suitable(app, order.to).await?;
     order.answer = request.idempotency.row_of_sending(|sending| Answer::accepted(&SendingRecord::of(sending)));
     // A caller who hangs up must not interrupt it between the commit and its actor.
     let (system, idempotency) = (app.system.clone(), request.idempotency.clone());

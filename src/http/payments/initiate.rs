@@ -20,6 +20,7 @@ use crate::http::answer::Answer;
 use crate::http::auth::Payments;
 use crate::http::error::{ApiError, FieldError, Problem};
 use crate::http::extract::{Fault, Fields, Submission, read};
+use crate::http::idempotency::Idempotency;
 use crate::http::state::{AppState, Shared};
 
 /// Seconds until a payment expires, unless the request says otherwise.
@@ -68,6 +69,7 @@ pub struct InitiateRequest {
 /// A payment as it was made.
 #[derive(Serialize, ToSchema)]
 pub struct InitiateAnswer {
+    /// `tr_` of a transfer to a customer.
     #[schema(example = "pay_01J9Z3K4M5N6P7Q8R9S0T1V2W3")]
     payment_id: String,
     /// pending.
@@ -134,21 +136,32 @@ pub async fn initiate(State(app): State<AppState>, request: Submission<Payments>
         token: asked.token,
         chain: asked.chain,
         expires_in_secs: asked.expires_in_secs,
-        answer: request.idempotency.row_of_payment(&app, |app, payment| Answer::created(&answer(app, payment))),
+        answer: None,
     };
+    make(&app, &request.idempotency, initiate, |answer| Answer::created(&answer)).await
+}
+
+/// Makes a payment, whatever its purpose, and answers it as it was made.
+pub(in crate::http) async fn make(
+    app: &AppState,
+    idempotency: &Idempotency,
+    mut initiate: InitiatePayment,
+    reply: fn(InitiateAnswer) -> Result<Answer, ApiError>,
+) -> Result<Response, ApiError> {
+    initiate.answer = idempotency.row_of_payment(app, move |app, payment| reply(answer(app, payment)));
     // A caller who hangs up must not interrupt it between the commit and the first watch of the wallet.
-    let (system, idempotency) = (app.system.clone(), request.idempotency.clone());
+    let (system, kept) = (app.system.clone(), idempotency.clone());
     let made = tokio::spawn(
         async move {
             let made = system.initiate(initiate).await;
-            drop(idempotency);
+            drop(kept);
             made
         }
         .in_current_span(),
     );
     match made.await.map_err(ApiError::internal)? {
-        Ok(payment) => Ok(Answer::created(&answer(&app, &payment))?.into_response()),
-        Err(InitiateError::IdempotencyKeyTaken) => request.idempotency.first_answer(&app).await,
+        Ok(payment) => Ok(reply(answer(app, &payment))?.into_response()),
+        Err(InitiateError::IdempotencyKeyTaken) => idempotency.first_answer(app).await,
         Err(error) => Err(error.into()),
     }
 }
@@ -160,8 +173,7 @@ fn asked(body: &Fields<'_>) -> Option<Asked> {
     let token = body.required("currency", |value| read::name(value, "USDC, USDT"));
     let chain = body.required("chain", chain);
     let metadata = body.optional("metadata", |value| read::object(value, METADATA_BYTES_MAX, METADATA_LEVELS_MAX));
-    let expires_in = |value| read::whole(value, EXPIRES_IN_MIN_SECS, EXPIRES_IN_MAX_SECS);
-    let expires_in_secs = body.optional("expires_in", expires_in).unwrap_or(EXPIRES_IN_DEFAULT_SECS);
+    let expires_in_secs = expires_in(body);
     let reference = body.optional("reference", read::text);
     Some(Asked {
         merchant_id: merchant_id?,
@@ -175,7 +187,14 @@ fn asked(body: &Fields<'_>) -> Option<Asked> {
     })
 }
 
-fn chain(value: &Value) -> Result<ChainAsked, Fault> {
+/// Seconds until it expires.
+pub(in crate::http) fn expires_in(body: &Fields<'_>) -> i64 {
+    let read = |value| read::whole(value, EXPIRES_IN_MIN_SECS, EXPIRES_IN_MAX_SECS);
+    body.optional("expires_in", read).unwrap_or(EXPIRES_IN_DEFAULT_SECS)
+}
+
+/// A chain's name, or `best`.
+pub(in crate::http) fn chain(value: &Value) -> Result<ChainAsked, Fault> {
     if value == BEST {
         return Ok(ChainAsked::Best);
     }
@@ -236,7 +255,7 @@ fn not_found(code: &'static str, field: &str, message: &str) -> ApiError {
 fn answer(app: &Shared, payment: &Payment) -> InitiateAnswer {
     let terms = &payment.terms;
     InitiateAnswer {
-        payment_id: terms.id.to_string(),
+        payment_id: terms.public_id(),
         status: payment.status.as_str(),
         intermediary_wallet: checksummed(terms.wallet),
         magic_link: app.magic_link(&terms.link_token),

@@ -95,7 +95,8 @@ pub async fn list(State(app): State<AppState>, caller: Caller<Read>, uri: Uri) -
 }
 
 fn filters(query: &mut QueryFields, psp_id: PspId) -> Select<Entity> {
-    let mut wanted = Entity::find().filter(Column::PspId.eq(psp_id.to_string()));
+    let mut wanted =
+        Entity::find().filter(Column::PspId.eq(psp_id.to_string())).filter(Column::Purpose.eq(super::PAY_IN));
     let statuses = "pending, confirmed, settled, mismatched, failed";
     if let Some(status) = query.optional("status", |text| read::name::<Status>(&text.into(), statuses)) {
         wanted = wanted.filter(Column::Status.eq(status.as_str()));

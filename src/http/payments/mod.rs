@@ -1,4 +1,5 @@
-//! Payments: reads go to the database, changes are one call to the actors.
+//! Payments: reads go to the database, changes are one call to the actors. A transfer to a customer is one, too, and is found
+//! by its own id.
 
 pub mod cancel;
 mod change;
@@ -14,9 +15,9 @@ mod view;
 
 use payferry_actors::chains::Chains;
 use payferry_actors::wallet::checksummed;
-use payferry_domain::payment::{Payment, Status, Terms};
+use payferry_domain::payment::{Payment, Purpose, Status, Terms};
 use payferry_domain::sending::SendingId;
-use payferry_domain::{Amount, Chain, PaymentId, PspId};
+use payferry_domain::{Amount, Chain, PaymentId, PspId, TransferId};
 use payferry_entities::payments::{Column, Entity, Model};
 use payferry_entities::sendings;
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
@@ -27,17 +28,27 @@ pub(super) use view::progress;
 use super::error::ApiError;
 use super::state::Shared;
 
-/// The row of one of the PSP's own payments.
-async fn own(app: &Shared, psp_id: PspId, payment_id: &str) -> Result<Model, ApiError> {
+/// `purpose` of the rows of pay-ins.
+const PAY_IN: &str = Purpose::PayIn.as_str();
+/// `purpose` of the rows of transfers to customers.
+pub(super) const TRANSFER: &str = "transfer";
+
+/// The row of one of the PSP's own payments or transfers.
+pub(super) async fn own(app: &Shared, psp_id: PspId, id: &str) -> Result<Model, ApiError> {
     let missing = || ApiError::NotFound("payment");
-    let payment_id: PaymentId = payment_id.parse().map_err(|_| missing())?;
-    let row = Entity::find_by_id(payment_id.to_string()).filter(Column::PspId.eq(psp_id.to_string()));
+    let (payment_id, purpose) = match id.parse::<TransferId>() {
+        Ok(transfer) => (transfer.payment(), TRANSFER),
+        Err(_) => (id.parse::<PaymentId>().map_err(|_| missing())?, PAY_IN),
+    };
+    let row = Entity::find_by_id(payment_id.to_string())
+        .filter(Column::PspId.eq(psp_id.to_string()))
+        .filter(Column::Purpose.eq(purpose));
     row.one(app.database().reader()).await?.ok_or_else(missing)
 }
 
-/// The id under which webhooks speak of one of the PSP's own payments, payouts or withdrawals.
+/// The id under which webhooks speak of one of the PSP's own payments, transfers, payouts or withdrawals.
 async fn own_subject(app: &Shared, psp_id: PspId, id: &str) -> Result<String, ApiError> {
-    let Ok(sending) = id.parse::<SendingId>() else { return Ok(own(app, psp_id, id).await?.id) };
+    let Ok(sending) = id.parse::<SendingId>() else { return own(app, psp_id, id).await.map(|_| id.to_owned()) };
     let row = sendings::Entity::find_by_id(sending.to_string()).filter(sendings::Column::PspId.eq(psp_id.to_string()));
     let row = row.one(app.database().reader()).await?;
     row.map(|row| row.id).ok_or(ApiError::NotFound("payment"))

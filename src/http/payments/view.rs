@@ -18,7 +18,8 @@ use crate::http::state::Shared;
 pub struct PaymentRecord {
     #[schema(example = "pay_01J9Z3K4M5N6P7Q8R9S0T1V2W3")]
     payment_id: String,
-    /// pending, confirmed, settled, mismatched or failed; finer facts are `labels`.
+    /// pending, confirmed, settled, mismatched or failed; finer facts are `labels`. Of a transfer to a customer: pending,
+    /// underpaid, settled or failed.
     status: &'static str,
     /// Absent from a transfer to a customer.
     merchant_id: Option<String>,
@@ -188,7 +189,7 @@ impl PaymentRecord {
             refunds: RefundRecord::all(payment),
             chain_candidates: chain_candidates(payment),
             metadata: terms.metadata.clone(),
-            status_history: payment.history.iter().map(history_record).collect(),
+            status_history: history(payment),
             expires_at: payment.expires_at.to_string(),
             created_at: terms.created_at.to_string(),
             updated_at: payment.updated_at.to_string(),
@@ -280,8 +281,13 @@ pub(super) fn chain_candidates(payment: &Payment) -> Option<Vec<ChainCandidateRe
     Some(candidates.iter().map(record).collect())
 }
 
-fn history_record(entry: &HistoryEntry) -> HistoryRecord {
-    HistoryRecord { status: entry.status.as_str(), at: entry.at.to_string(), reason: entry.reason.as_str() }
+fn history(payment: &Payment) -> Vec<HistoryRecord> {
+    let record = |entry: &HistoryEntry| HistoryRecord {
+        status: payment.public_status_at(entry.status),
+        at: entry.at.to_string(),
+        reason: entry.reason.as_str(),
+    };
+    payment.history.iter().map(record).collect()
 }
 
 fn text_of(moment: Option<Timestamp>) -> Option<String> {

@@ -5,7 +5,7 @@ pub(super) mod keys;
 pub(super) mod psps;
 pub(super) mod wallets;
 
-use payferry_domain::PspId;
+use payferry_domain::{PaymentId, PspId};
 use std::str::FromStr;
 
 use crate::http::error::{ApiError, FieldError};
@@ -30,6 +30,11 @@ pub(super) fn id_of<T: FromStr>(name: &str, text: &str) -> Result<T, ApiError> {
         let message = "is not an id of this kind".to_owned();
         ApiError::BadParameters(vec![FieldError { field: name.to_owned(), code: "invalid_id".into(), message }])
     })
+}
+
+/// A payment's id in the path, or that of the transfer that it carries.
+pub(super) fn payment_id_of(text: &str) -> Result<PaymentId, ApiError> {
+    PaymentId::of_public(text).map_or_else(|| id_of("payment_id", text), Ok)
 }
 
 fn psp_id_of(text: &str) -> Result<PspId, ApiError> {

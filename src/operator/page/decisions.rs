@@ -20,7 +20,7 @@ use crate::http::error::{ApiError, FieldError};
 use crate::http::extract::Fields;
 use crate::operator::Operator;
 use crate::operator::decisions::{Asked, carry_out, destination, find, unsuitable_at};
-use crate::operator::read::decisions::{Decisions, RefundLine, TransferLine, possible};
+use crate::operator::read::decisions::{BlockedLine, Decisions, RefundLine, TransferLine, possible};
 
 /// The fields of a decision about a transfer, as programs name them.
 const SCREEN_FIELDS: [(&str, Sort); 5] = [
@@ -34,13 +34,19 @@ const SCREEN_FIELDS: [(&str, Sort); 5] = [
 const SCREEN_REFUND_FIELDS: [(&str, Sort); 3] =
     [("refund_id", Sort::Text), ("decision", Sort::Text), ("reason", Sort::Text)];
 /// The fields of a sending of blocked money.
-const REFUND_FIELDS: [(&str, Sort); 3] = [("address", Sort::Text), ("amount", Sort::Text), ("reason", Sort::Text)];
+const REFUND_FIELDS: [(&str, Sort); 5] = [
+    ("chain", Sort::Text),
+    ("token_address", Sort::Text),
+    ("address", Sort::Text),
+    ("amount", Sort::Text),
+    ("reason", Sort::Text),
+];
 /// The field of a wish to settle again.
 const RETRY_FIELDS: [(&str, Sort); 1] = [("reason", Sort::Text)];
 /// The box that has to be ticked: money does not come back.
 const CONFIRM: &str = "confirm";
 
-type Pairs = Form<Vec<(String, String)>>;
+pub(super) type Pairs = Form<Vec<(String, String)>>;
 
 /// `/ops/view/payments/{payment_id}/decide`.
 pub(super) async fn show(
@@ -102,11 +108,12 @@ pub(super) async fn retry_settlement(
     decide(&operator, &payment_id, "retry_settlement", filled, asked).await
 }
 
-fn read_form(
+/// Reads a form whose box is ticked, as programs' bodies are read.
+pub(super) fn read_form<T>(
     filled: &Filled,
     names: &[(&str, Sort)],
-    read: impl FnOnce(&Fields<'_>) -> Option<Asked>,
-) -> Result<Asked, ApiError> {
+    read: impl FnOnce(&Fields<'_>) -> Option<T>,
+) -> Result<T, ApiError> {
     let body: Value = filled.json(names);
     let asked = Fields::of_body(&body).and_then(|fields| {
         let asked = read(&fields);
@@ -203,7 +210,9 @@ fn page(decisions: &Decisions, said: &Markup, sent: &str, filled: &Filled, now: 
             div.col {
                 @for line in &open { (screening(&here, line, filled_of("screen"), now)) }
                 @for line in decisions.refunds.iter().filter(|line| !line.may.is_empty()) { (refund_screening(&here, line, filled_of("screen_refund"), now)) }
-                @if can("refund_blocked") { (refund(&here, decisions, filled_of("refund_blocked"))) }
+                @if can("refund_blocked") {
+                    @for held in &decisions.blocked { (refund(&here, held, filled_of("refund_blocked"))) }
+                }
                 @if can("retry_settlement") { (retry(&here, decisions, filled_of("retry_settlement"), now)) }
                 @if decisions.can.is_empty() {
                     section.panel aria-label="Nothing" { p.none { "There is nothing to decide about this payment now." } }
@@ -215,7 +224,7 @@ fn page(decisions: &Decisions, said: &Markup, sent: &str, filled: &Filled, now: 
     Page::still(format!("Decide about {id}"), Place::Stuck, body)
 }
 
-fn confirm(filled: &Filled, words: &str) -> Markup {
+pub(super) fn confirm(filled: &Filled, words: &str) -> Markup {
     html! { (filled.tick(CONFIRM, words)) }
 }
 
@@ -285,14 +294,22 @@ fn refund_screening(here: &str, line: &RefundLine, filled: &Filled, now: Timesta
     }
 }
 
-fn refund(here: &str, decisions: &Decisions, filled: &Filled) -> Markup {
+fn refund(here: &str, held: &BlockedLine, filled: &Filled) -> Markup {
+    let place = held.misdirected.as_deref().map(|token| format!("-{}-{token}", held.chain)).unwrap_or_default();
     html! {
-        section.panel aria-labelledby="blocked" {
-            header { h2 #blocked { "Blocked money" } p { (decisions.blocked_held) " " (decisions.currency) " on " (decisions.chain) " held" } }
+        section.panel aria-labelledby={ "blocked" (place) } {
+            header {
+                h2 id={ "blocked" (place) } { "Blocked money" }
+                p { (held.amount) " " (held.currency.unwrap_or("of another token")) " on " (held.chain) " held" }
+            }
             div.body {
-                form.stack #refund-blocked method="post" action={ (here) "/refund_blocked" } {
+                form.stack id={ "refund-blocked" (place) } method="post" action={ (here) "/refund_blocked" } {
+                    @if let Some(token) = &held.misdirected {
+                        input type="hidden" name="chain" value=(held.chain);
+                        input type="hidden" name="token_address" value=(token);
+                    }
                     (filled.line("address", "Send it to", "0x…", true))
-                    (filled.line("amount", "Amount; all of it, if empty", &decisions.blocked_held, false))
+                    (filled.line("amount", "Amount; all of it, if empty", &held.amount, false))
                     (filled.line("reason", "Reason, without personal data", "what it was decided on", true))
                     (confirm(filled, "This money may go to this address, and will not come back"))
                     div { button { "Send" } }

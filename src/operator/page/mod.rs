@@ -18,6 +18,7 @@ mod pauses;
 mod payment;
 mod payments;
 mod psps;
+mod sendings;
 mod shard;
 mod shell;
 mod stuck;
@@ -46,6 +47,8 @@ pub(super) fn routes() -> Vec<Route> {
         write("/ops/view/payments/{payment_id}/screen_refund", decisions::screen_refund),
         write("/ops/view/payments/{payment_id}/refund_blocked", decisions::refund_blocked),
         write("/ops/view/payments/{payment_id}/retry_settlement", decisions::retry_settlement),
+        read("/ops/view/sendings/{sending_id}", sendings::show),
+        write("/ops/view/sendings/{sending_id}/screen", sendings::screen),
         read("/ops/view/chains/{chain}", chains::show),
         read("/ops/view/webhooks", webhooks::list),
         read("/ops/view/webhooks/{psp_id}", webhooks::show),

@@ -8,6 +8,7 @@ use payferry_actors::observe::Incident;
 use payferry_actors::system::PaymentView;
 use payferry_actors::wallet::checksummed;
 use payferry_domain::payment::{Effect, Payment, TransferToken};
+use payferry_domain::sending::SendingId;
 use payferry_domain::{PaymentId, Timestamp};
 use serde::Deserialize;
 
@@ -28,7 +29,10 @@ pub(super) struct Search {
 /// Leads from the search box to the payment.
 pub(super) async fn find(Query(search): Query<Search>) -> Result<Response, Failure> {
     let id = search.id.unwrap_or_default();
-    let id: PaymentId = id.trim().parse().map_err(|_| Failure::not_found("payment", id))?;
+    if let Ok(sending) = id.trim().parse::<SendingId>() {
+        return Ok(Redirect::to(&format!("{}/{sending}", path("sendings"))).into_response());
+    }
+    let id = PaymentId::of_public(id.trim()).ok_or_else(|| Failure::not_found("payment", id))?;
     Ok(Redirect::to(&format!("{}/{id}", path("payments"))).into_response())
 }
 
@@ -38,7 +42,7 @@ pub(super) async fn show(
     asked: Asked,
 ) -> Result<Response, Failure> {
     let missing = || Failure::not_found("payment", id.clone());
-    let id: PaymentId = id.parse().map_err(|_| missing())?;
+    let id = PaymentId::of_public(&id).ok_or_else(missing)?;
     let facts = payment::payment(&operator.system, id).await?.ok_or_else(missing)?;
     let clock = operator.system.clock();
     let body = body(&facts, clock.now(), clock.real_now());
@@ -63,7 +67,7 @@ fn body(facts: &PaymentFacts, now: Timestamp, real_now: Timestamp) -> Markup {
             span { "payment" }
         }
         div.title {
-            h1.mono { (terms.id) }
+            h1.mono { (terms.public_id()) }
             (status(payment.status.as_str()))
             @if let Some(reason) = payment.failure_reason { (badge(reason.as_str(), Tone::Bad)) }
             @for label in payment.labels.iter() { (badge(label.as_str(), Tone::Warn)) }

@@ -50,6 +50,7 @@ fn kind(group: &StuckGroup, now: Timestamp) -> Markup {
                         span.why { (item.reason) }
                         span.done {
                             @if let (StuckKind::Quarantined, Some(Ok(id))) = (group.kind, item.payment_id.as_ref().map(|id| id.parse())) { (release(id)) }
+                            @else if let StuckKind::SendingInReview = group.kind { a href={ (path("sendings")) "/" (item.id) } { "Decide" } }
                             @else if let (false, Some(payment)) = (item.can.is_empty(), &item.payment_id) { a href={ (path("payments")) "/" (payment) "/decide" } { "Decide" } }
                         }
                     }
@@ -65,6 +66,7 @@ fn what(kind: StuckKind, item: &StuckItem) -> Markup {
         @match (kind, &item.payment_id, &item.psp_id) {
             (_, Some(payment), _) => (payment_link(payment)),
             (StuckKind::Paused, ..) => a.mono href=(path("pauses")) { (item.id) },
+            (StuckKind::SendingInReview | StuckKind::SendingOverdue, ..) => a.mono href={ (path("sendings")) "/" (item.id) } { (item.id) },
             (StuckKind::CheckOverdue, ..) => span.mono { (item.id) },
             (StuckKind::LedgerImbalance | StuckKind::VaultDifference, None, Some(psp)) => a.mono href={ (path("psps")) "/" (psp) } { (psp) },
             (_, None, Some(psp)) => a.mono href={ (path("webhooks")) "/" (psp) } { (psp) },

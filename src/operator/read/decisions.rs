@@ -5,9 +5,10 @@ use payferry_actors::System;
 use payferry_actors::payment::store::{self, StoreError};
 use payferry_actors::wallet::checksummed;
 use payferry_domain::payment::{
-    Command, Decision, Funds, Label, Payment, Refund, RefundState, Requester, Status, Transfer, Verdict, decide,
+    Command, Decision, Funds, Label, Payment, Refund, RefundState, Requester, Status, Transfer, TransferToken, Verdict,
+    decide,
 };
-use payferry_domain::{Address, PaymentId, RefundId, Timestamp};
+use payferry_domain::{Address, Asset, PaymentId, RefundId, Timestamp, Token};
 use serde::Serialize;
 
 use super::Moment;
@@ -42,6 +43,8 @@ pub struct Decisions {
     pub currency: &'static str,
     /// Blocked money in its wallet that was not sent back.
     pub blocked_held: String,
+    /// The same by token and chain, with what is held of other tokens and on other chains.
+    pub blocked: Vec<BlockedLine>,
     /// Every transfer, and what can be decided about it.
     pub transfers: Vec<TransferLine>,
     /// Refunds that wait for screening of where they go, and what can be decided about each.
@@ -54,6 +57,19 @@ pub struct Decisions {
     pub history: Vec<audit::Entry>,
     #[serde(skip)]
     pub(in crate::operator) payment: Payment,
+}
+
+/// Blocked money of one token on one chain.
+#[derive(Debug, Clone, Serialize)]
+pub struct BlockedLine {
+    /// On this chain.
+    pub chain: &'static str,
+    /// In this token, if it is one of those that are due anywhere.
+    pub currency: Option<&'static str>,
+    /// How much.
+    pub amount: String,
+    /// Its contract, if it is not what is due: the decision has to name it and the chain.
+    pub misdirected: Option<String>,
 }
 
 /// A transfer, and what screening says about it.
@@ -142,6 +158,7 @@ pub async fn decisions(system: &System, id: PaymentId) -> Result<Option<Decision
         chain: terms.chain.as_str(),
         currency: terms.token.as_str(),
         blocked_held: payment.blocked_held().to_string(),
+        blocked: blocked(&payment),
         transfers: payment.transfers.iter().map(|transfer| line(&payment, transfer, now)).collect(),
         refunds: held(&payment).map(|refund| refund_line(&payment, refund, now)).collect(),
         settlement,
@@ -156,7 +173,10 @@ pub(in crate::operator) fn possible(payment: &Payment, now: Timestamp) -> Vec<Po
     let path = |what: &str| format!("/ops/payments/{}/{what}", payment.id());
     let screen = payment.transfers.iter().any(|transfer| !may(payment, transfer, now).is_empty());
     let address = held(payment).any(|refund| !may_refund(payment, refund, now).is_empty());
-    let refund = decide(payment, &refund_blocked(RefundId::generate(), None, SOMEWHERE), now).is_ok();
+    let can_refund =
+        |asset| decide(payment, &refund_blocked(RefundId::generate(), None, SOMEWHERE, asset), now).is_ok();
+    let assets = payment.blocked_misdirected().into_iter().map(|(asset, _)| Some(asset));
+    let refund = std::iter::once(None).chain(assets).any(can_refund);
     let retry = decide(payment, &Command::RetrySettlement { by: Requester::Operator }, now).is_ok();
     [(screen, "screen"), (address, "screen_refund"), (refund, "refund_blocked"), (retry, "retry_settlement")]
         .into_iter()
@@ -173,9 +193,36 @@ pub(in crate::operator) fn refund_blocked(
     refund_id: RefundId,
     amount: Option<payferry_domain::Amount>,
     to: Address,
+    asset: Option<Asset>,
 ) -> Command {
     let (funds, by) = (Funds::Blocked, Requester::Operator);
-    Command::RequestRefund { refund_id, amount, to: Some(to), funds, asset: None, by }
+    Command::RequestRefund { refund_id, amount, to: Some(to), funds, asset, by }
+}
+
+fn blocked(payment: &Payment) -> Vec<BlockedLine> {
+    let terms = &payment.terms;
+    let due = Some(payment.blocked_held()).filter(|held| !held.is_zero()).map(|held| BlockedLine {
+        chain: terms.chain.as_str(),
+        currency: Some(terms.token.as_str()),
+        amount: held.to_string(),
+        misdirected: None,
+    });
+    let elsewhere = payment.blocked_misdirected().into_iter().map(|(asset, held)| {
+        let of_it =
+            payment.transfers.iter().find(|transfer| !transfer.is_right() && payment.asset_of(transfer) == asset);
+        let token = of_it.and_then(|transfer| match transfer.token {
+            TransferToken::Right => Some(terms.token),
+            TransferToken::Other { token, .. } => Some(token),
+            TransferToken::LookAlike { .. } => None,
+        });
+        BlockedLine {
+            chain: asset.chain.as_str(),
+            currency: token.map(Token::as_str),
+            amount: held.to_string(),
+            misdirected: Some(checksummed(asset.address)),
+        }
+    });
+    due.into_iter().chain(elsewhere).collect()
 }
 
 /// What can be decided about a transfer: what the domain would take, and what changes something.
@@ -199,7 +246,7 @@ pub(in crate::operator) fn screen_refund(refund: &Refund, decision: Decision, no
     Command::ScreenRefund { refund_id: refund.id, verdict }
 }
 
-fn by_hand(said: Option<&Verdict>, decision: Decision, now: Timestamp) -> Verdict {
+pub(super) fn by_hand(said: Option<&Verdict>, decision: Decision, now: Timestamp) -> Verdict {
     Verdict {
         decision,
         by_operator: true,

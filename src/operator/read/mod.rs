@@ -8,6 +8,7 @@ pub mod customers;
 pub mod decisions;
 pub mod overview;
 pub mod payment;
+pub mod sendings;
 pub mod stuck;
 pub mod webhooks;
 

@@ -85,6 +85,7 @@ pub async fn payment(system: &System, id: PaymentId) -> Result<Option<PaymentFac
     let psp = psps::Entity::find_by_id(psp_id.to_string()).one(database.reader()).await?;
     let actor = system.observe_payment(id).await;
     let text = id.to_string();
+    let public_id = payment.terms.public_id();
     let transfer_rows = transfer_rows::Entity::find()
         .filter(transfer_rows::Column::PaymentId.eq(&text))
         .order_by_asc(transfer_rows::Column::BlockNumber)
@@ -102,7 +103,7 @@ pub async fn payment(system: &System, id: PaymentId) -> Result<Option<PaymentFac
         actor,
         transitions: transitions(system, &text).await?,
         transfer_rows,
-        deliveries: log::deliveries_of(database, psp_id, &text).await?,
+        deliveries: log::deliveries_of(database, psp_id, &public_id).await?,
         operations: operations_of(system, &text).await?,
         incidents,
         payment,
@@ -135,7 +136,8 @@ async fn transitions(system: &System, payment_id: &str) -> Result<Vec<Transition
     Ok(rows.into_iter().rev().map(transition).collect())
 }
 
-async fn operations_of(system: &System, payment_id: &str) -> Result<Vec<Operation>, DbErr> {
+/// What moves its money, and the transactions that carry that; of a payment, a payout or a withdrawal.
+pub(super) async fn operations_of(system: &System, payment_id: &str) -> Result<Vec<Operation>, DbErr> {
     let reader = system.database().reader();
     let rows = operations::Entity::find()
         .filter(operations::Column::PaymentId.eq(payment_id))

@@ -25,6 +25,8 @@ pub const OVERDUE_AFTER_SECS: i64 = 30 * 60;
 pub const UNAPPLIED_AFTER_SECS: i64 = 60;
 /// Seconds that an event may not be delivered; the schedule of retries is over before.
 pub const UNDELIVERED_AFTER_SECS: i64 = 15 * 60;
+/// Seconds that a payout or withdrawal may be pending: the settler sends it within a block, finality takes minutes.
+pub const SENDING_OVERDUE_AFTER_SECS: i64 = 30 * 60;
 /// Things of each kind that are listed unless asked otherwise.
 pub const ITEMS_DEFAULT: usize = 20;
 /// Things of each kind that are listed at most.
@@ -74,7 +76,12 @@ pub struct StuckItem {
 }
 
 impl StuckItem {
-    fn new(id: impl Into<String>, since: Option<Timestamp>, now: Timestamp, reason: impl Into<String>) -> Self {
+    pub(super) fn new(
+        id: impl Into<String>,
+        since: Option<Timestamp>,
+        now: Timestamp,
+        reason: impl Into<String>,
+    ) -> Self {
         Self {
             id: id.into(),
             payment_id: None,
@@ -98,7 +105,7 @@ impl StuckItem {
 }
 
 /// What was found of one kind: how many there are, and the first of them.
-type Found = (Count, Vec<StuckItem>);
+pub(super) type Found = (Count, Vec<StuckItem>);
 
 /// What is stuck: of `only` this kind, if one is named; `limit` of each.
 pub async fn stuck(system: &System, only: Option<StuckKind>, limit: usize) -> Result<Stuck, DbErr> {
@@ -113,6 +120,8 @@ pub async fn stuck(system: &System, only: Option<StuckKind>, limit: usize) -> Re
             service::webhooks(system, kind, webhooks, limit)
         } else if kind.is_of_payments() {
             trouble::of(system, kind, limit).await?
+        } else if kind.is_of_sendings() {
+            super::sendings::stuck(system, kind, limit).await?
         } else if kind.is_of_checks() {
             checks::of(system, kind, limit).await?
         } else {

@@ -102,7 +102,7 @@ async fn panic_once(system: &System, id: PaymentId) -> bool {
 
 async fn due(app: &AppState, psp_id: PspId, id: &str) -> Result<Due, ApiError> {
     let missing = || ApiError::NotFound("payment");
-    let id: PaymentId = id.parse().map_err(|_| missing())?;
+    let id = PaymentId::of_public(id).ok_or_else(missing)?;
     let row = payments::Entity::find_by_id(id.to_string())
         .filter(payments::Column::PspId.eq(psp_id.to_string()))
         .one(app.database().reader())

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use payferry_actors::clock::Clock;
 use payferry_actors::compliance::{KytError, KytScreener, ScreenRequest};
 use payferry_domain::payment::{Decision, Verdict};
@@ -15,11 +16,22 @@ use crate::chainside::{balance, blacklist};
 
 const ADA: &str = "0x000000000000000000000000000000000000ada3";
 
-/// Undecided about everything.
-struct Doubtful(Clock);
+/// A screener that says of everything what it was last told to say.
+#[derive(Clone)]
+pub(super) struct Opinions(Arc<Mutex<Decision>>);
+
+impl Opinions {
+    pub(super) fn new(decision: Decision) -> Self {
+        Self(Arc::new(Mutex::new(decision)))
+    }
+
+    pub(super) fn set(&self, decision: Decision) {
+        *self.0.lock() = decision;
+    }
+}
 
 #[async_trait::async_trait]
-impl KytScreener for Doubtful {
+impl KytScreener for Opinions {
     #[allow(clippy::unnecessary_literal_bound, reason = "as the trait has it")]
     fn name(&self) -> &str {
         "doubtful"
@@ -27,7 +39,7 @@ impl KytScreener for Doubtful {
 
     async fn screen(&self, _: &ScreenRequest) -> Result<Verdict, KytError> {
         Ok(Verdict {
-            decision: Decision::Review,
+            decision: *self.0.lock(),
             by_operator: false,
             risk_level: Some("medium".to_owned()),
             score: Some(55),
@@ -36,15 +48,20 @@ impl KytScreener for Doubtful {
             provider_ref: None,
             list_version: None,
             plain_sender: None,
-            checked_at: self.0.now(),
+            checked_at: Clock::default().now(),
         })
     }
 }
 
-async fn doubtful_desk() -> Desk {
-    let screener: Arc<dyn KytScreener> = Arc::new(Doubtful(Clock::default()));
+/// A service with chains and this screener.
+pub(super) async fn desk_of(opinions: &Opinions) -> Desk {
+    let screener: Arc<dyn KytScreener> = Arc::new(opinions.clone());
     let config = TestConfig { chains: true, screener: Some(screener), ..TestConfig::default() };
     Desk::over(TestApp::start_with(config).await).await
+}
+
+async fn doubtful_desk() -> Desk {
+    desk_of(&Opinions::new(Decision::Review)).await
 }
 
 fn id_of(payment: &Reply) -> &str {

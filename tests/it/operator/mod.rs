@@ -9,6 +9,7 @@ mod decisions;
 mod events;
 mod health;
 mod pauses;
+mod sendings;
 mod stuck;
 mod wallets;
 

@@ -62,6 +62,7 @@ fn withdrawal(name: &str, amount: i64, amount_max: i64) -> Unit {
             day: DaySends { token: "USDC".to_owned(), day: 3, amount, amount_max },
         }),
         idempotency: None,
+        audit: None,
     }))
 }
 

@@ -54,7 +54,7 @@ pub(super) fn request(payment: &Payment, request: &Request, now: Timestamp) -> R
         to: recipient(payment, request)?,
         source: share.source,
         funds: request.funds,
-        asset: request.asset.filter(|_| request.funds == Funds::Misdirected),
+        asset: request.asset.filter(|_| request.funds != Funds::Received),
         verdict: None,
         requested_by: request.by,
         state: RefundState::Pending,
@@ -79,7 +79,13 @@ fn blocked_share(payment: &Payment, request: &Request) -> Result<Share, Rejectio
     if request.by != Requester::Operator {
         return Err(Rejection::OperatorOnly);
     }
-    let held = payment.blocked_held();
+    let held = match request.asset {
+        None => payment.blocked_held(),
+        Some(asset) => {
+            let of_it = payment.blocked_misdirected().into_iter().find(|(held, _)| *held == asset);
+            of_it.map_or(Amount::ZERO, |(_, amount)| amount)
+        }
+    };
     if held.is_zero() {
         return Err(Rejection::NothingToRefund);
     }

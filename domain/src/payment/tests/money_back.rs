@@ -309,5 +309,39 @@ fn misdirected_money_is_recovered_where_it_lies() {
 fn tainted_misdirected_money_is_not_sent_on() {
     let polygon = crate::ledger::Asset { chain: Chain::Polygon, address: USDC };
     let story = given(terms()).tainted(tx(1).of("3").on(Chain::Polygon));
-    story.refused(&recover(1, None, polygon), "funds_blocked");
+    let story = story.refused(&recover(1, None, polygon), "funds_blocked");
+    assert_eq!(story.payment.attention(), Some(FundsBlocked));
+    let by_operator = |n, asset| Command::RequestRefund {
+        refund_id: refund_id(n),
+        amount: None,
+        to: Some(ELSEWHERE),
+        funds: Funds::Blocked,
+        asset,
+        by: Requester::Operator,
+    };
+    let story = story
+        .refused(&by_operator(1, None), "nothing_to_refund")
+        .when(by_operator(2, Some(polygon)))
+        .cleared(2)
+        .queues(&[(Queue, "3.00")])
+        .when(sent(2))
+        .refused(&by_operator(3, Some(polygon)), "nothing_to_refund");
+    assert_eq!(story.payment.attention(), None);
+}
+
+#[test]
+fn what_the_operator_sends_back_of_tainted_money_is_not_taken_off_the_clean() {
+    let polygon = crate::ledger::Asset { chain: Chain::Polygon, address: USDC };
+    let story = given(terms()).tainted(tx(1).of("3").on(Chain::Polygon)).arrives(tx(2).of("2").on(Chain::Polygon));
+    let by_operator = Command::RequestRefund {
+        refund_id: refund_id(1),
+        amount: None,
+        to: Some(ELSEWHERE),
+        funds: Funds::Blocked,
+        asset: Some(polygon),
+        by: Requester::Operator,
+    };
+    let story = story.when(by_operator).cleared(1).when(sent(1));
+    assert_eq!(story.payment.misdirected(polygon), amount("2.00"));
+    story.when(recover(2, None, polygon)).cleared(2).queues(&[(Queue, "2.00")]);
 }

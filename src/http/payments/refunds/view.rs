@@ -50,7 +50,7 @@ impl RefundRecord {
         let asset = refund.asset.unwrap_or_else(|| payment.asset());
         Self {
             refund_id: refund.id.to_string(),
-            payment_id: payment.id().to_string(),
+            payment_id: payment.terms.public_id(),
             status: refund.state.as_str(),
             amount: Amount::to_string(&refund.amount),
             currency: token_of(payment, asset).map(Token::as_str),

@@ -30,6 +30,10 @@ pub enum StuckKind {
     InReview,
     /// Blocked money is held.
     FundsBlocked,
+    /// A payout or withdrawal waits for a decision about where it goes.
+    SendingInReview,
+    /// A payout or withdrawal is pending for long.
+    SendingOverdue,
     /// Confirmed and not settled for long.
     Unsettled,
     /// Pending long after its deadline.
@@ -60,6 +64,8 @@ impl StuckKind {
         Self::SettlementFailed,
         Self::InReview,
         Self::FundsBlocked,
+        Self::SendingInReview,
+        Self::SendingOverdue,
         Self::Unsettled,
         Self::Overdue,
         Self::TransferUnapplied,
@@ -83,6 +89,8 @@ impl StuckKind {
             Self::SettlementFailed => "settlement_failed",
             Self::InReview => "in_review",
             Self::FundsBlocked => "funds_blocked",
+            Self::SendingInReview => "sending_in_review",
+            Self::SendingOverdue => "sending_overdue",
             Self::Unsettled => "unsettled",
             Self::Overdue => "overdue",
             Self::TransferUnapplied => "transfer_unapplied",
@@ -109,6 +117,8 @@ impl StuckKind {
             Self::SettlementFailed => "The settlement failed for a lasting reason; it is tried again by itself.",
             Self::InReview => "Screening is undecided about a transfer; it is asked again by itself.",
             Self::FundsBlocked => "Money that screening blocked is held in the payment's wallet.",
+            Self::SendingInReview => "Screening is undecided about where a payout or withdrawal goes.",
+            Self::SendingOverdue => "The payout or withdrawal is pending for long.",
             Self::Unsettled => "The payment is confirmed and was not settled for long.",
             Self::Overdue => "The payment is pending long after its deadline.",
             Self::TransferUnapplied => "A recorded transfer was not taken in by its payment.",
@@ -149,6 +159,10 @@ impl StuckKind {
             Self::FundsBlocked => {
                 "Decide with compliance what becomes of the money, and send it back; nothing moves it by itself."
             }
+            Self::SendingInReview => "Look at the address and at the screening provider; allow or block it.",
+            Self::SendingOverdue => {
+                "Look at the chain's settler, at pauses of sending, and at the screening provider; its amount stays reserved."
+            }
             Self::Unsettled => "Look at the chain's settler and at the payment's operation.",
             Self::Overdue => {
                 "Look at the payment's chain and at its transfers; one may wait for finality or screening."
@@ -172,6 +186,11 @@ impl StuckKind {
                 | Self::Overdue
                 | Self::TransferUnapplied
         )
+    }
+
+    /// Whether rows of payouts and withdrawals tell of it.
+    pub(super) const fn is_of_sendings(self) -> bool {
+        matches!(self, Self::SendingInReview | Self::SendingOverdue)
     }
 
     /// Whether the compliance desk and its queue tell of it.

@@ -63,7 +63,7 @@ fn told(kind: StuckKind, payment: &Payment) -> (Timestamp, String) {
         StuckKind::InReview => screened(payment, Decision::Review),
         StuckKind::FundsBlocked => {
             let (since, reason) = screened(payment, Decision::Block);
-            (since, format!("{} {} held: {reason}", payment.blocked_held(), payment.terms.token))
+            (since, format!("{} held: {reason}", held(payment)))
         }
         StuckKind::Unsettled => {
             let state = payment.settlement.as_deref().map_or("missing", |settlement| settlement.state.as_str());
@@ -71,6 +71,15 @@ fn told(kind: StuckKind, payment: &Payment) -> (Timestamp, String) {
         }
         _ => (payment.expires_at, format!("on {chain}, with {} transfers", payment.transfers.len())),
     }
+}
+
+/// The blocked money, by token and chain.
+fn held(payment: &Payment) -> String {
+    let due = Some(payment.blocked_held()).filter(|held| !held.is_zero());
+    let due = due.map(|held| format!("{held} {}", payment.terms.token));
+    let elsewhere = payment.blocked_misdirected().into_iter();
+    let elsewhere = elsewhere.map(|(asset, held)| format!("{held} of {} on {}", asset.address, asset.chain));
+    due.into_iter().chain(elsewhere).collect::<Vec<_>>().join(" and ")
 }
 
 fn screened(payment: &Payment, decision: Decision) -> (Timestamp, String) {

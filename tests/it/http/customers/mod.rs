@@ -8,6 +8,7 @@ mod list;
 mod paid_out;
 mod payments;
 mod phone;
+mod transferred;
 
 use axum::http::Method;
 use payferry_actors::customers::Opened;

@@ -21,7 +21,7 @@ async fn earned() -> TestApp {
 }
 
 /// A cleared customer with a wallet.
-async fn payee(app: &TestApp) -> String {
+pub(super) async fn payee(app: &TestApp) -> String {
     let id = add(app, &individual()).await;
     set_details(app, &id, &json!({ "wallet_address": OTHER_WALLET })).await;
     clear(app, &id).await;
@@ -33,7 +33,7 @@ fn payout(customer: &str, amount: &str) -> Value {
 }
 
 /// available, pending and reserved USDC on Base.
-async fn balances(app: &TestApp) -> [String; 3] {
+pub(super) async fn balances(app: &TestApp) -> [String; 3] {
     let all = app.get("/balances").await;
     let list = all.json["balances"].as_array().unwrap();
     let base = list.iter().find(|row| row["chain"] == "base" && row["currency"] == "USDC").unwrap();
@@ -46,14 +46,14 @@ async fn when(app: &TestApp, path: &str, order: &Reply, status: &str) -> Reply {
     app.until(&format!("it is {status}"), ask).await
 }
 
-async fn kinds(app: &TestApp, subject: &str) -> Vec<(String, String, String, String)> {
+pub(super) async fn kinds(app: &TestApp, subject: &str) -> Vec<(String, String, String, String)> {
     let page = app.get(&format!("/ledger/entries?subject={subject}")).await;
     let text = |entry: &Value, key: &str| entry[key].as_str().unwrap().to_owned();
     let entries = page.json["entries"].as_array().unwrap().iter();
     entries.map(|e| (text(e, "kind"), text(e, "debit"), text(e, "credit"), text(e, "amount"))).collect()
 }
 
-fn row(kind: &str, debit: &str, credit: &str, amount: &str) -> (String, String, String, String) {
+pub(super) fn row(kind: &str, debit: &str, credit: &str, amount: &str) -> (String, String, String, String) {
     (kind.to_owned(), debit.to_owned(), credit.to_owned(), amount.to_owned())
 }
 

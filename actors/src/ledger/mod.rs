@@ -3,10 +3,13 @@
 //! Deliberately absent: which event posts what (the domain), and the writing itself (`journal`).
 
 pub mod check;
+mod opening;
 
-use payferry_domain::ledger::Posting;
+use payferry_domain::ledger::{Account, Posting};
 use payferry_domain::{PspId, Timestamp};
 use payferry_entities::ledger_postings;
+
+pub(crate) use opening::open;
 
 /// Milliseconds of a day.
 const DAY_MS: i64 = 86_400_000;
@@ -14,6 +17,13 @@ const DAY_MS: i64 = 86_400_000;
 /// The day of a moment, counted from the epoch, UTC.
 pub(crate) const fn day_of(at: Timestamp) -> i64 {
     at.as_millis().div_euclid(DAY_MS)
+}
+
+/// What a posting adds to an account: negative if it takes from it.
+pub(crate) fn change_of(posting: &ledger_postings::Model, account: Account) -> i64 {
+    let gives = if posting.credit == account.as_str() { posting.amount } else { 0 };
+    let takes = if posting.debit == account.as_str() { posting.amount } else { 0 };
+    gives - takes
 }
 
 /// The rows of one commit's postings.

@@ -1,0 +1,163 @@
+//! Sendings out of the PSP's vault that the token refuses, that get stuck or replaced, or for which there is no gas: each
+//! goes out once, or is told, and the others of its batch are unharmed.
+
+use std::time::Duration;
+
+use alloy::primitives::U256;
+use payferry_actors::wallet::alloy_address;
+use payferry_domain::sending::{Command, FailureReason};
+use payferry_domain::{Address, Finality, FinalityPolicy};
+
+use crate::world::{CHAIN_ID, GWEI, World, settler_report, stop};
+
+const UNITS: u64 = 1_000_000;
+/// How long a transaction may be in no block.
+const STUCK_AFTER: Duration = Duration::from_millis(300);
+
+/// Nobody's account.
+fn recipient(n: u8) -> Address {
+    Address([n; 20])
+}
+
+/// A world whose PSP has money, and withdrawals of it, one to each recipient.
+async fn queued(world: &World, recipients: &[Address]) {
+    let vault = world.vaults.of_psp(world.psp);
+    world.send_money(vault, u128::from(UNITS) * 100).await;
+    world.chain.mine(1).await.unwrap();
+    world.queue_withdrawals(recipients, UNITS).await;
+}
+
+fn completed(world: &World) -> usize {
+    let told = world.inbox.sendings.lock();
+    let ids: std::collections::HashSet<_> =
+        told.iter().filter(|(_, command)| matches!(command, Command::Complete { .. })).map(|(id, _)| *id).collect();
+    ids.len()
+}
+
+/// Mines until so many are told as final.
+async fn until_completed(world: &World, count: usize) {
+    world
+        .until("they are told", async || {
+            world.chain.mine(1).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            completed(world) >= count
+        })
+        .await;
+}
+
+async fn assert_sent_once(world: &World, recipients: &[Address]) {
+    for to in recipients {
+        assert_eq!(world.balance(*to).await, UNITS, "{to}");
+    }
+    let sent = u64::try_from(recipients.len()).unwrap() * UNITS;
+    assert_eq!(world.balance(world.vaults.of_psp(world.psp)).await, UNITS * 100 - sent);
+}
+
+async fn world() -> World {
+    let mut world = World::new().await;
+    world.spec.finality = FinalityPolicy::flat(Finality::Blocks(2));
+    world
+}
+
+#[tokio::test]
+async fn a_recipient_that_the_token_refuses_fails_alone() {
+    let world = world().await;
+    world.blacklist(recipient(2)).await;
+    let (watcher, settler) = (world.watch().await, world.settle().await);
+    queued(&world, &[recipient(1), recipient(2), recipient(3)]).await;
+    until_completed(&world, 2).await;
+    let failed = || {
+        let told = world.inbox.sendings.lock();
+        let of = |command: &Command| match command {
+            Command::Fail { reason, detail } => Some((*reason, detail.clone())),
+            _ => None,
+        };
+        told.iter().find_map(|(id, command)| Some((*id, of(command)?)))
+    };
+    world.until("the failure is told", async || failed().is_some()).await;
+    let (id, (reason, detail)) = failed().unwrap();
+    assert_eq!(reason, FailureReason::SendFailed);
+    assert!(detail.contains("token refused"), "{detail}");
+    let row = world.operations().await.into_iter().find(|row| row.payment_id == id.to_string()).unwrap();
+    assert_eq!(row.recipient.as_deref(), Some(recipient(2).to_string().as_str()));
+    assert_sent_once(&world, &[recipient(1), recipient(3)]).await;
+    stop(settler).await;
+    stop(watcher).await;
+}
+
+#[tokio::test]
+async fn one_that_is_stuck_goes_out_again_with_higher_fees_and_is_sent_once() {
+    let mut world = world().await;
+    world.spec.stuck_after = STUCK_AFTER;
+    let (watcher, settler) = (world.watch().await, world.settle().await);
+    queued(&world, &[recipient(1), recipient(2)]).await;
+    world.until("it was raised twice", async || world.attempts().await.len() >= 3).await;
+    let mut attempts = world.attempts().await;
+    attempts.sort_by_key(|attempt| attempt.created_at);
+    let fees: Vec<u128> = attempts.iter().map(|attempt| attempt.max_fee_per_gas.parse().unwrap()).collect();
+    assert!(fees.windows(2).all(|pair| pair[1] * 8 >= pair[0] * 9), "{fees:?}");
+    until_completed(&world, 2).await;
+    assert_sent_once(&world, &[recipient(1), recipient(2)]).await;
+    assert_eq!(world.txs().await.len(), 1, "one transaction, signed again and again");
+    stop(settler).await;
+    stop(watcher).await;
+}
+
+#[tokio::test]
+async fn one_whose_transaction_is_replaced_is_sent_once_all_the_same() {
+    let world = world().await;
+    let (watcher, settler) = (world.watch().await, world.settle().await);
+    queued(&world, &[recipient(1), recipient(2)]).await;
+    world.until("it is signed", async || settler_report(&settler).await.operations == 2).await;
+    // The operator's key, used elsewhere for the same nonce, with far higher fees.
+    let to = alloy_address(world.treasury);
+    let (raw, _) = world.operator.sign_call(CHAIN_ID, 0, to, Vec::new().into(), 100_000, 50 * GWEI, 20 * GWEI);
+    world.chain.send_raw(raw).await.unwrap();
+    until_completed(&world, 2).await;
+    assert_sent_once(&world, &[recipient(1), recipient(2)]).await;
+    let replaced = world.txs().await.into_iter().find(|tx| tx.nonce == 0).unwrap();
+    assert_eq!(replaced.status, "cancelled");
+    stop(settler).await;
+    stop(watcher).await;
+}
+
+#[tokio::test]
+async fn without_gas_it_waits_says_so_and_goes_when_there_is_some() {
+    let world = world().await;
+    let operator = world.operator.address();
+    world.chain.set_balance(operator, U256::ZERO).await.unwrap();
+    let (watcher, settler) = (world.watch().await, world.settle().await);
+    queued(&world, &[recipient(1), recipient(2)]).await;
+    world
+        .until("it says why", async || {
+            world.chain.mine(1).await.unwrap();
+            settler_report(&settler).await.trouble.is_some()
+        })
+        .await;
+    let trouble = settler_report(&settler).await.trouble.unwrap().to_lowercase();
+    assert!(trouble.contains("funds") || trouble.contains("gas"), "{trouble}");
+    assert_eq!(completed(&world), 0);
+    world.chain.set_balance(operator, U256::from(10).pow(U256::from(18))).await.unwrap();
+    until_completed(&world, 2).await;
+    assert_sent_once(&world, &[recipient(1), recipient(2)]).await;
+    assert!(settler_report(&settler).await.trouble.is_none());
+    stop(settler).await;
+    stop(watcher).await;
+}
+
+#[tokio::test]
+async fn one_that_a_reorganisation_takes_back_is_sent_again_and_once() {
+    let world = world().await;
+    world.chain.mine(3).await.unwrap();
+    let (watcher, settler) = (world.watch().await, world.settle().await);
+    queued(&world, &[recipient(1)]).await;
+    world.until("it is signed", async || settler_report(&settler).await.operations == 1).await;
+    world.chain.mine(1).await.unwrap();
+    world.until("it is mined", async || world.operations().await.iter().all(|row| row.status == "mined")).await;
+    world.chain.reorg(1, payferry_devchain::Dropped::Discard).await.unwrap();
+    assert_eq!(world.balance(recipient(1)).await, 0);
+    until_completed(&world, 1).await;
+    assert_sent_once(&world, &[recipient(1)]).await;
+    stop(settler).await;
+    stop(watcher).await;
+}

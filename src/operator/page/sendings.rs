@@ -1,0 +1,155 @@
+//! One payout or withdrawal: where it stands, what carries it, and a form if its address waits for a decision.
+
+use axum::Form;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Redirect, Response};
+use maud::{Markup, html};
+use payferry_domain::Timestamp;
+use payferry_domain::sending::SendingId;
+
+use super::decisions::{Pairs, confirm, read_form};
+use super::failure::Failure;
+use super::form::{Filled, Sort};
+use super::shell::{Page, Place};
+use super::words::{ago, clock, plain, short, status};
+use super::{deliveries, operations, path};
+use crate::http::error::ApiError;
+use crate::operator::Operator;
+use crate::operator::read::sendings::SendingFacts;
+use crate::operator::sendings::{Asked, carry_out, find};
+
+/// The fields of a decision about the address, as programs name them.
+const FIELDS: [(&str, Sort); 2] = [("decision", Sort::Text), ("reason", Sort::Text)];
+
+/// `/ops/view/sendings/{sending_id}`.
+pub(super) async fn show(State(operator): State<Operator>, Path(id): Path<String>) -> Result<Response, Failure> {
+    let facts = read(&operator, &id).await?;
+    Ok(page(&operator, &facts, &html! {}, &Filled::default()).into_response())
+}
+
+/// Lets it go where it is to go, or not.
+pub(super) async fn screen(
+    State(operator): State<Operator>,
+    Path(id): Path<String>,
+    Form(pairs): Pairs,
+) -> Result<Response, Failure> {
+    let before = read(&operator, &id).await?;
+    let filled = Filled::sent(pairs);
+    let outcome = match read_form(&filled, &FIELDS, Asked::read) {
+        Ok(asked) => carry_out(&operator, before.id, asked).await,
+        Err(error) => Err(error),
+    };
+    match outcome {
+        Ok(_) => Ok(Redirect::to(&format!("{}/{}", path("sendings"), before.id)).into_response()),
+        Err(ApiError::Conflict(_, detail, _)) => {
+            let said = html! { div.notice.bad role="alert" { "Nothing was changed: " (detail) } };
+            Ok(Page { status: StatusCode::CONFLICT, ..page(&operator, &before, &said, &filled) }.into_response())
+        }
+        Err(error) => {
+            let filled = filled.refused(error)?;
+            let page = page(&operator, &before, &filled.summary(), &filled);
+            Ok(Page { status: StatusCode::UNPROCESSABLE_ENTITY, ..page }.into_response())
+        }
+    }
+}
+
+async fn read(operator: &Operator, id: &str) -> Result<SendingFacts, Failure> {
+    let missing = || Failure::not_found("sending", id);
+    let parsed: SendingId = id.parse().map_err(|_| missing())?;
+    match find(operator, parsed).await {
+        Ok(facts) => Ok(facts),
+        Err(ApiError::NotFound(_)) => Err(missing()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn page(operator: &Operator, facts: &SendingFacts, said: &Markup, filled: &Filled) -> Page {
+    let (now, real_now) = (operator.system.clock().now(), operator.system.clock().real_now());
+    let body = html! {
+        p.crumbs { a href="/ops" { "Overview" } span { (facts.kind) } }
+        div.title {
+            h1.mono { (facts.id) }
+            (status(facts.status))
+            p { strong { (facts.amount) " " (facts.currency) } " on " (facts.chain) ", ordered " (ago(facts.created_at.0, now)) }
+        }
+        (said)
+        div.grid.two {
+            div.col {
+                @if !facts.may.is_empty() { (decision(facts, filled)) }
+                (operations::panel(&facts.operations, now))
+                (deliveries::panel(&facts.deliveries, real_now))
+            }
+            div.col {
+                (money(facts, now))
+                (history(facts, now))
+            }
+        }
+    };
+    Page::still(
+        format!("{} {}", if facts.kind == "payout" { "Payout" } else { "Withdrawal" }, facts.id),
+        Place::Overview,
+        body,
+    )
+}
+
+fn decision(facts: &SendingFacts, filled: &Filled) -> Markup {
+    html! {
+        section.panel aria-labelledby="decide" {
+            header { h2 #decide { "Where it goes" } p { "screening is undecided" } }
+            div.body {
+                form.stack #screen method="post" action={ (path("sendings")) "/" (facts.id) "/screen" } {
+                    (filled.choice("decision", "Decision", &[("allow", "allow: it is sent"), ("block", "block: it fails, and its amount is on the balance again")]))
+                    (filled.line("reason", "Reason, without personal data", "what it was decided on", true))
+                    (confirm(filled, "I have looked at where this money goes"))
+                    div { button { "Decide" } }
+                }
+            }
+        }
+    }
+}
+
+fn money(facts: &SendingFacts, now: Timestamp) -> Markup {
+    html! {
+        section.panel aria-labelledby="money" {
+            header { h2 #money { "Money" } p { "off the PSP's balance" } }
+            dl.facts {
+                dt { "PSP" } dd { a.mono href={ (path("psps")) "/" (facts.psp_id) } { (facts.psp_id) } }
+                @if let Some(customer) = &facts.customer_id {
+                    dt { "Customer" } dd { a.mono href={ (path("customers")) "/" (customer) } { (customer) } }
+                }
+                @if let Some(reference) = &facts.reference { dt { "Reference" } dd { (reference) } }
+                dt { "To" } dd.mono { (facts.address) }
+                dt { "Screening" }
+                dd {
+                    @match facts.verdict { Some(verdict) => (status(verdict.as_str())), None => "not screened yet" }
+                    @if let Some(provider) = &facts.provider { " " (provider) @if !facts.flags.is_empty() { ": " (facts.flags.join(", ")) } }
+                    @if let Some(at) = facts.checked_at { " " small { (ago(at.0, now)) } }
+                }
+                @if let Some(hash) = &facts.tx_hash { dt { "Transaction" } dd { (short(hash)) } }
+                @if let Some(failure) = &facts.failure { dt { "Failed" } dd { span.bad-ink.reason { (failure) } } }
+                @if let Some(at) = facts.finished_at { dt { "Ended" } dd { (ago(at.0, now)) } }
+            }
+        }
+    }
+}
+
+fn history(facts: &SendingFacts, now: Timestamp) -> Markup {
+    html! {
+        @if !facts.history.is_empty() {
+            section.panel #history aria-labelledby="who" {
+                header { h2 #who { "Who did what" } }
+                ol.log {
+                    @for entry in &facts.history {
+                        li id={ "entry-" (entry.number) } {
+                            span.when { (clock(entry.at.0, now)) }
+                            span.what { (plain(entry.action.strip_prefix("sending.").unwrap_or(&entry.action))) }
+                            span.why { (plain(&entry.actor_kind)) @if !entry.actor.is_empty() { " " span.mono { (entry.actor) } } }
+                            span.done { @if let Some(reason) = entry.detail["reason"].as_str() { (reason) } }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! `/ops/sendings`: payouts and withdrawals, and what an operator decides about where one goes.
+
+use axum::extract::State;
+use payferry_actors::customers::audit::{self, Actor, Entry};
+use payferry_domain::payment::Decision;
+use payferry_domain::sending::SendingId;
+use serde_json::json;
+
+use super::Operator;
+use super::admin::{id_of, only};
+use super::decisions::decision;
+use super::read::sendings::{self, SendingFacts};
+use crate::http::answer::Answer;
+use crate::http::error::ApiError;
+use crate::http::extract::{Fields, JsonBody, Path, read};
+
+/// A payout or withdrawal, and what can be decided about it.
+pub(super) async fn get(State(operator): State<Operator>, Path(id): Path<String>) -> Result<Answer, ApiError> {
+    Answer::ok(&find(&operator, id_of("sending_id", &id)?).await?)
+}
+
+/// Lets it go where it is to go, or not: `{"decision": "allow" | "block", "reason"}`.
+pub(super) async fn screen(
+    State(operator): State<Operator>,
+    Path(id): Path<String>,
+    body: JsonBody,
+) -> Result<Answer, ApiError> {
+    let id = id_of("sending_id", &id)?;
+    let asked = body.read(Asked::read)?;
+    Answer::ok(&carry_out(&operator, id, asked).await?)
+}
+
+/// One of them.
+pub(super) async fn find(operator: &Operator, id: SendingId) -> Result<SendingFacts, ApiError> {
+    sendings::sending(&operator.system, id).await?.ok_or(ApiError::NotFound("sending"))
+}
+
+/// What an operator has decided about the address, and why.
+pub(super) struct Asked {
+    decision: Decision,
+    reason: String,
+}
+
+impl Asked {
+    /// Its fields.
+    pub(super) fn read(fields: &Fields<'_>) -> Option<Self> {
+        only(fields, &["decision", "reason"]);
+        let decision = fields.required("decision", decision);
+        let reason = fields.required("reason", read::text);
+        Some(Self { decision: decision?, reason: reason? })
+    }
+}
+
+/// Carries a decision out; answers how it stands then.
+pub(super) async fn carry_out(operator: &Operator, id: SendingId, asked: Asked) -> Result<SendingFacts, ApiError> {
+    let now = operator.system.clock().now();
+    let before = find(operator, id).await?;
+    let entry = Entry {
+        action: "sending.screened_by_hand".to_owned(),
+        psp_id: Some(before.sending.order.psp_id),
+        subject: id.to_string(),
+        detail: json!({ "decision": asked.decision, "reason": asked.reason }),
+    };
+    let command = sendings::screen(&before.sending, asked.decision, now);
+    let row = audit::row(entry, &Actor::Operator, now);
+    operator.system.command_sending(id, command, Some(row)).await?;
+    tracing::info!(sending.id = %id, "the operator decided about where {id} goes");
+    find(operator, id).await
+}

@@ -1,0 +1,150 @@
+//! Transfers to customers: somebody pays, and all of it goes on to the customer's wallet.
+
+use payferry_domain::{Chain, Token};
+
+use super::paid_out::{balances, kinds, payee, row};
+use super::*;
+use crate::chainside::{balance, blacklist};
+
+const TRANSFERS: &str = "/transfers";
+
+fn transfer(customer: &str, amount: &str) -> Value {
+    json!({ "customer_id": customer, "amount": amount, "currency": "USDC", "chain": "base" })
+}
+
+async fn when(app: &TestApp, made: &Reply, status: &str) -> Reply {
+    let path = format!("{TRANSFERS}/{}", made.json["payment_id"].as_str().unwrap());
+    let ask = async |app: &TestApp| Some(app.get(&path).await).filter(|reply| reply.json["status"] == status);
+    app.until(&format!("it is {status}"), ask).await
+}
+
+/// The names of what was told, once there are as many.
+async fn told(app: &TestApp, made: &Reply, count: usize) -> Vec<String> {
+    let path = format!("/api/v1/payments/{}/webhooks", made.json["payment_id"].as_str().unwrap());
+    let ask = async |app: &TestApp| {
+        let log = app.get(&path).await;
+        let names = log.json["deliveries"].as_array().unwrap().iter();
+        let names: Vec<String> = names.map(|entry| entry["event"].as_str().unwrap().to_owned()).collect();
+        (names.len() >= count).then_some(names)
+    };
+    app.until("it is told", ask).await
+}
+
+async fn to_customer(app: &TestApp) -> u64 {
+    balance(app, Chain::Base, Token::Usdc, OTHER_WALLET).await
+}
+
+#[tokio::test]
+async fn what_arrives_goes_on_to_the_customer_whole() {
+    let app = TestApp::start_with_chains().await;
+    let customer = payee(&app).await;
+    let body = with(&transfer(&customer, "4.5"), &json!({ "reference": "rent", "metadata": { "month": 5 } }));
+    let made = app.request(Method::POST, TRANSFERS).idempotency_key("t1").json(&body).send().await;
+    assert_eq!(made.status, 202, "{}", made.text());
+    insta::assert_json_snapshot!("transfer_made", made.redacted());
+    let again = app.request(Method::POST, "/api/v1/transfers").idempotency_key("t1").json(&body).send().await;
+    assert_eq!((again.header("idempotent-replayed"), &again.bytes), (Some("true"), &made.bytes));
+
+    app.pay(&made, "4.5").await;
+    let settled = when(&app, &made, "settled").await;
+    insta::assert_json_snapshot!("transfer_settled", settled.redacted());
+    assert_eq!(to_customer(&app).await, 4_500_000);
+    assert_eq!(balances(&app).await, ["0.00", "0.00", "0.00"], "it is the customer's, not the PSP's");
+    assert_eq!(told(&app, &made, 1).await, ["transfer.settled"]);
+    let id = made.json["payment_id"].as_str().unwrap();
+    let expected = [row("received", "external", "payment", "4.50"), row("delivered", "payment", "external", "4.50")];
+    assert_eq!(kinds(&app, id).await, expected);
+
+    // It is found by its own id alone, and only by its own PSP.
+    assert_eq!(app.get(&format!("/payments/{id}")).await.json["payment_id"], id);
+    assert_eq!(app.get(&format!("/payments/{}", id.replacen("tr_", "pay_", 1))).await.status, 404);
+    assert_eq!(app.get("/payments").await.json["total"], 0);
+    let list = app.get("/transfers?reference=rent").await;
+    assert_eq!((&list.json["total"], &list.json["items"]), (&json!(1), &json!([settled.json])));
+    assert_eq!(app.get("/transfers?reference=other").await.json["total"], 0);
+    let other = app.add_psp().await;
+    let key = app.add_key(other, &[payferry::keys::Scope::Full]).await;
+    for path in [format!("/transfers/{id}"), format!("/payments/{id}"), format!("/payments/{id}/webhooks")] {
+        assert_eq!(app.request(Method::GET, &path).key(&key).send().await.status, 404, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_short_transfer_waits_and_a_surplus_goes_back() {
+    let app = TestApp::start_with_chains().await;
+    let customer = payee(&app).await;
+    let made = app.post(TRANSFERS, &transfer(&customer, "4")).await;
+    app.pay(&made, "1").await;
+    when(&app, &made, "underpaid").await;
+    app.pay(&made, "5").await;
+    when(&app, &made, "settled").await;
+    assert_eq!(to_customer(&app).await, 4_000_000);
+    let id = made.json["payment_id"].as_str().unwrap();
+    let path = format!("/payments/{id}/refunds");
+    let too_much = app.post(&path, &json!({ "amount": "2.01", "address": WALLET })).await;
+    too_much.assert_problem(409, "refund_too_large");
+    let asked = app.post(&path, &json!({ "address": WALLET })).await;
+    assert_eq!((asked.status.as_u16(), &asked.json["payment_id"]), (202, &json!(id)), "{}", asked.text());
+    assert_eq!(asked.json["amount"], "2.00");
+    let names = told(&app, &made, 4).await;
+    assert_eq!(names, ["transfer.underpaid", "transfer.mismatched", "transfer.settled", "refund.sent"]);
+    assert_eq!(balance(&app, Chain::Base, Token::Usdc, WALLET).await, 2_000_000);
+}
+
+#[tokio::test]
+async fn a_transfer_that_the_token_refuses_is_told_and_goes_when_it_can() {
+    let app = TestApp::start_with_chains().await;
+    let customer = payee(&app).await;
+    blacklist(&app, Chain::Base, OTHER_WALLET, true).await;
+    let made = app.post(TRANSFERS, &transfer(&customer, "4")).await;
+    app.pay(&made, "4").await;
+    let failed = when(&app, &made, "failed").await;
+    assert_eq!(failed.json["labels"], json!(["SETTLEMENT_FAILED"]));
+    blacklist(&app, Chain::Base, OTHER_WALLET, false).await;
+    let id = made.json["payment_id"].as_str().unwrap();
+    let again = app.post(&format!("/payments/{id}/resolve"), &json!({ "action": "retry_settlement" })).await;
+    assert_eq!(again.status, 200, "{}", again.text());
+    when(&app, &made, "settled").await;
+    assert_eq!(to_customer(&app).await, 4_000_000);
+    assert_eq!(told(&app, &made, 2).await, ["transfer.failed", "transfer.settled"]);
+}
+
+#[tokio::test]
+async fn a_customer_who_may_not_be_paid_any_more_gets_nothing_and_the_payer_gets_it_back() {
+    let app = TestApp::start_with_chains().await;
+    let customer = payee(&app).await;
+    let made = app.post(TRANSFERS, &transfer(&customer, "4")).await;
+    deactivate(&app, &customer).await;
+    app.pay(&made, "4").await;
+    when(&app, &made, "failed").await;
+    let id = made.json["payment_id"].as_str().unwrap();
+    let refund = app.post(&format!("/payments/{id}/refunds"), &json!({ "address": WALLET })).await;
+    assert_eq!(refund.status, 202, "{}", refund.text());
+    assert_eq!(told(&app, &made, 3).await, ["transfer.failed", "transfer.failed", "refund.sent"]);
+    assert_eq!(to_customer(&app).await, 0);
+    assert_eq!(balance(&app, Chain::Base, Token::Usdc, WALLET).await, 4_000_000);
+}
+
+#[tokio::test]
+async fn what_may_not_be_transferred_is_refused_before_anybody_pays() {
+    let app = TestApp::start_with_chains().await;
+    let customer = payee(&app).await;
+    let refused = async |body: &Value, status: u16, code: &str| {
+        app.post(TRANSFERS, body).await.assert_problem(status, code);
+    };
+    refused(&transfer("cr_01J9Z3K4M5N6P7Q8R9S0T1V2W3", "1"), 404, "customer_not_found").await;
+    refused(&json!({ "amount": "0", "currency": "EUR", "chain": "solana" }), 422, "validation_failed").await;
+    let bare = add(&app, &individual()).await;
+    refused(&transfer(&bare, "1"), 409, "customer_not_cleared").await;
+    clear(&app, &bare).await;
+    refused(&transfer(&bare, "1"), 409, "customer_without_wallet").await;
+    // A wallet of the sandbox's that screening knows for its money.
+    let outlaw = payferry::sandbox::Accounts::known().sanctioned.address().to_string();
+    let tainted = add(&app, &with(&individual(), &json!({ "email": "eve@example.com" }))).await;
+    set_details(&app, &tainted, &json!({ "wallet_address": outlaw.to_lowercase() })).await;
+    clear(&app, &tainted).await;
+    refused(&transfer(&tainted, "1"), 409, "wallet_blocked").await;
+    deactivate(&app, &customer).await;
+    refused(&transfer(&customer, "1"), 409, "customer_inactive").await;
+    assert_eq!(app.get(TRANSFERS).await.json["total"], 0);
+}
