@@ -79,6 +79,9 @@ impl World {
             InitiateError::ChainPaused { .. } => "chain_paused".to_owned(),
             InitiateError::PspPaused => "psp_paused".to_owned(),
             InitiateError::CustomerRequired => "customer_required".to_owned(),
+            InitiateError::AboveSendLimit { .. } => "above_send_limit".to_owned(),
+            InitiateError::RecipientBlocked => "wallet_blocked".to_owned(),
+            InitiateError::RecipientInReview => "wallet_in_review".to_owned(),
             other => other.to_string(),
         })
     }
@@ -88,13 +91,14 @@ impl World {
             CommandError::Rejected(rejection) => rejection.code().to_owned(),
             CommandError::InsufficientBalance => "insufficient_balance".to_owned(),
             CommandError::AboveDailyLimit => "above_daily_limit".to_owned(),
+            CommandError::AboveSendLimit { .. } => "above_send_limit".to_owned(),
             CommandError::Quarantined => "payment_quarantined".to_owned(),
             other => other.to_string(),
         })
     }
 
     pub async fn decide_sending(&self, id: SendingId, decided: sending::Command) -> Result<Sending, Refused> {
-        self.system().command_sending(id, decided).await.map_err(|error| match error {
+        self.system().command_sending(id, decided, None).await.map_err(|error| match error {
             SendingCommandError::Rejected(rejection) => rejection.code().to_owned(),
             other => other.to_string(),
         })

@@ -53,7 +53,7 @@ async fn all_of(file: &str) {
     let count = rows.len();
     let played = futures::stream::iter(rows).map(|row| async move {
         let (since, place, title) = (Instant::now(), row.place.to_string(), row.title.clone());
-        let wrong = within(ROW_TIME_MAX, play(&row)).await.and_then(|played| played).err();
+        let wrong = Box::pin(within(ROW_TIME_MAX, play(&row))).await.and_then(|played| played).err();
         println!("{:5.1} s  {}  {title}", since.elapsed().as_secs_f32(), if wrong.is_none() { "ok  " } else { "FAIL" });
         wrong.map(|wrong| format!("{place}: {title}\n{wrong}\n"))
     });

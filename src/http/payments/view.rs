@@ -4,7 +4,7 @@ use payferry_actors::wallet::checksummed;
 use payferry_domain::payment::{
     ChainChoice, HistoryEntry, Label, Payment, Settlement, Transfer, TransferStatus, TransferToken, Verdict,
 };
-use payferry_domain::{Address, Finality, Timestamp};
+use payferry_domain::{Address, Amount, Finality, Timestamp};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
@@ -118,14 +118,15 @@ struct KytRecord {
     checked_at: Option<String>,
 }
 
-/// How the money is shared out; `psp_amount` and `treasury_fee` add up to `amount`.
+/// How the money is shared out; `psp_amount` and `treasury_fee` add up to `amount`. Of a transfer to a customer both are null: all of
+/// it is the customer's.
 #[derive(Debug, Serialize, ToSchema)]
 struct SettlementRecord {
     /// queued, settled, failed or withdrawn.
     status: &'static str,
     amount: String,
-    psp_amount: String,
-    treasury_fee: String,
+    psp_amount: Option<String>,
+    treasury_fee: Option<String>,
     tx_hash: Option<String>,
     #[schema(format = "date-time")]
     settled_at: Option<String>,
@@ -185,7 +186,7 @@ impl PaymentRecord {
             transfers: payment.transfers.iter().map(|transfer| transfer_record(payment, transfer)).collect(),
             kyt: kyt_record(kyt.as_str(), kyt.verdict),
             kyt_verdict: kyt.as_str(),
-            settlement: payment.settlement.as_deref().map(settlement_record),
+            settlement: payment.settlement.as_deref().map(|settlement| settlement_record(payment, settlement)),
             refunds: RefundRecord::all(payment),
             chain_candidates: chain_candidates(payment),
             metadata: terms.metadata.clone(),
@@ -258,12 +259,13 @@ fn kyt_record(verdict: &'static str, details: Option<&Verdict>) -> KytRecord {
     }
 }
 
-fn settlement_record(settlement: &Settlement) -> SettlementRecord {
+fn settlement_record(payment: &Payment, settlement: &Settlement) -> SettlementRecord {
+    let share = |amount: Amount| payment.terms.purpose.is_pay_in().then(|| amount.to_string());
     SettlementRecord {
         status: settlement.state.as_str(),
         amount: settlement.amount.to_string(),
-        psp_amount: settlement.psp_amount.to_string(),
-        treasury_fee: settlement.treasury_fee.to_string(),
+        psp_amount: share(settlement.psp_amount),
+        treasury_fee: share(settlement.treasury_fee),
         tx_hash: settlement.tx_hash.map(|hash| hash.to_string()),
         settled_at: text_of(settlement.settled_at),
     }

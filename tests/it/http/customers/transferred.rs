@@ -60,7 +60,8 @@ async fn what_arrives_goes_on_to_the_customer_whole() {
     assert_eq!(app.get(&format!("/payments/{}", id.replacen("tr_", "pay_", 1))).await.status, 404);
     assert_eq!(app.get("/payments").await.json["total"], 0);
     let list = app.get("/transfers?reference=rent").await;
-    assert_eq!((&list.json["total"], &list.json["items"]), (&json!(1), &json!([settled.json])));
+    assert_eq!((&list.json["total"], &list.json["items"][0]["payment_id"]), (&json!(1), &json!(id)));
+    assert_eq!(list.json["items"][0]["address"], settled.json["address"]);
     assert_eq!(app.get("/transfers?reference=other").await.json["total"], 0);
     let other = app.add_psp().await;
     let key = app.add_key(other, &[payferry::keys::Scope::Full]).await;
@@ -103,7 +104,7 @@ async fn a_transfer_that_the_token_refuses_is_told_and_goes_when_it_can() {
     blacklist(&app, Chain::Base, OTHER_WALLET, false).await;
     let id = made.json["payment_id"].as_str().unwrap();
     let again = app.post(&format!("/payments/{id}/resolve"), &json!({ "action": "retry_settlement" })).await;
-    assert_eq!(again.status, 200, "{}", again.text());
+    assert_eq!(again.status, 202, "{}", again.text());
     when(&app, &made, "settled").await;
     assert_eq!(to_customer(&app).await, 4_000_000);
     assert_eq!(told(&app, &made, 2).await, ["transfer.failed", "transfer.settled"]);
@@ -120,7 +121,7 @@ async fn a_customer_who_may_not_be_paid_any_more_gets_nothing_and_the_payer_gets
     let id = made.json["payment_id"].as_str().unwrap();
     let refund = app.post(&format!("/payments/{id}/refunds"), &json!({ "address": WALLET })).await;
     assert_eq!(refund.status, 202, "{}", refund.text());
-    assert_eq!(told(&app, &made, 3).await, ["transfer.failed", "transfer.failed", "refund.sent"]);
+    assert_eq!(told(&app, &made, 2).await, ["transfer.failed", "refund.sent"], "one failure is told once");
     assert_eq!(to_customer(&app).await, 0);
     assert_eq!(balance(&app, Chain::Base, Token::Usdc, WALLET).await, 4_000_000);
 }
