@@ -31,6 +31,7 @@ async fn nobody_gets_in_without_a_key_or_with_too_little_scope() {
             template.replace("{payment_id}", "pay_x").replace("{merchant_id}", "merch_x").replace("{delivery_id}", "x");
         let path =
             path.replace("{customer_id}", "cr_x").replace("{payout_id}", "po_x").replace("{withdrawal_id}", "wd_x");
+        let path = path.replace("{transfer_id}", "tr_x");
         let prefixed = format!("/api/v1{path}");
         let spellings = if path.starts_with("/api/v1") { vec![path] } else { vec![path, prefixed] };
         for path in spellings {
@@ -41,7 +42,10 @@ async fn nobody_gets_in_without_a_key_or_with_too_little_scope() {
                 Method::GET if path.contains("/documents/") => &no_customers,
                 Method::GET => &nothing_to_read,
                 _ if path.contains("/customers") => &no_customers,
-                _ if ["/refunds", "/resolve", "/payouts", "/withdrawals"].iter().any(|end| path.ends_with(end)) => {
+                _ if ["/refunds", "/resolve", "/payouts", "/withdrawals", "/transfers"]
+                    .iter()
+                    .any(|end| path.ends_with(end)) =>
+                {
                     &no_money
                 }
                 _ => &only_read,
@@ -94,6 +98,7 @@ async fn somebody_elses_objects_are_not_there() {
         "/payments",
         "/payouts",
         "/withdrawals",
+        "/transfers",
         "/api/v1/webhook/undelivered",
         "/api/v1/events",
     ] {
@@ -113,8 +118,10 @@ async fn somebody_elses_objects_are_not_there() {
     let verify = app.request(Method::POST, "/customers/compliance").key(&key).json(&json!({ "customer_id": customer }));
     verify.send().await.assert_problem(404, "customer_not_found");
     let payout = json!({ "customer_id": customer, "amount": "1", "currency": "USDC", "chain": "base" });
-    let payout = app.request(Method::POST, "/payouts").key(&key).json(&payout).send().await;
-    payout.assert_problem(404, "customer_not_found");
+    for path in ["/payouts", "/transfers"] {
+        let refused = app.request(Method::POST, path).key(&key).json(&payout).send().await;
+        refused.assert_problem(404, "customer_not_found");
+    }
     let withdrawal = json!({ "amount": "1", "currency": "USDC", "chain": "base" });
     let withdrawal = app.request(Method::POST, "/withdrawals").key(&key).json(&withdrawal).send().await;
     withdrawal.assert_problem(409, "withdrawal_wallet_missing");
@@ -142,6 +149,7 @@ async fn somebody_elses_objects_are_not_there() {
         "GET /merchants",
         "GET /payments",
         "GET /payouts",
+        "GET /transfers",
         "GET /withdrawals",
         "PATCH /api/v1/customers/payment-details",
         "PATCH /api/v1/customers/uploads",
@@ -155,6 +163,7 @@ async fn somebody_elses_objects_are_not_there() {
         "POST /merchants/sync",
         "POST /payments/initiate",
         "POST /payouts",
+        "POST /transfers",
         "POST /withdrawals",
     ];
     assert_eq!(rest, looked_at);
