@@ -52,7 +52,7 @@ pub enum StuckKind {
 
 impl StuckKind {
     /// Every kind, the most pressing first.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 20] = [
         Self::JournalHindered,
         Self::LedgerImbalance,
         Self::VaultDifference,
