@@ -99,6 +99,45 @@ fn posting(dice: &mut StdRng, number: i64, psp_id: PspId) -> ledger_postings::Mo
     }
 }
 
+/// Pages of a long statement: its postings are read some thousands at a time.
+const LONG: i64 = 10_000;
+
+#[tokio::test]
+async fn a_long_statement_comes_in_parts_that_add_up() {
+    let test_database = TestDatabase::create().await;
+    let database = Database::open(test_database.url()).await.unwrap();
+    Migrator::up(database.patient(), None).await.unwrap();
+    let mine = PspId::generate();
+    psps::Entity::insert(psp(mine).into_active_model()).exec_without_returning(database.writer()).await.unwrap();
+    let mut dice = StdRng::seed_from_u64(7);
+    for first in (0..LONG).step_by(500) {
+        let row = |number: i64| {
+            let mut row = posting(&mut dice, number, mine).into_active_model();
+            row.position = ActiveValue::NotSet;
+            row
+        };
+        let rows: Vec<_> = (first..first + 500).map(row).collect();
+        ledger_postings::Entity::insert_many(rows).exec_without_returning(database.writer()).await.unwrap();
+    }
+    let [from, to] = [2_000, LONG * 9].map(Timestamp);
+    let period = Period::new(from, to).unwrap();
+    let wanted = Wanted { psp_id: mine, period, chain: Some(Chain::Base), currency: Some(Token::Usdc) };
+    let tokens = Tokens::named([(Chain::Base, USDC, Token::Usdc)]);
+    let mut statement = Statement::begin(database.clone(), wanted, &tokens, Format::Json).await.unwrap();
+    let (mut text, mut chunks, mut longest) = (Vec::new(), 0, 0);
+    while let Some(chunk) = statement.chunk().await.unwrap() {
+        (chunks, longest) = (chunks + 1, longest.max(chunk.len()));
+        text.extend(chunk);
+    }
+    let read: Value = serde_json::from_slice(&text).unwrap();
+    let accounts = read["accounts"].as_array().unwrap();
+    assert_eq!(accounts.len(), 1);
+    check(&accounts[0]);
+    let entries = accounts[0]["entries"].as_array().unwrap().len();
+    assert!(entries > 1_000 && chunks > 5, "{entries} entries in {chunks} chunks");
+    assert!(longest < text.len() / 2, "no chunk holds it all");
+}
+
 #[tokio::test]
 async fn the_closing_of_a_period_is_the_opening_of_the_next_and_nobody_elses_money_is_in_it() {
     let test_database = TestDatabase::create().await;

@@ -11,7 +11,8 @@ use serde::Serialize;
 use super::metrics;
 use crate::chains::Chains;
 
-/// Imbalances that are kept, with their places; of more, the first found.
+/// Imbalances of payments, payouts and withdrawals that are kept, of more the first found. Those of balances are all kept: there
+/// are no more of them than PSPs and tokens.
 pub const IMBALANCES_MAX: usize = 1_000;
 
 /// In what way something does not add up. In the order in which they press.
@@ -159,7 +160,7 @@ impl Findings {
         for (place, (expected, is)) in differing {
             if let Some(known) = found.imbalances.get_mut(&place) {
                 (known.expected, known.found) = (expected, is);
-            } else if found.imbalances.len() < IMBALANCES_MAX {
+            } else if place.subject.is_none() || found.imbalances.len() < IMBALANCES_MAX {
                 let imbalance = Imbalance {
                     kind: place.kind,
                     psp_id: place.psp_id.clone(),

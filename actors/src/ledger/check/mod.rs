@@ -9,6 +9,8 @@ mod findings;
 mod look;
 mod metrics;
 mod sums;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,0 +1,161 @@
+//! The auditor's looks, over ledgers written by hand.
+#![allow(clippy::unwrap_used)]
+
+use payferry_domain::ledger::Account;
+use payferry_domain::{Address, PspId, Timestamp};
+use payferry_entities::{Database, balances, ledger_postings, psps};
+use payferry_harness::database::TestDatabase;
+use payferry_migration::{Migrator, MigratorTrait};
+use sea_orm::{ActiveModelTrait, ConnectionTrait, EntityTrait, IntoActiveModel};
+
+use super::look::Look;
+use super::sums::STEP;
+use super::{Findings, ImbalanceKind};
+
+const USDC: Address = Address([0xaa; 20]);
+/// Rows of one INSERT.
+const ROWS: i64 = 500;
+
+struct World {
+    database: Database,
+    _test_database: TestDatabase,
+    psp: PspId,
+    findings: Findings,
+    look: Look,
+}
+
+impl World {
+    async fn new() -> Self {
+        let test_database = TestDatabase::create().await;
+        let database = Database::open(test_database.url()).await.unwrap();
+        Migrator::up(database.patient(), None).await.unwrap();
+        let psp = PspId::generate();
+        let row = psps::Model {
+            id: psp.to_string(),
+            name: "P".to_owned(),
+            settings: "{}".to_owned(),
+            created_at: 0,
+            updated_at: 0,
+        };
+        row.into_active_model().insert(database.writer()).await.unwrap();
+        let (findings, look) = (Findings::default(), Look::default());
+        Self { database, _test_database: test_database, psp, findings, look }
+    }
+
+    fn posting(&self, position: i64, kind: &str, debit: &str, credit: &str, amount: i64) -> ledger_postings::Model {
+        ledger_postings::Model {
+            position,
+            // About nothing that has a state, so that only sums speak.
+            subject: format!("x_{position}"),
+            version: 1,
+            line: 0,
+            psp_id: self.psp.to_string(),
+            kind: kind.to_owned(),
+            debit: debit.to_owned(),
+            credit: credit.to_owned(),
+            chain: "base".to_owned(),
+            token_address: USDC.to_string(),
+            amount,
+            reference: "0xhash".to_owned(),
+            at: 0,
+        }
+    }
+
+    async fn post(&self, rows: Vec<ledger_postings::Model>) {
+        let rows: Vec<_> = rows.into_iter().map(IntoActiveModel::into_active_model).collect();
+        ledger_postings::Entity::insert_many(rows).exec_without_returning(self.database.writer()).await.unwrap();
+    }
+
+    async fn balance(&self, available: i64, reserved: i64) {
+        self.database.writer().execute_unprepared("DELETE FROM balances").await.unwrap();
+        let row = balances::Model {
+            psp_id: self.psp.to_string(),
+            chain: "base".to_owned(),
+            token_address: USDC.to_string(),
+            available,
+            reserved,
+            updated_at: 0,
+        };
+        row.into_active_model().insert(self.database.writer()).await.unwrap();
+    }
+
+    /// Looks until the end is reached; answers how often, and what of the PSP's accounts is wrong: how, where, by how much.
+    async fn looks(&mut self) -> (usize, Vec<(ImbalanceKind, Account, u64)>) {
+        let mut times = 1;
+        while !self.look.once_more(&self.database, &self.findings, Timestamp(1)).await.unwrap() {
+            times += 1;
+        }
+        let imbalances = self.findings.view().imbalances.into_iter();
+        let of_accounts = imbalances.filter(|one| one.subject.is_none());
+        (times, of_accounts.map(|one| (one.kind, one.account, one.units())).collect())
+    }
+}
+
+#[tokio::test]
+async fn a_long_ledger_is_read_in_steps_and_only_its_end_is_judged() {
+    let mut world = World::new().await;
+    let count = STEP * 2 + 10;
+    for first in (1..=count).step_by(usize::try_from(ROWS).unwrap()) {
+        let rows = first..(first + ROWS).min(count + 1);
+        world.post(rows.map(|position| world.posting(position, "settled", "payment", "psp", 3)).collect()).await;
+    }
+    world.balance(count * 3, 0).await;
+    assert_eq!(world.looks().await, (3, vec![]));
+    assert_eq!(world.findings.view().position, count);
+    world.balance(count * 3 + 1, 0).await;
+    assert_eq!(world.looks().await, (1, vec![(ImbalanceKind::Balance, Account::Psp, 1)]));
+    world.balance(count * 3, 2).await;
+    assert_eq!(world.looks().await, (1, vec![(ImbalanceKind::Balance, Account::InFlight, 2)]));
+    world.database.writer().execute_unprepared("DELETE FROM balances").await.unwrap();
+    let missing = u64::try_from(count * 3).unwrap();
+    assert_eq!(world.looks().await, (1, vec![(ImbalanceKind::Balance, Account::Psp, missing)]), "a row that is gone");
+    world.balance(count * 3, 0).await;
+    assert_eq!(world.looks().await, (1, vec![]));
+}
+
+#[tokio::test]
+async fn a_posting_that_is_seen_after_later_ones_is_no_imbalance() {
+    let mut world = World::new().await;
+    world
+        .post(vec![world.posting(1, "settled", "payment", "psp", 10), world.posting(3, "settled", "payment", "psp", 5)])
+        .await;
+    world.balance(15, 0).await;
+    assert_eq!(world.looks().await, (1, vec![]));
+    // Written before the third, committed after it.
+    world.post(vec![world.posting(2, "settled", "payment", "psp", 7)]).await;
+    world.balance(22, 0).await;
+    assert_eq!(world.looks().await, (1, vec![]));
+    world.post(vec![world.posting(4, "settled", "payment", "psp", 1)]).await;
+    world.balance(23, 0).await;
+    assert_eq!(world.looks().await, (1, vec![]), "nothing is counted twice");
+}
+
+#[tokio::test]
+async fn an_account_below_zero_is_told_unless_the_chain_explains_it() {
+    let mut world = World::new().await;
+    world
+        .post(vec![
+            world.posting(1, "settled", "payment", "psp", 10),
+            world.posting(2, "reserved", "psp", "in_flight", 10),
+        ])
+        .await;
+    // The chain took the settlement back while its money was promised.
+    world.post(vec![world.posting(3, "settlement_reversed", "psp", "payment", 10)]).await;
+    world.balance(-10, 10).await;
+    assert_eq!(world.looks().await, (1, vec![]));
+    // More was promised than ever was there, and more was sent than was promised.
+    world.post(vec![world.posting(4, "reserved", "psp", "in_flight", 4)]).await;
+    world.post(vec![world.posting(5, "sent", "in_flight", "external", 16)]).await;
+    world.balance(-14, -2).await;
+    let wrong = vec![(ImbalanceKind::Negative, Account::Psp, 4), (ImbalanceKind::Negative, Account::InFlight, 2)];
+    assert_eq!(world.looks().await, (1, wrong));
+    world
+        .post(vec![
+            world.posting(6, "settled", "payment", "psp", 4),
+            world.posting(7, "reserved", "psp", "in_flight", 2),
+        ])
+        .await;
+    world.post(vec![world.posting(8, "settled", "payment", "psp", 2)]).await;
+    world.balance(-10, 0).await;
+    assert_eq!(world.looks().await, (1, vec![]));
+}
