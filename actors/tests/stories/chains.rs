@@ -194,6 +194,13 @@ impl StoryChain {
         TokenContract::balanceOfCall::abi_decode_returns(&bytes).unwrap().to::<u64>().try_into().unwrap()
     }
 
+    /// Whether a transaction of the service waits in the mempool.
+    pub async fn has_unmined(&self) -> bool {
+        let operator = alloy_address(OperatorSigner::from_bytes(&OPERATOR).unwrap().address());
+        let count = async |block: &str| self.ask("eth_getTransactionCount", json!([operator, block])).await;
+        count("pending").await != count("latest").await
+    }
+
     /// The numbers of the operations that the contract has carried out, in order, each as often as it did.
     pub async fn executed(&self) -> Vec<i64> {
         let done = [Payferry::Settled::SIGNATURE_HASH, Payferry::Sent::SIGNATURE_HASH];

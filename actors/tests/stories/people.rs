@@ -152,7 +152,7 @@ impl World {
 
     /// The operator registers the wallet that the PSP withdraws to; it holds at once, as in the sandbox.
     pub async fn register_wallet(&self, address: Address) {
-        let (transaction, now) = (self.database().begin().await.unwrap(), self.clock.now());
+        let (transaction, now) = (self.system().database().begin().await.unwrap(), self.clock.now());
         let change = WalletChange { chain: None, address: Some(address), delay_secs: 0 };
         wallets::change(&transaction, self.psp, change, &Actor::Operator, now).await.unwrap();
         transaction.commit().await.unwrap();
@@ -160,7 +160,7 @@ impl World {
 
     /// The operator holds something back, or lets it go on.
     pub async fn pause(&self, scope: pauses::Scope, is_held: bool) {
-        let (transaction, now) = (self.database().begin().await.unwrap(), self.clock.now());
+        let (transaction, now) = (self.system().database().begin().await.unwrap(), self.clock.now());
         if is_held {
             pauses::set(&transaction, scope, "a story", &Actor::Operator, now).await.unwrap();
         } else {
@@ -183,7 +183,7 @@ impl World {
             currency: "GBP".to_owned(),
             particulars,
         };
-        create(self.database().writer(), &[new.row(now)], &Actor::Service, now).await.unwrap();
+        create(self.system().database().writer(), &[new.row(now)], &Actor::Service, now).await.unwrap();
         let details = payment_details::Model {
             customer_id: id.to_string(),
             wallet_address: Some(wallet.to_string()),
@@ -191,14 +191,14 @@ impl World {
             created_at: 0,
             updated_at: 0,
         };
-        details.into_active_model().insert(self.database().writer()).await.unwrap();
+        details.into_active_model().insert(self.system().database().writer()).await.unwrap();
         self.change_customer(id, customer::Command::AcceptTerms).await;
         self.change_customer(id, customer::Command::Decide(Clearing::Approved)).await;
         (id, wallet)
     }
 
     pub async fn change_customer(&self, id: CustomerId, command: customer::Command) {
-        let mut opened = Opened::find(self.database(), id, Some(self.psp)).await.unwrap();
+        let mut opened = Opened::find(self.system().database(), id, Some(self.psp)).await.unwrap();
         opened.apply(&command, &Actor::Operator, self.clock.now()).await.unwrap();
         opened.commit().await.unwrap();
     }

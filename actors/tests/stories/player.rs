@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use payferry_domain::Chain;
 use payferry_domain::payment::{Payment, Status, TransferStatus};
 use payferry_domain::sending::Sending;
 use payferry_entities::operations;
@@ -91,13 +92,17 @@ impl Player {
     /// Waits until everything after the arrow holds.
     async fn until(&self, step: &Step) -> Result<(), String> {
         let (name, subject) = self.subject(step.subject.as_deref().or_else(|| verbs::made_by(step)))?;
-        let conditions = || step.then.iter().filter(|word| !word.starts_with("operation="));
+        let of_the_chain = |word: &&String| word.starts_with("operation=") || *word == "unmined";
+        let conditions = || step.then.iter().filter(|word| !of_the_chain(word));
         let looked = async || {
             if let Some(status) = step.then.iter().find_map(|word| word.strip_prefix("operation=")) {
                 let row = self.operation(step.subject.as_deref().or_else(|| verbs::made_by(step))).await?;
                 if row.status != status {
                     return Err(format!("the operation never was {status}: {row:?}"));
                 }
+            }
+            if step.then.iter().any(|word| word == "unmined") && !self.world.chains[&Chain::Base].has_unmined().await {
+                return Err("no transaction of the service waits".to_owned());
             }
             let (missing, now) = match subject {
                 Subject::Payment(id) => {

@@ -275,7 +275,7 @@ async fn what_nobody_booked_and_nobody_told_is_noticed() {
     base.transfer("payer", Coin::Usdc, world.psp_vault(), Amount(1)).await;
     base.transfer("payer", Coin::Usdt, base.spec.treasury, Amount(1)).await;
     world.mine(1).await;
-    let writer = world.database().writer();
+    let writer = world.system().database().writer();
     let told = events::Column::Name.eq("payin.confirmed");
     events::Entity::delete_many().filter(told).exec(writer).await.unwrap();
     let wrong = check(&world).await.join("\n");

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use payferry_actors::auditors::AuditorsConfig;
@@ -24,6 +24,7 @@ use sea_orm::{ActiveModelTrait, IntoActiveModel};
 
 use crate::chains::{OPERATOR, StoryChain};
 use crate::judge::Judge;
+use crate::waits::PATIENCE;
 
 pub const MASTER: [u8; 32] = [9; 32];
 /// Blocks of an advance are at most so far apart, so that it never looks like an outage.
@@ -40,7 +41,7 @@ pub struct World {
     pub merchant: MerchantId,
     pub deaths: Arc<Deaths>,
     system: Option<System>,
-    /// Past the service, which may be down.
+    /// Past the service, which may be down: to read. Whoever writes does it as the service does.
     database: Database,
     // Gone after the system.
     test_database: TestDatabase,
@@ -75,7 +76,7 @@ impl World {
         payferry_harness::install_tls();
         let opened = futures::future::join_all(chains.iter().map(|chain| StoryChain::open(*chain)));
         let (opened, test_database) = futures::future::join(opened, TestDatabase::create()).await;
-        let database = Database::open(test_database.url()).await.unwrap();
+        let database = open(&test_database).await;
         Migrator::up(database.patient(), None).await.unwrap();
         let (psp, merchant) = tenants(&database, policies).await;
         let clock = Clock::default();
@@ -101,7 +102,7 @@ impl World {
 
     /// Starts the service on the database and the chains as they are.
     pub async fn start(&mut self) {
-        let database = Database::open(self.test_database.url()).await.unwrap();
+        let database = open(&self.test_database).await;
         let setup = |chain: &StoryChain| ChainSetup {
             spec: chain.spec.clone(),
             client: chain.client(),
@@ -189,6 +190,17 @@ impl World {
             chain.devchain.jump_time(secs).await.unwrap();
         }
         self.clock.advance_secs(secs.try_into().unwrap());
+    }
+}
+
+/// A machine that is held up for seconds is no reason to give up.
+async fn open(test_database: &TestDatabase) -> Database {
+    let since = Instant::now();
+    loop {
+        match Database::open(test_database.url()).await {
+            Ok(database) => return database,
+            Err(error) => assert!(since.elapsed() < PATIENCE, "the database cannot be opened: {error}"),
+        }
     }
 }
 

@@ -95,7 +95,7 @@ covers: peers/unrecorded-payout
   initiate 10
   pay 10 -> settled
   hold
-  payout 4 to ada -> operation=submitted
+  payout 4 to ada -> unmined
   crash
   mine 3
   start
@@ -165,8 +165,12 @@ covers: peers/unrecorded-payout
 == A payout that was sent is taken back by the chain and mined again
   initiate 10
   pay 10 -> settled
-  payout 4 to ada -> sent
   hold
+  payout 4 to ada -> unmined
+  mine 1
+  payout: wait -> operation=mined
+  mine 1
+  payout: wait -> sent
   payout: reorg sending
   flow
 = p: pending, confirmed, settled

@@ -30,8 +30,9 @@ covers: peers/reorg-after-paid
 covers: api/orphaned peers/reorg-after-paid
   pause settlement
   initiate 10
-  pay 10 -> confirmed
   hold
+  pay 10 -> transfer=seen
+  mine 1 -> confirmed
   reorg transfer -> pending REORGED
   flow
   wait -> confirmed
@@ -46,12 +47,10 @@ covers: api/orphaned peers/reorg-after-paid
 
 == A settlement is taken back before it is final
 covers: peers/reorg-after-paid
-  pause settlement
   initiate 10
-  pay 10 -> confirmed
   hold
-  lift settlement
-  wait -> operation=submitted
+  pay 10 -> transfer=seen
+  mine 1 -> confirmed unmined
   mine 1 -> operation=mined
   reorg settlement
   flow
@@ -64,8 +63,11 @@ covers: peers/reorg-after-paid
 == A final settlement is taken back, and mined again
 covers: api/settlement-orphaned peers/reorg-after-paid
   initiate 10
-  pay 10 -> settled
   hold
+  pay 10 -> transfer=seen
+  mine 1 -> confirmed unmined
+  mine 1 -> operation=mined
+  mine 1 -> settled
   reorg settlement -> REORGED settlement=queued
   flow
   wait -> settlement=settled
@@ -80,8 +82,9 @@ covers: api/settlement-orphaned peers/reorg-after-paid
 == Part of an underpayment is taken back
 covers: api/orphaned
   initiate 10
-  pay 4 -> mismatched UNDERPAID
   hold
+  pay 4 -> transfer=seen
+  mine 1 -> mismatched UNDERPAID
   reorg transfer -> pending REORGED
   flow
   wait -> mismatched UNDERPAID
@@ -95,8 +98,11 @@ covers: api/orphaned
 == A final settlement is taken back with its money, and both come again
 covers: api/settlement-orphaned
   initiate 10
-  pay 10 -> settled
   hold
+  pay 10 -> transfer=seen
+  mine 1 -> confirmed unmined
+  mine 1 -> operation=mined
+  mine 1 -> settled
   reorg transfer -> pending REORGED -settlement=settled
   flow
   wait -> settled settlement=settled
@@ -111,8 +117,11 @@ covers: api/settlement-orphaned
 == A final settlement is taken back with its money, and neither comes again
 covers: api/settlement-orphaned
   initiate 10 expires 600
-  pay 10 -> settled
   hold
+  pay 10 -> transfer=seen
+  mine 1 -> confirmed unmined
+  mine 1 -> operation=mined
+  mine 1 -> settled
   reorg transfer discard -> pending REORGED -settlement=settled
   flow
   advance 2000 -> failed

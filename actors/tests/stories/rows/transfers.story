@@ -56,8 +56,10 @@
 == A transfer's money is taken back by the chain and comes again
   pause sending
   transfer t 10 to ada
-  t: pay 10 -> confirmed
   hold
+  t: pay 10 -> transfer=seen
+  mine 1
+  t: wait -> confirmed
   t: reorg transfer -> pending REORGED
   flow
   t: wait -> confirmed
