@@ -267,5 +267,5 @@ covers: peers/address-collisions
 = p labels: MULTIPLE
 = p events: payment.mismatched payin.underpaid payin.mismatched
     payment.confirmed payin.confirmed payment.settled payin.settled
-= p ledger: received 4.00, received 6.00, settled 9.90, fee 0.10
+= p ledger in any order: received 4.00, received 6.00, settled 9.90, fee 0.10
 = holds: psp 9.90, treasury 0.10
