@@ -118,7 +118,7 @@ fn apply(payment: &mut Payment, event: &Event) {
 }
 
 fn apply_to_settlement(payment: &mut Payment, event: &Event) {
-    let status = payment.status;
+    let (status, settleable) = (payment.status, payment.settleable());
     let Some(settlement) = payment.settlement.as_deref_mut() else { return };
     match event {
         Event::SettlementCompleted { revision, tx_hash, block_time } => {
@@ -136,6 +136,12 @@ fn apply_to_settlement(payment: &mut Payment, event: &Event) {
             }
             if settlement.state == SettlementState::Withdrawn {
                 return;
+            }
+            // It had been carried out after all, its money had been promised back before, and now it is undone: the promise stands.
+            if settleable < settlement.amount {
+                withdraw(settlement);
+                (settlement.tx_hash, settlement.settled_at) = (None, None);
+                return enter(payment, Status::Confirmed, Reason::SettlementFailed, *at);
             }
             settlement.state = SettlementState::Failed;
             settlement.failures = settlement.failures.saturating_add(1);

@@ -345,3 +345,12 @@ fn what_the_operator_sends_back_of_tainted_money_is_not_taken_off_the_clean() {
     assert_eq!(story.payment.misdirected(polygon), amount("2.00"));
     story.when(recover(2, None, polygon)).cleared(2).queues(&[(Queue, "2.00")]);
 }
+
+#[test]
+fn a_settlement_that_went_through_after_all_and_is_undone_again_does_not_take_what_was_promised_back() {
+    let story = given(terms()).arrives(tx(1)).settlement_fails(1).when(refund(1, None)).cleared(1);
+    let story = story.settled(2).settlement_fails(3);
+    let settlement = story.payment.settlement.as_deref().unwrap();
+    assert_eq!((settlement.state, settlement.tx_hash), (SettlementState::Withdrawn, None));
+    story.when(sent(1)).failed(FailureReason::SettlementFailed);
+}
