@@ -133,6 +133,11 @@ impl<'a> Poll<'a> {
             Ok(()) | Err(Unlinked::First) => return Err(PollError::Inconsistent("a block of another branch")),
             Err(Unlinked::Within) => return Err(PollError::Inconsistent("blocks of several branches")),
         }
+        // First, since payers and merchants wait for it. It takes no more than the block itself: what else is in it is seen
+        // later in any case, and a payment that is told twice takes no notice.
+        if let Some(reach) = self.reach_with(&links, heads) {
+            self.finalise(reach);
+        }
         let recent_from = heads.latest.number.saturating_sub(spec.recent_blocks.saturating_sub(1));
         let args = &self.state.args;
         let found = self.state.reader.transfers(client, &args.watchlist, &headers, recent_from).await?;
@@ -142,15 +147,26 @@ impl<'a> Poll<'a> {
         self.grow_step();
         self.state.report.blocks_read += links.len() as u64;
         let Some(view) = self.view(heads) else { return Ok(()) };
-        // First, since payers and merchants wait for it: whose transfer has become final reads from the database what else
-        // was recorded of the payment.
-        self.finalise(view.reach());
         self.state.tell_observed(&told).await;
         // Who sees a block as read finds its transfers told.
         self.publish(view);
         self.tell_progress(&links);
         self.finalise_what_waits();
         Ok(())
+    }
+
+    /// How far the chain has come once these blocks are read, which end at its head; nothing while there are more behind them.
+    fn reach_with(&self, links: &[Link], heads: &Heads) -> Option<Reach> {
+        let last = links.last().filter(|last| last.hash == heads.latest.hash)?;
+        let spec = &self.state.args.spec;
+        let of_branch =
+            |header: &&BlockHeader| links.iter().all(|link| link.number != header.number || link.hash == header.hash);
+        let tag = |header: Option<&BlockHeader>, is_known| self.tag(header.filter(of_branch), is_known, heads);
+        Some(Reach {
+            read: last.number,
+            safe: tag(heads.safe.as_ref(), spec.has_safe),
+            finalized: tag(heads.finalized.as_ref(), spec.has_finalized),
+        })
     }
 
     /// Writes what was read and moves on; answers the rows that changed.
