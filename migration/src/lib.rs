@@ -17,6 +17,7 @@ mod m0007_money_out;
 mod m0008_operation;
 mod m0009_event_floors;
 mod m0010_ledger_openings;
+mod m0011_payment_lists;
 mod statements;
 
 /// All changes, oldest first.
@@ -36,6 +37,7 @@ impl MigratorTrait for Migrator {
             Box::new(m0008_operation::Migration),
             Box::new(m0009_event_floors::Migration),
             Box::new(m0010_ledger_openings::Migration),
+            Box::new(m0011_payment_lists::Migration),
         ]
     }
 }

@@ -147,6 +147,8 @@ impl<'a> Poll<'a> {
         self.grow_step();
         self.state.report.blocks_read += links.len() as u64;
         let Some(view) = self.view(heads) else { return Ok(()) };
+        // What was caught up with. Whose transfer has become final reads from the database what else was recorded of the payment.
+        self.finalise(view.reach());
         self.state.tell_observed(&told).await;
         // Who sees a block as read finds its transfers told.
         self.publish(view);
@@ -155,12 +157,14 @@ impl<'a> Poll<'a> {
         Ok(())
     }
 
-    /// How far the chain has come once these blocks are read, which end at its head; nothing while there are more behind them.
+    /// How far the chain has come once this block is read, which is its head; nothing while blocks are caught up with.
     fn reach_with(&self, links: &[Link], heads: &Heads) -> Option<Reach> {
-        let last = links.last().filter(|last| last.hash == heads.latest.hash)?;
+        let [last] = links else { return None };
+        if last.hash != heads.latest.hash {
+            return None;
+        }
         let spec = &self.state.args.spec;
-        let of_branch =
-            |header: &&BlockHeader| links.iter().all(|link| link.number != header.number || link.hash == header.hash);
+        let of_branch = |header: &&BlockHeader| header.number != last.number || header.hash == last.hash;
         let tag = |header: Option<&BlockHeader>, is_known| self.tag(header.filter(of_branch), is_known, heads);
         Some(Reach {
             read: last.number,

@@ -438,10 +438,12 @@ impl State {
 }
 
 /// What the PSP itself asks to have sent. What follows by itself from its policies is part of the payment, which has a
-/// ceiling of its own.
+/// ceiling of its own; and what could not be settled goes back whole or not at all.
 fn asked_of(transition: &payment::Transition) -> Option<Amount> {
     transition.events.iter().find_map(|event| match event {
-        Event::RefundRequested { refund, .. } if refund.requested_by == Requester::Psp => Some(refund.amount),
+        Event::RefundRequested { refund, withdraws_settlement: false } if refund.requested_by == Requester::Psp => {
+            Some(refund.amount)
+        }
         _ => None,
     })
 }

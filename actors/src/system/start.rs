@@ -116,7 +116,8 @@ impl System {
             shards,
             bookkeeping,
         } = config;
-        let opened = ledger::open(&database, clock.real_now()).await.map_err(failed("ledger"))?;
+        let opened =
+            if posts { ledger::open(&database, clock.real_now()).await.map_err(failed("ledger"))? } else { 0 };
         if opened > 0 {
             tracing::info!(payments = opened, "{opened} payments from before the ledger were posted");
         }

@@ -4,7 +4,7 @@
 use super::announce::announced;
 use super::event::Event;
 use super::label::{Label, Labels};
-use super::money_out::{RefundState, Requester, Settlement, SettlementState};
+use super::money_out::{Funds, RefundState, Requester, Settlement, SettlementState, Vault};
 use super::state::{Outage, Payment};
 use super::status::{FailureReason, HistoryEntry, Reason, Status};
 use super::transfer::{Decision, Transfer, TransferKey, TransferStatus};
@@ -119,6 +119,7 @@ fn apply(payment: &mut Payment, event: &Event) {
 
 fn apply_to_settlement(payment: &mut Payment, event: &Event) {
     let (status, settleable) = (payment.status, payment.settleable());
+    let is_promised = !payment.refunded(Funds::Received, Some(Vault::Payment)).is_zero();
     let Some(settlement) = payment.settlement.as_deref_mut() else { return };
     match event {
         Event::SettlementCompleted { revision, tx_hash, block_time } => {
@@ -137,18 +138,16 @@ fn apply_to_settlement(payment: &mut Payment, event: &Event) {
             if settlement.state == SettlementState::Withdrawn {
                 return;
             }
-            // It had been carried out after all, its money had been promised back before, and now it is undone: the promise stands.
-            if settleable < settlement.amount {
-                withdraw(settlement);
-                (settlement.tx_hash, settlement.settled_at) = (None, None);
-                return enter(payment, Status::Confirmed, Reason::SettlementFailed, *at);
-            }
             settlement.state = SettlementState::Failed;
             settlement.failures = settlement.failures.saturating_add(1);
             settlement.failure = Some(reason.clone());
             settlement.retry_at = Some(*retry_at);
             settlement.retry_demanded = false;
             (settlement.tx_hash, settlement.settled_at) = (None, None);
+            // It had been carried out after all, its money had been promised back before, and now it is undone: the promise stands.
+            if settleable < settlement.amount && is_promised {
+                withdraw(settlement);
+            }
             enter(payment, Status::Confirmed, Reason::SettlementFailed, *at);
         }
         Event::SettlementRetried { by } => {

@@ -333,7 +333,7 @@ impl Payment {
     }
 
     /// The same of a status that it had on its way here.
-    pub fn public_status_at(&self, status: Status) -> &'static str {
+    pub(crate) fn public_status_at(&self, status: Status) -> &'static str {
         let short = self.labels.contains(Label::Underpaid) && !self.labels.contains(Label::Late);
         match status {
             _ if self.terms.purpose.is_pay_in() => status.as_str(),
@@ -342,6 +342,17 @@ impl Payment {
             Status::Confirmed if self.labels.contains(Label::SettlementFailed) => "failed",
             Status::Pending | Status::Confirmed => "pending",
             Status::Mismatched | Status::Failed => "failed",
+        }
+    }
+
+    /// The same of an entry of its history, as it was then.
+    pub fn public_status_of(&self, entry: &HistoryEntry) -> &'static str {
+        match (entry.status, entry.reason) {
+            (status, _) if self.terms.purpose.is_pay_in() => status.as_str(),
+            (Status::Settled, _) => "settled",
+            (Status::Mismatched, Reason::Underpaid) => "underpaid",
+            (Status::Failed | Status::Mismatched, _) | (_, Reason::SettlementFailed) => "failed",
+            (Status::Pending | Status::Confirmed, _) => "pending",
         }
     }
 

@@ -285,7 +285,7 @@ pub(super) fn chain_candidates(payment: &Payment) -> Option<Vec<ChainCandidateRe
 
 fn history(payment: &Payment) -> Vec<HistoryRecord> {
     let record = |entry: &HistoryEntry| HistoryRecord {
-        status: payment.public_status_at(entry.status),
+        status: payment.public_status_of(entry),
         at: entry.at.to_string(),
         reason: entry.reason.as_str(),
     };

@@ -352,5 +352,6 @@ fn a_settlement_that_went_through_after_all_and_is_undone_again_does_not_take_wh
     let story = story.settled(2).settlement_fails(3);
     let settlement = story.payment.settlement.as_deref().unwrap();
     assert_eq!((settlement.state, settlement.tx_hash), (SettlementState::Withdrawn, None));
+    assert_eq!(story.payment.attention(), Some(SettlementFailed));
     story.when(sent(1)).failed(FailureReason::SettlementFailed);
 }

@@ -52,7 +52,8 @@ pub struct RefundRequest {
         (status = 202, description = "The refund; its amount is reserved.", body = RefundRecord),
         (status = 404, description = "There is none with this id.", body = Problem),
         (status = 409, description = "`refund_too_large`, `nothing_to_refund`, `payment_pending`, `settlement_in_progress`, \
-            `funds_blocked`, `refund_spans_vaults`, `refund_must_be_all`, or `psp_paused`: the operator has paused the account.", body = Problem),
+            `funds_blocked`, `refund_spans_vaults`, `refund_must_be_all`, `insufficient_balance`, `above_send_limit`, \
+            `above_daily_limit`, or `psp_paused`: the operator has paused the account.", body = Problem),
         (status = 422, description = "Every bad field is named; or `refund_address_required`.", body = Problem),
     ),
 )]
