@@ -134,7 +134,14 @@ async fn a_broken_endpoint_is_probed_by_one_delivery_and_nothing_is_exhausted_or
     // All retries are due by far; but for one probe nothing goes out until the second one.
     tokio::time::sleep(OPEN_MIN + Duration::from_millis(500)).await;
     assert_eq!(received(&server).await.len(), attempts + 1);
-    let after = world.rows().await;
+    // What came of it is recorded a little later than it was received.
+    let tried = |rows: &[deliveries::Model]| rows.iter().map(|row| row.attempt_count).sum::<i64>();
+    let mut after = world.rows().await;
+    while tried(&after) == tried(&before) {
+        assert!(since.elapsed() < PATIENCE, "the probe was never recorded");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        after = world.rows().await;
+    }
     let probed = before.iter().zip(&after).find(|(before, after)| before.attempt_count != after.attempt_count);
     let (before, probed) = probed.unwrap();
     assert_eq!((probed.status.as_str(), probed.retries_left), ("failed", before.retries_left), "it took no retry");
