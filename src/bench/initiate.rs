@@ -19,8 +19,8 @@ const POSTGRES_RATE: f64 = 4_000.0;
 const RATE_QUICK: f64 = 200.0;
 /// The latency that 99 of 100 keep at that rate.
 const P99_GOAL_MS: f64 = 50.0;
-/// The share of the bound.
-const BOUND_SHARE_GOAL: f64 = 0.3;
+/// The share of the bound that is wanted with SQLite; with PostgreSQL the rate alone is.
+const BOUND_SHARE_LEAST: f64 = 0.3;
 /// How long a service is warmed up.
 const WARM_UP: Duration = Duration::from_secs(1);
 
@@ -49,7 +49,7 @@ pub(super) async fn measure(world: &World, engine: &Engine, time: Duration, quic
     let what = format!("payments initiated, {name}");
     let throughput = Line::new(what, closed.per_sec(), "/s", Goal::AtLeast(goal))
         .beside("axum and one grouped writer, two rows a payment, same disk and load", bound.per_sec())
-        .note(format!("{CONNECTIONS} connections that ask again at once; ratio wanted: {BOUND_SHARE_GOAL}"))
+        .note(format!("{CONNECTIONS} connections that ask again at once"))
         .note(format!(
             "p50 {:.1} ms, p99 {:.1} ms, max {:.1} ms; of the bound p99 {:.1} ms",
             closed.percentile_ms(0.5),
@@ -59,6 +59,7 @@ pub(super) async fn measure(world: &World, engine: &Engine, time: Duration, quic
         ))
         .note(format!("CPU {cpu_us:.0} µs a payment, and {load_us:.0} µs of the load beside it"))
         .note(engine.promise());
+    let throughput = if engine.is_postgres() { throughput } else { throughput.ratio_at_least(BOUND_SHARE_LEAST) };
     let what = format!("p99 at {rate:.0}/s, {name}");
     let latency = Line::new(what, steady.percentile_ms(0.99), "ms", Goal::AtMost(P99_GOAL_MS))
         .note(format!(

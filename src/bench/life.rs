@@ -27,9 +27,9 @@ use crate::load::receiver::{Heard, Receiver};
 /// Whole lives a second: wanted, and asked for.
 const COMPLETE_GOAL: f64 = 300.0;
 const COMPLETE_RATE: f64 = 330.0;
-/// How long they are asked for, as the goal says.
+/// How long they are counted, as the goal says.
 const COMPLETE_TIME: Duration = Duration::from_mins(1);
-/// What is left out at the beginning, before settled payments come as fast as new ones go.
+/// How long they are asked for before that, until settled payments come as fast as new ones go.
 const RAMP: Duration = Duration::from_secs(10);
 /// Payments a second for the latency, and how long they are asked for.
 const FINALITY_RATE: f64 = 100.0;
@@ -71,6 +71,16 @@ impl Received {
 
     fn of(&self, name: &str) -> usize {
         self.events.get(name).map_or(0, HashMap::len)
+    }
+
+    fn has(&self, name: &str, payment_id: &str) -> bool {
+        self.events.get(name).is_some_and(|payments| payments.contains_key(payment_id))
+    }
+
+    /// How many payments were settled so long after `since`.
+    fn settled_within(&self, since: Instant, [from, to]: [Duration; 2]) -> usize {
+        let settled = self.events.get(SETTLED).into_iter().flatten();
+        settled.filter(|(_, at)| (since + from..since + to).contains(*at)).count()
     }
 }
 
@@ -153,7 +163,7 @@ impl Stage {
         };
         self.api.payments(self.merchant, each).await?;
         let received = self.received.lock();
-        let untold = |id: &&String| [CONFIRMED, SETTLED].iter().any(|name| !received.events[name].contains_key(*id));
+        let untold = |id: &&String| [CONFIRMED, SETTLED].iter().any(|name| !received.has(name, id));
         let wrong = [
             (paid.iter().filter(|id| !settled.contains(*id)).count(), "paid payments are not settled"),
             (paid.iter().filter(untold).count(), "payments were not told of by webhook"),
@@ -184,7 +194,7 @@ pub(super) async fn complete(world: &World, time: Duration, quick: bool) -> anyh
     let stage = Stage::set(world, "complete", BLOCK_TIME, |_| {}).await?;
     let (rate, time, ramp) =
         if quick { (RATE_QUICK, time, Duration::ZERO) } else { (COMPLETE_RATE, COMPLETE_TIME.max(time), RAMP) };
-    let requests = count(rate, time);
+    let requests = count(rate, ramp + time);
     let (cpu, since) = (stage.service.cpu_secs()?, Instant::now());
     let intent = |number: usize| Intent::nth(u32::try_from(number).unwrap_or(0), Behaviour::Exact);
     let asked = open_loop(rate, requests, |number| stage.clone().pay(intent(number), number)).await;
@@ -195,12 +205,16 @@ pub(super) async fn complete(world: &World, time: Duration, quick: bool) -> anyh
     let wrong = stage.audit(&asked.made).await?;
 
     let received = stage.received.lock();
-    // What was settled while payments kept coming; in a quick run there is not so much time, and all of it counts.
-    let [from, to] = if quick { [Duration::ZERO, all] } else { [ramp, asking] };
-    let settled = received.events.get(SETTLED).into_iter().flatten();
-    let within = settled.filter(|(_, at)| (since + from..since + to).contains(*at)).count();
-    let per_sec = number(within) / to.saturating_sub(from).as_secs_f64();
-    let line = Line::new("complete payments", per_sec, "/s", Goal::AtLeast(COMPLETE_GOAL))
+    // What was settled and told while payments kept coming; in a quick run there is not so much time, and all of it counts.
+    let [from, to] = if quick { [Duration::ZERO, all] } else { [ramp, ramp + time] };
+    let counted = to.saturating_sub(from).as_secs_f64();
+    let within = received.settled_within(since, [from, to]);
+    let line = Line::new("complete payments", number(within) / counted, "/s", Goal::AtLeast(COMPLETE_GOAL))
+        .note(format!(
+            "counted: the {within} that were settled and told in the {counted:.0} s from {:.0} s after the first was asked for, \
+             while more were asked for",
+            from.as_secs_f64(),
+        ))
         .note(format!(
             "{} asked for at {rate:.0}/s on three chains; settled and told {:.1} s after the last was asked for",
             asked.made.len(),
@@ -283,4 +297,23 @@ pub(super) async fn finality(world: &World, time: Duration, quick: bool) -> anyh
     let p99 = Line::new("final block to first webhook, p99", of(0.99), "ms", Goal::AtMost(p99_goal))
         .note(format!("max {:.1} ms", of(1.0)));
     Ok(vec![p50, p99])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_never_came_is_missing_and_no_panic() {
+        let mut received = Received::default();
+        assert!(!received.has(CONFIRMED, "pay_1") && received.of(SETTLED) == 0);
+        let since = Instant::now();
+        let times = [1, 10, 40, 69, 70].map(|secs| (format!("pay_{secs}"), since + Duration::from_secs(secs)));
+        received.events.insert(SETTLED, times.into());
+        assert!(
+            received.has(SETTLED, "pay_40") && !received.has(SETTLED, "pay_41") && !received.has(CONFIRMED, "pay_40")
+        );
+        // The ramp does not count, nor does what comes after the last second.
+        assert_eq!(received.settled_within(since, [RAMP, RAMP + COMPLETE_TIME]), 3);
+    }
 }

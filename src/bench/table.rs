@@ -45,12 +45,14 @@ pub struct Line {
     pub unit: &'static str,
     /// What is wanted.
     pub goal: Goal,
-    /// Whether it is so.
-    pub holds: bool,
     /// What it is compared with.
     pub bound: Option<Bound>,
     /// The figure over that.
     pub ratio: Option<f64>,
+    /// The least that this is to be; null if there is no such goal.
+    pub ratio_least: Option<f64>,
+    /// Whether all that is wanted is so: the figure and the ratio.
+    pub holds: bool,
     /// What else is to be known, such as how many were measured.
     pub notes: Vec<String>,
     /// Results that are wrong, whatever the figure: lost payments, say.
@@ -62,7 +64,8 @@ impl Line {
     pub fn new(what: impl Into<String>, figure: f64, unit: &'static str, goal: Goal) -> Self {
         let holds = goal.holds(figure);
         let what = what.into();
-        Self { what, figure, unit, goal, holds, bound: None, ratio: None, notes: Vec::new(), wrong: Vec::new() }
+        let (notes, wrong) = (Vec::new(), Vec::new());
+        Self { what, figure, unit, goal, bound: None, ratio: None, ratio_least: None, holds, notes, wrong }
     }
 
     /// Beside what it is compared with.
@@ -70,6 +73,17 @@ impl Line {
         self.ratio = (figure > 0.0).then(|| self.figure / figure);
         self.bound = Some(Bound { what, figure });
         self
+    }
+
+    /// With the least that its ratio to the bound is to be. A ratio that is not known is none.
+    pub fn ratio_at_least(mut self, least: f64) -> Self {
+        self.ratio_least = Some(least);
+        self.holds = self.goal.holds(self.figure) && self.ratio_holds();
+        self
+    }
+
+    fn ratio_holds(&self) -> bool {
+        self.ratio_least.is_none_or(|least| self.ratio.is_some_and(|ratio| ratio >= least))
     }
 
     /// With something more to be known.
@@ -90,9 +104,13 @@ impl Line {
             Goal::AtMost(most) => format!("≤ {}", short(most)),
             Goal::None => "-".to_owned(),
         };
-        let goal = if self.holds { goal } else { format!("{goal} ✗") };
+        let goal = if self.goal.holds(self.figure) { goal } else { format!("{goal} ✗") };
         let bound = self.bound.as_ref().map_or_else(|| "-".to_owned(), |bound| short(bound.figure));
         let ratio = self.ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}"));
+        let ratio = match self.ratio_least {
+            Some(least) => format!("{ratio} ≥ {least:.2}{}", if self.ratio_holds() { "" } else { " ✗" }),
+            None => ratio,
+        };
         [self.what.clone(), format!("{} {}", short(self.figure), self.unit), goal, bound, ratio]
     }
 }
@@ -153,5 +171,24 @@ mod tests {
         assert_eq!(words[3], ["p99", "61.2", "ms", "≤", "50.0", "✗", "-", "-"]);
         assert_eq!(words[4].join(" "), "at 5,000/s");
         assert_eq!(words[5].join(" "), "WRONG: 1 is lost");
+    }
+
+    #[test]
+    fn a_row_holds_if_both_its_figure_and_its_ratio_do() {
+        let line = |figure, bound| {
+            let line = Line::new("payments initiated", figure, "/s", Goal::AtLeast(5_000.0));
+            line.beside("a bare handler", bound).ratio_at_least(0.3)
+        };
+        for (figure, bound, holds, ends) in [
+            (6_000.0, 20_000.0, true, "6000 /s  ≥ 5000  20000  0.30 ≥ 0.30"),
+            (6_000.0, 24_000.0, false, "6000 /s  ≥ 5000  24000  0.25 ≥ 0.30 ✗"),
+            (4_000.0, 10_000.0, false, "4000 /s  ≥ 5000 ✗  10000  0.40 ≥ 0.30"),
+            (6_000.0, 0.0, false, "6000 /s  ≥ 5000   0.00  - ≥ 0.30 ✗"),
+        ] {
+            let line = line(figure, bound);
+            assert_eq!(line.holds, holds, "{line:?}");
+            let text = render(&[line]);
+            assert!(text.lines().nth(1).is_some_and(|row| row.ends_with(ends)), "{ends}:\n{text}");
+        }
     }
 }

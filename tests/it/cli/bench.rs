@@ -13,7 +13,7 @@ fn a_quick_run_measures_checks_and_cleans_up() {
         "--quick",
         "--json",
         "--only",
-        "initiate,memory,rehydration,webhooks,customers-create,customers-list",
+        "initiate,complete,memory,rehydration,webhooks,customers-create,customers-list",
     ]);
     let output = command.arg("--folder").arg(folder.path()).output().unwrap();
     let error = String::from_utf8_lossy(&output.stderr);
@@ -24,6 +24,7 @@ fn a_quick_run_measures_checks_and_cleans_up() {
     let wanted = [
         "payments initiated, SQLite",
         "p99 at 200/s, SQLite",
+        "complete payments",
         "memory of a live payment, of 2000",
         "payments live again after a kill",
         "webhooks delivered",
@@ -36,10 +37,15 @@ fn a_quick_run_measures_checks_and_cleans_up() {
         assert!(line["figure"].as_f64().unwrap() > 0.0, "{line}");
         assert_eq!(line["wrong"], serde_json::json!([]), "{line}");
     }
-    let [throughput, latency, memory, ..] = &lines[..] else { panic!("{lines:?}") };
+    let [throughput, latency, complete, memory, ..] = &lines[..] else { panic!("{lines:?}") };
     let bound = throughput["bound"]["figure"].as_f64().unwrap();
     let ratio = throughput["figure"].as_f64().unwrap() / bound;
     assert!(bound > 0.0 && (throughput["ratio"].as_f64().unwrap() - ratio).abs() < 1e-9, "{throughput}");
+    // Both count: the figure, and its share of the bound.
+    let goal = throughput["goal"]["at_least"].as_f64().unwrap();
+    assert_eq!(throughput["ratio_least"], 0.3, "{throughput}");
+    assert_eq!(throughput["holds"], throughput["figure"].as_f64().unwrap() >= goal && ratio >= 0.3, "{throughput}");
+    assert!(complete["notes"][0].as_str().unwrap().starts_with("counted: the 20 that were settled"), "{complete}");
     assert!(latency["figure"].as_f64().unwrap() < 20_000.0, "no answer may take longer: {latency}");
     // A process with so few payments holds more for itself than for them, and no gigabyte.
     assert!(memory["figure"].as_f64().unwrap() < 1_000.0, "{memory}");
