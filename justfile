@@ -20,6 +20,14 @@ sandbox *arguments:
 contracts:
     node contracts/build.mjs
 
-# Figures of the in-process chain, from a release build.
-bench:
+# Payments at a steady rate against a fresh sandbox, each compared in the end: see docs/load.md.
+load *arguments:
+    cargo run --release -- load {{ arguments }}
+
+# This project's figures, each beside its goal: see docs/profiling.md. Let nothing else run meanwhile.
+bench *arguments:
+    cargo run --release -- bench {{ arguments }}
+
+# Figures of the in-process chain alone, from a release build.
+bench-chain:
     cargo run --release -p payferry-devchain --example throughput
