@@ -1,7 +1,8 @@
 //! A lean HTTP/1.1 client: a bounded pool of keep-alive connections to one address, one request at a time on each.
 //!
 //! It stands beside the service that it measures, on the same cores, so that it does little: no redirects, cookies,
-//! compression, proxies or TLS. A request is sent once; only one that never left is sent again, on a new connection.
+//! compression, proxies or TLS. A request is sent once; only one that never left is sent again, on a new connection, and a
+//! read of which that is wanted ([`Client::read`]).
 //! Deliberately absent: when requests are sent, and what their answers mean.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,6 +22,11 @@ use url::Url;
 
 /// Bytes of an answer.
 pub const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// How often a read is asked for where nobody answers or the service has no time, and the first pause in between; each is
+/// twice as long as the one before, some six seconds in all.
+const READS_MAX: u32 = 7;
+const READ_PAUSE_FIRST: Duration = Duration::from_millis(100);
 
 /// Why there is no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
@@ -123,6 +129,25 @@ impl Client {
     pub async fn call(&self, request: Request<Full<Bytes>>) -> Result<Answer, CallError> {
         // What is dropped at the deadline takes its connection with it: a late answer must not meet the next request.
         tokio::time::timeout(self.deadline, self.call_in_its_time(request)).await.unwrap_or(Err(CallError::TimedOut))
+    }
+
+    /// The same for a request that changes nothing: it is asked for again, a few times, where the connection fails or the
+    /// service has no time (503).
+    pub async fn read(&self, request: impl Fn() -> Request<Full<Bytes>>) -> Result<Answer, CallError> {
+        let mut pause = READ_PAUSE_FIRST;
+        for _ in 1..READS_MAX {
+            let answer = self.call(request()).await;
+            let may_pass = match &answer {
+                Ok(answer) => answer.status == StatusCode::SERVICE_UNAVAILABLE,
+                Err(error) => matches!(error, CallError::Unconnected | CallError::Broken),
+            };
+            if !may_pass {
+                return answer;
+            }
+            tokio::time::sleep(pause).await;
+            pause *= 2;
+        }
+        self.call(request()).await
     }
 
     async fn call_in_its_time(&self, mut request: Request<Full<Bytes>>) -> Result<Answer, CallError> {
@@ -266,6 +291,23 @@ mod tests {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         assert_eq!(client.opened(), 5);
+    }
+
+    #[tokio::test]
+    async fn a_read_is_asked_for_again_and_nothing_else_is() {
+        let asked = Arc::new(AtomicU64::new(0));
+        let answers = {
+            let asked = asked.clone();
+            move || async move {
+                let busy = asked.fetch_add(1, Ordering::Relaxed) < 2;
+                if busy { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::NOT_FOUND }
+            }
+        };
+        let client = client(&serve(Router::new().route("/", get(answers))).await, 1);
+        let ask = || request(Method::GET, "/", Bytes::new());
+        assert_eq!(client.call(ask()).await.map(|answer| answer.status.as_u16()), Ok(503));
+        assert_eq!(client.read(ask).await.map(|answer| answer.status.as_u16()), Ok(404));
+        assert_eq!(asked.load(Ordering::Relaxed), 3);
     }
 
     #[tokio::test]
