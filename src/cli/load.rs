@@ -1,7 +1,8 @@
 //! `payferry load`.
 
+use std::fs::OpenOptions;
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +16,7 @@ use url::{Host, Url};
 use super::signals::Signals;
 use crate::load::arrivals::{Arrivals, Pacing, Rate};
 use crate::load::behaviour::Mix;
+use crate::load::findings::Finding;
 use crate::load::own_sandbox::{OwnSandbox, OwnSandboxOptions};
 use crate::load::progress::Progress;
 use crate::load::report::{Report, html, terminal::Terminal};
@@ -41,7 +43,7 @@ const INTERRUPTED: u8 = 130;
 
 The mixture: exact pays what is due, under and over one token less and more, late after the payment has expired, never not
 at all. Exit code 1 if any payment is lost, wrong or undelivered, or if more payments could not be made than
---not-made-max allows; each is named. 130 after ctrl-c, with what was known by then.")]
+--not-made-max allows; each is named. Also 1 if they could not be compared. 130 after ctrl-c, with what was known by then.")]
 pub(super) struct Args {
     /// A running sandbox [default: one of its own, in a process of its own].
     #[arg(long, value_name = "URL", requires = "key")]
@@ -70,7 +72,7 @@ pub(super) struct Args {
     /// How long everything may take after the last arrival, in seconds.
     #[arg(long, default_value_t = 60, value_name = "SECS", value_parser = clap::value_parser!(u64).range(1..=SETTLE_TIMEOUT_SECS_MAX))]
     settle_timeout: u64,
-    /// Percent of the payments that may be refused or not answered.
+    /// Percent of the payments that may be refused, not answered or turned away; of those to be held, as many.
     #[arg(long, default_value_t = 0.0, value_name = "PERCENT", value_parser = percent)]
     not_made_max: f64,
     /// Move a foreign sandbox's clock on in the end, rather than waiting for the last expiries: a minute for all its payments.
@@ -109,7 +111,7 @@ fn percent(text: &str) -> Result<f64, String> {
 pub(super) async fn run(args: Args, config_file: Option<PathBuf>) -> anyhow::Result<ExitCode> {
     if let Some(file) = &args.report {
         // Now, and not after minutes of load.
-        std::fs::write(file, "").with_context(|| format!("the report {} cannot be written", file.display()))?;
+        probe(file).with_context(|| format!("the report {} cannot be written", file.display()))?;
     }
     let pacing = if args.poisson { Pacing::Poisson { seed: rand::random() } } else { Pacing::Constant };
     let plan = Plan {
@@ -139,6 +141,13 @@ pub(super) async fn run(args: Args, config_file: Option<PathBuf>) -> anyhow::Res
     };
     bar.done();
     tell(&report?, &args)
+}
+
+/// Whether a file can be written. One that is there stays as it is, and none is left behind.
+fn probe(file: &Path) -> std::io::Result<()> {
+    let is_new = !file.try_exists()?;
+    OpenOptions::new().append(true).create(true).open(file)?;
+    if is_new { std::fs::remove_file(file) } else { Ok(()) }
 }
 
 /// A sandbox that runs already.
@@ -202,10 +211,13 @@ async fn with_own_sandbox(
     let log = sandbox.log();
     bar.say("the sandbox is stopped");
     let stopped = sandbox.stop().await;
-    let report =
+    let mut report =
         report.with_context(|| format!("the sandbox's last words: {}", log.last().map_or("none", String::as_str)))?;
-    stopped?;
-    Ok(Report { service_log: log, ..report })
+    report.service_log = log;
+    if let Err(error) = stopped {
+        report.findings.push(Finding::of_none("the service stops in order when it is told to", format!("{error:#}")));
+    }
+    Ok(report)
 }
 
 fn tell(report: &Report, args: &Args) -> anyhow::Result<ExitCode> {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use alloy::primitives::Address;
 use anyhow::{Context, bail, ensure};
 use axum::http::Method;
+use hyper::body::Bytes;
 use payferry_domain::{MerchantId, PaymentId};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -14,6 +15,7 @@ use serde_json::{Value, json};
 use super::behaviour::Intent;
 use super::client::{Answer, CallError, Client, request};
 use super::ground::Ground;
+use super::ledger::{Balance, Entry};
 
 /// Connections that initiations share. One carries a request at a time; who finds none waits for one, and that is counted.
 pub const CONNECTIONS_MAX: usize = 256;
@@ -24,7 +26,7 @@ const CALL_DEADLINE: Duration = Duration::from_mins(1);
 /// Connections for everything else: reads, transfers, blocks.
 const SIDE_CONNECTIONS_MAX: usize = 16;
 /// Items of a page: the most that the interface gives.
-const PAGE: usize = 200;
+pub const PAGE: usize = 200;
 /// Pages of one list: beyond it, something is wrong with the list.
 const PAGES_MAX: usize = 100_000;
 
@@ -196,6 +198,26 @@ impl Api {
         Ok((total, ids))
     }
 
+    /// Postings of the PSP's ledger after a position, oldest first, up to so many.
+    pub async fn entries(&self, after: i64, limit: usize) -> anyhow::Result<Vec<Entry>> {
+        #[derive(Deserialize)]
+        struct Page {
+            entries: Vec<Entry>,
+        }
+        let page: Page = self.read(&format!("/ledger/entries?after={after}&limit={limit}")).await?;
+        Ok(page.entries)
+    }
+
+    /// What the PSP has, of each token of each chain.
+    pub async fn balances(&self) -> anyhow::Result<Vec<Balance>> {
+        #[derive(Deserialize)]
+        struct List {
+            balances: Vec<Balance>,
+        }
+        let list: List = self.read("/balances").await?;
+        Ok(list.balances)
+    }
+
     /// Moves the sandbox's clock on; answers how far it is ahead now, in seconds.
     pub async fn advance_clock(&self, secs: u64) -> anyhow::Result<i64> {
         let moved = self.send(Method::POST, "/sandbox/clock/advance", &json!({"seconds": secs})).await?;
@@ -203,7 +225,8 @@ impl Api {
     }
 
     async fn read<T: DeserializeOwned>(&self, path: &str) -> anyhow::Result<T> {
-        let answer = self.side.get(path).await.with_context(|| format!("GET {path}"))?;
+        let read = self.side.read(|| request(Method::GET, path, Bytes::new())).await;
+        let answer = read.with_context(|| format!("GET {path}"))?;
         ensure!(answer.status.is_success(), "GET {path} answered {}: {}", answer.status, problem(&answer).detail);
         serde_json::from_slice(&answer.body).with_context(|| format!("the answer to GET {path} cannot be read"))
     }

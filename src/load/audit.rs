@@ -1,5 +1,7 @@
 //! The audit of a run: every payment is read back and held against what was paid, what webhooks told, and what the chain
-//! says. What does not fit becomes a fault of the payment that it is about.
+//! and the service's own books say. What does not fit becomes a fault of the payment that it is about.
+
+mod books;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -12,10 +14,12 @@ use super::api::Api;
 use super::behaviour::Behaviour;
 use super::book::{Book, Inner};
 use super::expect;
-use super::ground::Ground;
+use super::ground::{ChainGround, Ground};
+use super::ledger::Stand;
 use super::moved::{Holding, Holds, Moved, holdings, movements};
 use super::record::Record;
 use super::rpc::Rpc;
+use books::{Owed, Posted, Postings};
 
 /// A payment as the service shows it, as far as it is compared.
 #[derive(Debug, Clone, Deserialize)]
@@ -60,20 +64,28 @@ pub struct Audit {
     pub shown: HashMap<u32, String>,
     /// What is wrong and belongs to no payment of the book.
     pub homeless: Vec<String>,
-    /// What the chains hold.
+    /// What chains and balances hold.
     pub holdings: Vec<Holding>,
+    /// What was not compared, and why.
+    pub notes: Vec<String>,
 }
 
-/// Where the chains stood when the run began.
-pub type Beginning = BTreeMap<Chain, (u64, HashMap<Token, Holds>)>;
+/// Where everything stood when the run began.
+#[derive(Debug)]
+pub struct Beginning {
+    /// The newest block of each chain, and what vault and treasury held there.
+    pub chains: BTreeMap<Chain, (u64, HashMap<Token, Holds>)>,
+    /// The service's books.
+    pub books: Stand,
+}
 
-/// The chains as they are now.
+/// Where everything stands now.
 pub async fn beginning(api: &Api, ground: &Ground) -> anyhow::Result<Beginning> {
-    let mut beginning = Beginning::new();
+    let mut chains = BTreeMap::new();
     for (chain, place) in &ground.chains {
-        beginning.insert(*chain, holdings(&Rpc::of_sandbox(api.side(), *chain), place).await?);
+        chains.insert(*chain, holdings(&Rpc::of_sandbox(api.side(), *chain), place).await?);
     }
-    Ok(beginning)
+    Ok(Beginning { chains, books: Stand::now(api).await? })
 }
 
 /// Reads everything back and compares it.
@@ -86,6 +98,7 @@ pub async fn audit(
 ) -> anyhow::Result<Audit> {
     let mut audit = Audit::default();
     let mut settled: HashMap<(Chain, Token), Holds> = HashMap::new();
+    let mut owed = Vec::new();
     let mut listed = HashSet::new();
     api.payments(merchant, |shown: Shown| {
         if !listed.insert(shown.payment_id) {
@@ -100,24 +113,42 @@ pub async fn audit(
         for fault in differences(record, &shown) {
             record.fault(fault);
         }
-        if let Some(shares) = shares(&shown) {
-            let sum = settled.entry((record.intent.chain, record.intent.token)).or_default();
-            sum.vault = sum.vault.saturating_add(shares.vault);
-            sum.treasury = sum.treasury.saturating_add(shares.treasury);
-        }
+        let asset = (record.intent.chain, record.intent.token);
+        let shares = shares(&shown).unwrap_or_default();
+        let sum = settled.entry(asset).or_default();
+        sum.vault = sum.vault.saturating_add(shares.vault);
+        sum.treasury = sum.treasury.saturating_add(shares.treasury);
+        owed.push(Owed {
+            number: number.unwrap_or_default(),
+            id: shown.payment_id,
+            asset,
+            posted: Posted {
+                received: shown.amount_received.parse::<Amount>().unwrap_or_default().units(),
+                psp: shares.vault.units(),
+                treasury: shares.treasury.units(),
+            },
+        });
         audit.shown.insert(number.unwrap_or_default(), line(&shown));
     })
     .await?;
+    let books = compare_books(api, ground, &beginning.books, &owed, book).await?;
+    audit.homeless.extend(books.homeless);
+    audit.notes.extend(books.notes);
     for (chain, place) in &ground.chains {
         let rpc = Rpc::of_sandbox(api.side(), *chain);
         let (head, now) = holdings(&rpc, place).await?;
-        let Some((above, before)) = beginning.get(chain) else { continue };
+        let Some((above, before)) = beginning.chains.get(chain) else { continue };
         let moved = movements(&rpc, place, *above, head).await?;
         let strangers = held_against(&mut book.read(), *chain, moved);
         for token in place.tokens.keys() {
             let of = |holdings: &HashMap<Token, Holds>| holdings.get(token).copied().unwrap_or_default();
             let ours = settled.get(&(*chain, *token)).copied().unwrap_or_default();
-            audit.holdings.push(holding(*chain, *token, [of(before), of(&now)], [ours, of(&strangers)]));
+            let mut holding = holding(*chain, *token, [of(before), of(&now)], [ours, of(&strangers)]);
+            if let Some(grew) = books.balances.get(&(*chain, *token)) {
+                holding.balance_grew = Some(Amount(grew.balance).to_string());
+                holding.postings_say = Some(Amount(grew.ledger).to_string());
+            }
+            audit.holdings.push(holding);
         }
     }
     let unequal = audit.holdings.iter().filter(|holding| !holding.equal).map(|holding| {
@@ -129,6 +160,33 @@ pub async fn audit(
     let unequal: Vec<String> = unequal.collect();
     audit.homeless.extend(unequal);
     Ok(audit)
+}
+
+/// Reads the service's books and compares them; what is wrong with a payment becomes a fault of it.
+async fn compare_books(
+    api: &Api,
+    ground: &Ground,
+    before: &Stand,
+    owed: &[Owed],
+    book: &Book,
+) -> anyhow::Result<books::Compared> {
+    let of_chain = |(chain, place): (&Chain, &ChainGround)| {
+        let chain = *chain;
+        place.tokens.iter().map(move |(token, contract)| ((chain, *token), *contract)).collect::<Vec<_>>()
+    };
+    let contracts: HashMap<(Chain, Token), Address> = ground.chains.iter().flat_map(of_chain).collect();
+    let asset = |owed: &Owed| Some((owed.id, (owed.asset.0, *contracts.get(&owed.asset)?)));
+    let mut postings = Postings::of(owed.iter().filter_map(asset));
+    let now = before.since(api, |entry| postings.add(entry)).await?;
+    let mut compared = books::compare(owed, &postings, [before, &now], &contracts);
+    let mut inner = book.read();
+    for (number, fault) in compared.faults.drain(..) {
+        if let Some(record) = inner.record(number) {
+            record.fault(fault);
+        }
+    }
+    drop(inner);
+    Ok(compared)
 }
 
 fn holding(chain: Chain, token: Token, [before, now]: [Holds; 2], [ours, strangers]: [Holds; 2]) -> Holding {
@@ -146,6 +204,8 @@ fn holding(chain: Chain, token: Token, [before, now]: [Holds; 2], [ours, strange
         vault_expected: expected.vault.to_string(),
         treasury_expected: expected.treasury.to_string(),
         equal: grew == expected,
+        balance_grew: None,
+        postings_say: None,
     }
 }
 

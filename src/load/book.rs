@@ -122,10 +122,13 @@ impl Book {
                 Some(made)
             }
             Err(not_made) => {
-                count(match not_made {
-                    NotMade::Refused(..) => &self.tally.counts.refused,
-                    NotMade::Unanswered(_) | NotMade::Unreadable => &self.tally.counts.unanswered,
-                });
+                let held = self.inner.lock().record(number)?.intent.behaviour == Behaviour::Held;
+                if !held {
+                    count(match not_made {
+                        NotMade::Refused(..) => &self.tally.counts.refused,
+                        NotMade::Unanswered(_) | NotMade::Unreadable => &self.tally.counts.unanswered,
+                    });
+                }
                 self.not_made(number, &not_made.kind());
                 None
             }

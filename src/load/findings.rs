@@ -1,6 +1,6 @@
 //! The verdict on each payment: what was expected, what was found.
 //!
-//! Pure: reads the records and the audit.
+//! Pure: reads the records and, if there was one, the audit.
 
 use payferry_domain::payment::EventName;
 use serde::Serialize;
@@ -51,25 +51,43 @@ pub struct Finding {
     pub found: String,
 }
 
+impl Finding {
+    /// Something that is wrong and belongs to no payment.
+    pub fn of_none(expected: &str, found: String) -> Self {
+        Self { payment_id: None, kind: Kind::Wrong, payer: None, expected: expected.to_owned(), found }
+    }
+}
+
 /// Everything that is wrong, the worst first.
 pub fn findings(records: &[Record], audit: &Audit, forged: &[String]) -> Vec<Finding> {
     let of_payments = (0..).zip(records).filter_map(|(number, record)| judge(record, audit.shown.get(&number)));
-    let homeless = audit.homeless.iter().map(|what| (String::from("nothing of the kind"), what.clone()));
-    let forged = forged.iter().map(|what| (String::from("genuine webhooks only"), format!("a webhook {what}")));
-    let of_none = homeless.chain(forged).map(|(expected, found)| Finding {
-        payment_id: None,
-        kind: Kind::Wrong,
-        payer: None,
-        expected,
-        found,
-    });
-    let mut findings: Vec<Finding> = of_payments.chain(of_none).collect();
+    let homeless = audit.homeless.iter().map(|what| Finding::of_none("nothing of the kind", what.clone()));
+    let mut findings: Vec<Finding> = of_payments.chain(homeless).chain(of_forged(forged)).collect();
     findings.sort_by_key(|finding| finding.kind);
     findings
 }
 
+/// What is known to be wrong although nothing was read back: faults that nothing to come could mend.
+pub fn known(records: &[Record], forged: &[String]) -> Vec<Finding> {
+    let of_payments = records.iter().filter_map(|record| {
+        let (kind, found) = match &record.unsent {
+            _ if !record.faults.is_empty() => (Kind::Wrong, record.faults.join("; ")),
+            Some(why) => (Kind::Unpaid, format!("its payer could not pay: {why}")),
+            None => return None,
+        };
+        of_payment(record, kind, found)
+    });
+    let mut findings: Vec<Finding> = of_payments.chain(of_forged(forged)).collect();
+    findings.sort_by_key(|finding| finding.kind);
+    findings
+}
+
+fn of_forged(forged: &[String]) -> impl Iterator<Item = Finding> + '_ {
+    forged.iter().map(|what| Finding::of_none("genuine webhooks only", format!("a webhook {what}")))
+}
+
 fn judge(record: &Record, shown: Option<&String>) -> Option<Finding> {
-    let made = record.made?;
+    record.made?;
     let missing = record.missing();
     let (kind, found) = match (shown, &record.unsent) {
         (None, _) => (Kind::Lost, "the service has no such payment any more".to_owned()),
@@ -81,7 +99,11 @@ fn judge(record: &Record, shown: Option<&String>) -> Option<Finding> {
         }
         _ => return None,
     };
-    let payment_id = Some(made.id.to_string());
+    of_payment(record, kind, found)
+}
+
+fn of_payment(record: &Record, kind: Kind, found: String) -> Option<Finding> {
+    let payment_id = Some(record.made?.id.to_string());
     Some(Finding { payment_id, kind, payer: Some(record.intent.behaviour), expected: expected(record), found })
 }
 
@@ -134,7 +156,7 @@ mod tests {
         refused.made = None;
         let records = [well, untold, lost, wrong, unpaid, refused];
         let shown = [0, 1, 3, 4].map(|number| (number, "settled, 5.05 of 5.05 received".to_owned())).into();
-        let audit = Audit { shown, homeless: vec!["pay_X is there".to_owned()], holdings: Vec::new() };
+        let audit = Audit { shown, homeless: vec!["pay_X is there".to_owned()], ..Audit::default() };
         let found = findings(&records, &audit, &["evt_1: forged".to_owned()]);
         let id = |number: usize| Some(records[number].made.unwrap().id.to_string());
         let told: Vec<_> = found.iter().map(|finding| (finding.kind, finding.payment_id.clone())).collect();
@@ -159,5 +181,10 @@ mod tests {
             found[0].expected,
             "mismatched OVERPAID, 6.05 of 5.05 received; told: payment.mismatched, payin.mismatched"
         );
+        // Before anything was read back, what is lost or untold is not known.
+        let known = known(&records, &["evt_1: forged".to_owned()]);
+        let told: Vec<_> = known.iter().map(|finding| (finding.kind, finding.payment_id.clone())).collect();
+        assert_eq!(told, [(Kind::Wrong, id(3)), (Kind::Wrong, None), (Kind::Unpaid, id(4))]);
+        assert_eq!(known[0].found, "reads back with status `pending`, not `failed`");
     }
 }

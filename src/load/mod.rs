@@ -10,6 +10,7 @@ pub mod client;
 pub mod expect;
 pub mod findings;
 pub mod ground;
+pub mod ledger;
 pub mod moved;
 pub mod own_sandbox;
 pub mod payers;

@@ -54,11 +54,22 @@ pub struct Holding {
     pub treasury_expected: String,
     /// Whether they are equal.
     pub equal: bool,
+    /// By how much the PSP's balance grew, promised money included; null if that was not compared.
+    pub balance_grew: Option<String>,
+    /// By how much its postings in the ledger say that it did, strangers' included.
+    pub postings_say: Option<String>,
+}
+
+impl Holding {
+    /// Whether everything that is compared here is equal.
+    pub fn is_well(&self) -> bool {
+        self.equal && self.balance_grew == self.postings_say
+    }
 }
 
 /// Balances of every token on a chain, as its newest block has them; answers that block's number, too.
 pub async fn holdings(rpc: &Rpc, place: &ChainGround) -> anyhow::Result<(u64, HashMap<Token, Holds>)> {
-    let head: alloy::primitives::U64 = rpc.call("eth_blockNumber", &json!([])).await?;
+    let head: alloy::primitives::U64 = rpc.read("eth_blockNumber", &json!([])).await?;
     let head: u64 = head.to();
     let mut holdings = HashMap::new();
     for (token, contract) in &place.tokens {
@@ -71,7 +82,7 @@ pub async fn holdings(rpc: &Rpc, place: &ChainGround) -> anyhow::Result<(u64, Ha
 
 async fn balance(rpc: &Rpc, token: Address, account: Address, block: u64) -> anyhow::Result<Amount> {
     let data = alloy::hex::encode_prefixed(TokenContract::balanceOfCall { account }.abi_encode());
-    let answer: U256 = rpc.call("eth_call", &json!([{"to": token, "data": data}, format!("0x{block:x}")])).await?;
+    let answer: U256 = rpc.read("eth_call", &json!([{"to": token, "data": data}, format!("0x{block:x}")])).await?;
     amount(answer)
 }
 
@@ -104,7 +115,7 @@ pub async fn movements(
                 "fromBlock": format!("0x{from:x}"), "toBlock": format!("0x{to:x}"), "address": contract,
                 "topics": [TokenContract::Transfer::SIGNATURE_HASH, null, [vault, treasury]],
             }]);
-            let logs: Vec<Log> = rpc.call("eth_getLogs", &filter).await?;
+            let logs: Vec<Log> = rpc.read("eth_getLogs", &filter).await?;
             for Log { topics, data, transaction_hash } in logs {
                 ensure!(topics.len() == 3, "a movement of {token} has {} topics", topics.len());
                 let entry = moved.entry((*token, Address::from_word(topics[1]))).or_default();

@@ -1,24 +1,25 @@
 //! One run, from the first account to the last webhook.
 
 mod course;
+mod endpoint;
 mod figures;
 mod payments;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::api::{Api, Endpoint};
+use super::api::Api;
 use super::arrivals::{Arrivals, InFlight, Pacing};
 use super::audit::{Audit, Beginning, audit, beginning};
 use super::behaviour::{EXPIRES_SOON_SECS, Mix};
 use super::blocks;
 use super::book::Book;
-use super::findings::{Finding, Kind, findings};
+use super::findings::{Finding, Kind, findings, known};
 use super::ground::Ground;
 use super::payers::Payers;
 use super::progress::Progress;
@@ -28,7 +29,7 @@ use super::rpc::Rpc;
 use super::stages::Stage;
 use super::tally::Second;
 use super::usage::Usage;
-use figures::{Achievement, achieved, machine, percent};
+use figures::{Achievement, Holding, achieved, machine, percent};
 use payments::Scene;
 
 /// From the end of the preparations to the first arrival.
@@ -39,7 +40,7 @@ const POLL: Duration = Duration::from_millis(100);
 const DRAIN_PATIENCE: Duration = Duration::from_secs(10);
 /// How far past the last expiry the clock is moved.
 const PAST_EXPIRY_SECS: u64 = 2;
-/// Findings of which the service's delivery log is read.
+/// Undelivered payments of which the service's delivery log is read: the first ones.
 const LOGS_MAX: usize = 50;
 /// Percentiles of the curves.
 const CURVE: [f64; 12] = [0.0, 25.0, 50.0, 75.0, 90.0, 95.0, 98.0, 99.0, 99.5, 99.9, 99.99, 100.0];
@@ -79,7 +80,7 @@ pub struct Target {
 }
 
 /// Carries a run out. `stop` ends it early: what is known then is reported. The PSP's webhook endpoint is set to the load
-/// tester's receiver meanwhile, and set back in the end, if there was one.
+/// tester's receiver meanwhile, and set back in the end; the report says so if that could not be.
 pub async fn run(plan: &Plan, target: &Target, stop: &CancellationToken, bar: &Progress) -> anyhow::Result<Report> {
     let api = Api::new(&target.url, &target.key)?;
     let ground = api.ground().await.with_context(|| target.url.clone())?;
@@ -105,17 +106,27 @@ pub async fn run(plan: &Plan, target: &Target, stop: &CancellationToken, bar: &P
         stage.play().await
     };
     let ran = ran.await;
-    restore(&api, before).await;
-    ran
+    let note = if target.ended.is_cancelled() { None } else { endpoint::restore(&api, target, before).await };
+    match ran {
+        Ok(mut report) => {
+            report.notes.extend(note);
+            Ok(report)
+        }
+        Err(error) => {
+            if let Some(note) = &note {
+                bar.say(note);
+            }
+            Err(error)
+        }
+    }
 }
 
-/// Sets the webhook endpoint back.
-async fn restore(api: &Api, before: Endpoint) {
-    if let Some(url) = before.webhook_url
-        && let Err(error) = api.set_endpoint(&url, &before.events).await
-    {
-        tracing::warn!(%error, "the webhook endpoint could not be set back to where it was");
-    }
+/// What the payments have come to.
+struct Judged {
+    /// None if not everything could be compared.
+    audit: Option<Audit>,
+    findings: Vec<Finding>,
+    interrupted: bool,
 }
 
 struct Run<'a> {
@@ -143,14 +154,32 @@ impl Run<'_> {
         self.settle().await;
         let total = first.elapsed();
         course.end().await;
-        if self.target.ended.is_cancelled() {
-            bail!("the service ended while it was under load");
-        }
-        let interrupted = self.stop.is_cancelled();
-        let (audit, findings) = if interrupted { Default::default() } else { self.compare().await? };
+        let judged = self.judge().await;
         let course = self.scene.book.tally.course();
-        let machine = machine(&course, before, held, self.plan.hold, arrived);
-        Ok(self.report(began_at, &course, Achievement { arrived, total, machine, interrupted }, audit, findings))
+        let payments = self.scene.book.tally.counts.read().held;
+        let machine = machine(&course, Holding { before, after: held, payments }, arrived);
+        Ok(self.report(began_at, &course, Achievement { arrived, total, machine }, judged))
+    }
+
+    /// Compares everything, unless the run is interrupted first or the service cannot be read: then what is known is all
+    /// that is told.
+    async fn judge(&self) -> Judged {
+        let compared = tokio::select! {
+            biased;
+            () = self.stop.cancelled() => Err(None),
+            () = self.target.ended.cancelled() => Err(Some("the service ended while it was under load".to_owned())),
+            compared = self.compare() => compared.map_err(|error| Some(format!("it could not be read: {error:#}"))),
+        };
+        match compared {
+            Ok((audit, findings)) => Judged { audit: Some(audit), findings, interrupted: false },
+            Err(why) => {
+                let inner = self.scene.book.read();
+                let known = known(&inner.records, &inner.forged);
+                let interrupted = why.is_none();
+                let why = why.map(|why| Finding::of_none("everything is read back and compared", why));
+                Judged { audit: None, findings: why.into_iter().chain(known).collect(), interrupted }
+            }
+        }
     }
 
     fn usage(&self) -> Option<Usage> {
@@ -160,7 +189,7 @@ impl Run<'_> {
     fn watch_blocks(&self) -> Vec<AbortOnDropHandle<()>> {
         let watch = |(chain, place): (&payferry_domain::Chain, &super::ground::ChainGround)| {
             let rpc = Rpc::of_sandbox(self.scene.api.side(), *chain);
-            let above = self.beginning.get(chain).map_or(place.head.number, |(number, _)| *number);
+            let above = self.beginning.chains.get(chain).map_or(place.head.number, |(number, _)| *number);
             let sampler = payments::Sampler::new(&self.scene);
             let watching = blocks::watch(rpc, above, move |hash, at| sampler.mined(hash, at));
             AbortOnDropHandle::new(tokio::spawn(watching))
@@ -266,12 +295,15 @@ impl Run<'_> {
         began_at: chrono::DateTime<chrono::Utc>,
         course: &[Second],
         achievement: Achievement,
-        audit: Audit,
-        findings: Vec<Finding>,
+        judged: Judged,
     ) -> Report {
         let (plan, book) = (self.plan, &self.scene.book);
         let counted = book.tally.counts.read();
         let not_made = counted.due.saturating_sub(counted.accepted);
+        let to_hold = u64::from(plan.hold);
+        let not_held = to_hold.saturating_sub(counted.held);
+        let audited = judged.audit.is_some();
+        let audit = judged.audit.unwrap_or_default();
         let asked = Asked {
             rate: plan.arrivals.rate,
             payments: plan.arrivals.count,
@@ -303,11 +335,13 @@ impl Run<'_> {
             errors: book.tally.errors(),
             holdings: audit.holdings,
             read_back: audit.shown.len(),
-            audited: !achievement.interrupted,
-            interrupted: achievement.interrupted,
+            audited,
+            notes: audit.notes,
+            interrupted: judged.interrupted,
             not_made_percent: percent(not_made, counted.due),
+            not_held_percent: percent(not_held, to_hold),
             not_made_percent_max: plan.not_made_percent_max,
-            findings,
+            findings: judged.findings,
             service_log: Vec::new(),
             course: course.to_vec(),
         }

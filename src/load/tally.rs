@@ -11,7 +11,7 @@ use super::stages::Latencies;
 /// Kinds of errors that are told apart; further ones share a name.
 const ERROR_KINDS_MAX: usize = 64;
 const OTHER_ERRORS: &str = "other";
-/// Seconds of the course that are kept: six hours.
+/// Seconds of the course that are kept: six hours, of a load tester that is not starved.
 const SECONDS_MAX: usize = 6 * 3_600;
 
 macro_rules! counts {
@@ -91,11 +91,13 @@ pub fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
-/// One second of the run.
+/// One second of the run; more than one where the load tester got no time to look, less at the end.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct Second {
-    /// Seconds since the first arrival was due.
+    /// Seconds since the first arrival was due, at its end.
     pub at_secs: f64,
+    /// How long it really was, in seconds.
+    pub period_secs: f64,
     /// What happened in it.
     pub counted: Counted,
     /// Initiations without an answer at its end.
@@ -118,6 +120,13 @@ pub struct Second {
     pub service_bytes: Option<u64>,
     /// Processor time of the load tester, in cores.
     pub own_cores: Option<f64>,
+}
+
+impl Second {
+    /// When half of it was over.
+    pub fn middle_secs(&self) -> f64 {
+        self.at_secs - self.period_secs / 2.0
+    }
 }
 
 /// Counts and their course.

@@ -8,6 +8,8 @@ use crate::load::stages::StageFigures;
 use crate::load::tally::Second;
 
 const STYLE: &str = include_str!("style.css");
+/// A rate of less than this would be of chance alone: the last second of a run may be very short.
+const RATE_SECS_LEAST: f64 = 0.5;
 /// Findings that are listed; more would only make the file heavy.
 const FINDINGS_MAX: usize = 1_000;
 const MEBIBYTE: f64 = 1_024.0 * 1_024.0;
@@ -34,6 +36,7 @@ pub fn page(report: &Report) -> String {
                         p.asked {
                             (asked.pacing) " arrivals, " (asked.mix) ", " (asked.hold) " held, against " (asked.target)
                         }
+                        @for note in &report.notes { p.asked { (note) } }
                         p class=(if report.is_well() { "verdict well" } else { "verdict ill" }) { (report.verdict()) }
                     }
                     (cards(report))
@@ -41,7 +44,7 @@ pub fn page(report: &Report) -> String {
                     section { h2 { "Course" } (course(&report.course)) }
                     section { h2 { "Counts" } (counts(report)) }
                     @if !report.errors.is_empty() { section { h2 { "Errors by kind" } (errors(report)) } }
-                    @if !report.holdings.is_empty() { section { h2 { "Money on-chain" } (holdings(report)) } }
+                    @if !report.holdings.is_empty() { section { h2 { "Money on-chain and in the books" } (holdings(report)) } }
                     @if !report.findings.is_empty() { section { h2 { "Not as it must be" } (findings(report)) } }
                     @if !report.service_log.is_empty() {
                         section { h2 { "Last lines of the service's log" } pre { (report.service_log.join("\n")) } }
@@ -126,14 +129,14 @@ fn stages(stages: &[StageFigures]) -> Markup {
 }
 
 fn course(course: &[Second]) -> Markup {
-    type Of = fn(&Second) -> f64;
+    type Of = fn(&Second) -> Option<f64>;
     let plot = |title, unit, scale, lines: &[(&str, Of)]| {
         let lines = lines.iter().map(|(name, of)| Line {
             name: (*name).to_owned(),
             // Nothing has no place on a logarithmic axis: the second had none of it.
             points: course
                 .iter()
-                .map(|second| (second.at_secs, of(second)))
+                .filter_map(|second| Some((second.at_secs, of(second)?)))
                 .filter(|point| scale == Scale::Linear || point.1 > 0.0)
                 .collect(),
         });
@@ -152,32 +155,41 @@ fn course(course: &[Second]) -> Markup {
     html! {
         div.plots {
             (plot("Throughput", "a second", Scale::Linear, &[
-                ("due", |second| float(second.counted.due)),
-                ("accepted", |second| float(second.counted.accepted)),
-                ("settled", |second| float(second.counted.settled)),
-                ("complete", |second| float(second.counted.complete)),
-                ("webhooks", |second| float(second.counted.webhooks)),
+                ("due", |second| rate(second, second.counted.due)),
+                ("accepted", |second| rate(second, second.counted.accepted)),
+                ("settled", |second| rate(second, second.counted.settled)),
+                ("complete", |second| rate(second, second.counted.complete)),
+                ("webhooks", |second| rate(second, second.counted.webhooks)),
             ]))
             (plot("Latency of what ended in each second", "ms", Scale::Logarithmic, &[
-                ("accepted p50", |second| second.accepted_p50_ms),
-                ("accepted p99", |second| second.accepted_p99_ms),
-                ("complete p50", |second| second.complete_p50_ms),
-                ("complete p99", |second| second.complete_p99_ms),
+                ("accepted p50", |second| Some(second.accepted_p50_ms)),
+                ("accepted p99", |second| Some(second.accepted_p99_ms)),
+                ("complete p50", |second| Some(second.complete_p50_ms)),
+                ("complete p99", |second| Some(second.complete_p99_ms)),
             ]))
-            (plot("Initiations in flight", "", Scale::Linear, &[("in flight", |second| float(second.in_flight as u64))]))
-            (plot("Payments accepted and not complete", "", Scale::Linear, &[("open", |second| float(second.open))]))
-            (plot("Errors", "a second", Scale::Linear, &[("errors", |second| float(second.errors))]))
+            (plot("Initiations in flight", "", Scale::Linear, &[
+                ("in flight", |second| Some(float(second.in_flight as u64))),
+            ]))
+            (plot("Payments accepted and not complete", "", Scale::Linear, &[
+                ("open", |second| Some(float(second.open))),
+            ]))
+            (plot("Errors", "a second", Scale::Linear, &[("errors", |second| rate(second, second.errors))]))
             @if knows_service {
                 (plot("Cores kept busy", "", Scale::Linear, &[
-                    ("service", |second| second.service_cores.unwrap_or(0.0)),
-                    ("load tester", |second| second.own_cores.unwrap_or(0.0)),
+                    ("service", |second| second.service_cores),
+                    ("load tester", |second| second.own_cores),
                 ]))
                 (plot("Memory of the service", "MiB", Scale::Linear, &[
-                    ("resident", |second| mebi(second.service_bytes.unwrap_or(0))),
+                    ("resident", |second| second.service_bytes.map(mebi)),
                 ]))
             }
         }
     }
+}
+
+/// So many a second: what is told of as a second may have been longer.
+fn rate(second: &Second, count: u64) -> Option<f64> {
+    (second.period_secs >= RATE_SECS_LEAST).then(|| float(count) / second.period_secs)
 }
 
 fn counts(report: &Report) -> Markup {
@@ -199,13 +211,16 @@ fn holdings(report: &Report) -> Markup {
         div.wide { table {
             thead { tr {
                 th { "chain" } th { "token" } th.number { "vault grew" } th.number { "payments say" }
-                th.number { "treasury grew" } th.number { "payments say" } th {}
+                th.number { "treasury grew" } th.number { "payments say" }
+                th.number { "balance grew" } th.number { "postings say" } th {}
             } }
             tbody { @for holding in &report.holdings { tr {
                 td { (holding.chain.as_str()) } td { (holding.token.as_str()) }
                 td.number { (holding.vault_grew) } td.number { (holding.vault_expected) }
                 td.number { (holding.treasury_grew) } td.number { (holding.treasury_expected) }
-                td { @if holding.equal { "equal" } @else { strong { "differs" } } }
+                td.number { (holding.balance_grew.as_deref().unwrap_or("-")) }
+                td.number { (holding.postings_say.as_deref().unwrap_or("-")) }
+                td { @if holding.is_well() { "equal" } @else { strong { "differs" } } }
             } } }
         } }
     }

@@ -33,6 +33,9 @@ impl Display for Terminal<'_> {
         holdings(f, report)?;
         errors(f, report)?;
         findings(f, &report.findings)?;
+        for note in &report.notes {
+            writeln!(f, "{note}\n")?;
+        }
         writeln!(f, "{}", report.verdict())
     }
 }
@@ -41,8 +44,14 @@ fn counts(f: &mut Formatter<'_>, report: &Report) -> fmt::Result {
     let (counted, achieved) = (&report.counted, &report.achieved);
     writeln!(
         f,
-        "made      {} of {} due ({} refused, {} unanswered, {} turned away), {} held",
-        counted.accepted, counted.due, counted.refused, counted.unanswered, counted.turned_away, counted.held
+        "made      {} of {} due ({} refused, {} unanswered, {} turned away), {} of {} held",
+        counted.accepted,
+        counted.due,
+        counted.refused,
+        counted.unanswered,
+        counted.turned_away,
+        counted.held,
+        report.asked.hold
     )?;
     writeln!(
         f,
@@ -61,10 +70,11 @@ fn counts(f: &mut Formatter<'_>, report: &Report) -> fmt::Result {
     )?;
     writeln!(
         f,
-        "rates     {:.1} accepted/s, {:.1} complete/s, {:.1} webhooks/s, over the {:.1} s of arrivals; {:.1} s in all",
+        "rates     {:.1} accepted/s, {:.1} complete/s, {:.1} webhooks/s, over {:.1} of {:.1} s of arrivals; {:.1} s in all",
         achieved.accepted_per_sec,
         achieved.complete_per_sec,
         achieved.webhooks_per_sec,
+        achieved.steady_secs,
         achieved.arrivals_secs,
         achieved.total_secs
     )?;
@@ -119,21 +129,23 @@ fn holdings(f: &mut Formatter<'_>, report: &Report) -> fmt::Result {
     }
     writeln!(
         f,
-        "{:<10}{:<6}{:>18}{:>18}{:>16}{:>16}",
-        "on-chain", "", "vault grew", "payments say", "treasury", "say"
+        "{:<10}{:<6}{:>15}{:>15}{:>13}{:>13}{:>15}{:>15}",
+        "on-chain", "", "vault grew", "payments say", "treasury", "say", "balance grew", "postings say"
     )?;
-    writeln!(f, "{}", "-".repeat(88))?;
+    writeln!(f, "{}", "-".repeat(104))?;
     for holding in &report.holdings {
-        let mark = if holding.equal { "" } else { "  differs" };
+        let mark = if holding.is_well() { "" } else { "  differs" };
         writeln!(
             f,
-            "{:<10}{:<6}{:>18}{:>18}{:>16}{:>16}{mark}",
+            "{:<10}{:<6}{:>15}{:>15}{:>13}{:>13}{:>15}{:>15}{mark}",
             holding.chain.as_str(),
             holding.token.as_str(),
             holding.vault_grew,
             holding.vault_expected,
             holding.treasury_grew,
-            holding.treasury_expected
+            holding.treasury_expected,
+            holding.balance_grew.as_deref().unwrap_or("-"),
+            holding.postings_say.as_deref().unwrap_or("-")
         )?;
     }
     writeln!(f)

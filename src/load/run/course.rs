@@ -92,6 +92,7 @@ impl Keeper {
         };
         tally.second(Second {
             at_secs: (now - self.first).as_secs_f64(),
+            period_secs: period.as_secs_f64(),
             counted: counted.since(&self.counted),
             in_flight: self.scene.in_flight.now(),
             open: self.scene.book.open(),

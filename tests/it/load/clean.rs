@@ -50,9 +50,18 @@ fn assert_whole(report: &Value, payments: u64, held: u64) {
         holdings.iter().all(|holding| holding["equal"] == true && holding["vault_grew"] != "0.00"),
         "{holdings:#?}"
     );
+    for holding in holdings {
+        assert_ne!(holding["balance_grew"], "0.00", "{holding:#}");
+        assert!(holding["balance_grew"].is_string(), "the books were compared: {holding:#}");
+        assert_eq!(holding["balance_grew"], holding["postings_say"], "{holding:#}");
+    }
+    assert_eq!((&report["audited"], &report["notes"]), (&json!(true), &json!([])));
     let course = report["course"].as_array().unwrap();
     let due: u64 = course.iter().map(|second| second["counted"]["due"].as_u64().unwrap()).sum();
     assert_eq!(due, payments, "every payment is in some second");
+    let period: f64 = course.iter().map(|second| second["period_secs"].as_f64().unwrap()).sum();
+    let end = course.last().unwrap()["at_secs"].as_f64().unwrap();
+    assert!((period - end).abs() < 0.1, "seconds leave no gap: {period} of {end}");
 }
 
 #[tokio::test]
@@ -78,7 +87,7 @@ async fn a_sandbox_of_its_own_is_loaded_and_reported_on() {
     assert_eq!(output.status.code(), Some(0), "{}\n{}", complaint(&output), String::from_utf8_lossy(&output.stdout));
     let report = report(&output);
     assert_whole(&report, 200, 20);
-    assert_eq!(report["asked"]["hold"], 20);
+    assert_eq!((&report["asked"]["hold"], &report["not_held_percent"]), (&json!(20), &json!(0.0)));
     assert!(report["machine"]["service_cores"].as_f64().unwrap() > 0.0, "{:#}", report["machine"]);
     assert!(report["machine"]["service_bytes_most"].as_u64().unwrap() > 10_000_000);
     assert!(complaint(&output).contains("payments arrive"), "lines where there is no terminal: {}", complaint(&output));

@@ -1,11 +1,17 @@
 //! Faults that are planted in the service's own database, while the load tester runs: it must name the payment.
 
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
 use payferry_entities::Database;
 use sea_orm::{ConnectionTrait, Statement};
 use serde_json::Value;
 
 use super::{MIX, against, complaint, report, run};
-use crate::process::{Home, Running};
+use crate::process::{Home, Running, payferry};
+
+/// How long it may take until a fault is planted.
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Which of the rows that could have it has the fault.
 const NTH: u32 = 25;
@@ -40,6 +46,31 @@ const DOUBLE_ONE_CREDIT: &str = "
             FROM events WHERE position = (SELECT max(position) FROM events);
     END";
 
+/// One payment's credit is posted to the ledger a second time; its balance is as it must be.
+const DOUBLE_ONE_POSTING: &str = "
+    CREATE TRIGGER plant AFTER INSERT ON ledger_postings
+    WHEN NEW.kind = 'settled' AND (SELECT count(*) FROM ledger_postings WHERE kind = 'settled') >= {nth}
+        AND (SELECT count(*) FROM planted) = 0
+    BEGIN
+        INSERT INTO planted VALUES (NEW.subject);
+        INSERT INTO ledger_postings (subject, version, line, psp_id, kind, debit, credit, chain, token_address, amount,
+                reference, at)
+            VALUES (NEW.subject, NEW.version, NEW.line + 100, NEW.psp_id, NEW.kind, NEW.debit, NEW.credit, NEW.chain,
+                NEW.token_address, NEW.amount, NEW.reference, NEW.at);
+    END";
+
+/// One payment's credit is on the PSP's balance a second time; its postings are as they must be.
+const DOUBLE_ONE_CREDIT_ON_THE_BALANCE: &str = "
+    CREATE TRIGGER plant AFTER INSERT ON ledger_postings
+    WHEN NEW.kind = 'settled' AND (SELECT count(*) FROM ledger_postings WHERE kind = 'settled') >= {nth}
+        AND (SELECT count(*) FROM planted) = 0
+    BEGIN
+        INSERT INTO planted VALUES (NEW.subject);
+        INSERT INTO balances (psp_id, chain, token_address, available, reserved, updated_at)
+            VALUES (NEW.psp_id, NEW.chain, NEW.token_address, NEW.amount, 0, NEW.at)
+            ON CONFLICT (psp_id, chain, token_address) DO UPDATE SET available = available + excluded.available;
+    END";
+
 /// One payment is gone when all was told of it.
 const LOSE_ONE_PAYMENT: &str = "
     CREATE TRIGGER plant AFTER INSERT ON deliveries
@@ -53,24 +84,33 @@ const LOSE_ONE_PAYMENT: &str = "
         DELETE FROM payments WHERE id = NEW.payment_id;
     END";
 
-/// Loads a sandbox with this fault; answers the payment that has it, and what was found.
-async fn load_with(fault: &str) -> (String, Value) {
-    // Triggers are written for SQLite, whatever database is chosen.
-    let home = Home::embedded();
-    let sandbox = Running::start(&home);
+/// A sandbox with this fault, and its database. Triggers are written for SQLite, whatever database is chosen.
+async fn sandbox_with(home: &Home, fault: &str) -> (Running, Database) {
+    let sandbox = Running::start(home);
     let file = payferry::sandbox::database_file(home.path());
     let database = Database::open(&format!("sqlite://{}", file.display())).await.unwrap();
     for statement in ["CREATE TABLE planted (payment_id TEXT NOT NULL)", &fault.replace("{nth}", &NTH.to_string())] {
         database.patient().execute_unprepared(statement).await.unwrap();
     }
+    (sandbox, database)
+}
+
+/// The payments that have the fault.
+async fn planted(database: &Database) -> Vec<String> {
+    let select = Statement::from_string(database.backend(), "SELECT payment_id FROM planted");
+    let rows = database.reader().query_all_raw(select).await.unwrap();
+    rows.iter().map(|row| row.try_get("", "payment_id").unwrap()).collect()
+}
+
+/// Loads a sandbox with this fault; answers the payment that has it, and what was found.
+async fn load_with(fault: &str) -> (String, Value) {
+    let home = Home::embedded();
+    let (sandbox, database) = sandbox_with(&home, fault).await;
     let further = ["--rate", "100/s", "--payments", "200", "--mix", MIX, "--advance-clock", "--settle-timeout", "25"];
     let json = [&further[..], &["--json"]].concat();
     let output = run(against(&sandbox, &json)).await;
     assert_eq!(output.status.code(), Some(1), "{}\n{}", complaint(&output), String::from_utf8_lossy(&output.stdout));
-    let select = Statement::from_string(database.backend(), "SELECT payment_id FROM planted");
-    let planted = database.reader().query_all_raw(select).await.unwrap();
-    assert_eq!(planted.len(), 1, "the fault was planted");
-    let payment_id: String = planted[0].try_get("", "payment_id").unwrap();
+    let [payment_id] = planted(&database).await.try_into().expect("the fault was planted");
     let mut report = report(&output);
     let found = report["findings"].take();
     sandbox.kill();
@@ -113,4 +153,53 @@ async fn a_lost_payment_is_found_and_named() {
     assert_eq!(finding["kind"], "lost", "{finding:#}");
     assert!(finding["expected"].as_str().unwrap().starts_with("mismatched"), "{finding:#}");
     assert_eq!(found.as_array().unwrap().len(), 1, "and nothing else: {found:#}");
+}
+
+#[tokio::test]
+async fn a_credit_that_is_posted_twice_is_found_and_its_payment_named() {
+    let (payment_id, found) = load_with(DOUBLE_ONE_POSTING).await;
+    let finding = about(&found, &payment_id);
+    assert_eq!((&finding["kind"], &finding["payer"]), (&"wrong".into(), &"exact".into()), "{finding:#}");
+    let words = finding["found"].as_str().unwrap();
+    assert!(words.contains("the ledger has ") && words.contains(" of it to the PSP, not "), "{words}");
+    assert!(words.contains("the balance of ") && words.ends_with("a difference of just its share"), "{words}");
+    assert_eq!(found.as_array().unwrap().len(), 1, "and nothing else: {found:#}");
+}
+
+#[tokio::test]
+async fn a_credit_that_is_on_the_balance_twice_is_found_and_its_payment_named() {
+    let (payment_id, found) = load_with(DOUBLE_ONE_CREDIT_ON_THE_BALANCE).await;
+    let finding = about(&found, &payment_id);
+    assert_eq!(finding["kind"], "wrong", "{finding:#}");
+    let words = finding["found"].as_str().unwrap();
+    assert!(words.starts_with("the balance of ") && words.ends_with("a difference of just its share"), "{words}");
+    assert_eq!(found.as_array().unwrap().len(), 1, "and nothing else: {found:#}");
+}
+
+#[tokio::test]
+async fn a_fault_that_is_known_when_it_is_interrupted_is_told() {
+    let home = Home::embedded();
+    let (sandbox, database) = sandbox_with(&home, DOUBLE_ONE_CREDIT).await;
+    let args = against(&sandbox, &["--rate", "50/s", "--payments", "100000", "--mix", "exact=100", "--json"]);
+    let mut load = payferry();
+    load.arg("load").args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let load = load.spawn().unwrap();
+    let since = Instant::now();
+    let payment_id = loop {
+        if let [payment_id] = planted(&database).await.as_slice() {
+            break payment_id.clone();
+        }
+        assert!(since.elapsed() < PATIENCE, "the fault was not planted");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    };
+    // The webhook that tells of it is on its way.
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert!(Command::new("kill").args(["-INT", &load.id().to_string()]).status().unwrap().success());
+    let output = tokio::task::spawn_blocking(move || load.wait_with_output().unwrap()).await.unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", String::from_utf8_lossy(&output.stdout));
+    let report = report(&output);
+    assert_eq!((&report["interrupted"], &report["audited"]), (&true.into(), &false.into()));
+    let words = about(&report["findings"], &payment_id)["found"].as_str().unwrap();
+    assert!(words.contains("payin.settled came as event 5"), "{words}");
+    sandbox.kill();
 }

@@ -2,7 +2,9 @@
 
 mod clean;
 mod faults;
+mod reads;
 mod refusals;
+mod shortfall;
 mod signals;
 
 use std::process::{Output, Stdio};

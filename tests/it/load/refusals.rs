@@ -46,6 +46,20 @@ async fn bad_arguments_are_told() {
 }
 
 #[tokio::test]
+async fn a_run_that_does_not_begin_leaves_reports_alone() {
+    let temp = tempfile::tempdir().unwrap();
+    let [old, new] = ["old.html", "new.html"].map(|name| temp.path().join(name));
+    std::fs::write(&old, "of yesterday").unwrap();
+    for file in [&old, &new] {
+        let args = ["--url", "http://127.0.0.1:1", "--key", "sk_test_x", "--report", file.to_str().unwrap()];
+        let output = run(args.map(str::to_owned).to_vec()).await;
+        assert_eq!(output.status.code(), Some(1), "{}", complaint(&output));
+    }
+    assert_eq!(std::fs::read_to_string(&old).unwrap(), "of yesterday");
+    assert!(!new.exists());
+}
+
+#[tokio::test]
 async fn what_is_no_sandbox_or_not_ours_is_told() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());

@@ -47,6 +47,13 @@ fn runs(pid: u32) -> bool {
     stat.is_ok_and(|stat| !stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('Z')))
 }
 
+/// The report that it printed.
+fn printed(load: &mut Child) -> Value {
+    let mut printed = String::new();
+    load.stdout.take().unwrap().read_to_string(&mut printed).unwrap();
+    serde_json::from_str(&printed).unwrap()
+}
+
 #[tokio::test]
 async fn ctrl_c_tells_what_is_known() {
     let (mut load, sandbox) = start();
@@ -55,9 +62,7 @@ async fn ctrl_c_tells_what_is_known() {
     assert!(Command::new("kill").args(["-INT", &load.id().to_string()]).status().unwrap().success());
     let status = until(|| load.try_wait().unwrap());
     assert_eq!(status.code(), Some(130));
-    let mut printed = String::new();
-    load.stdout.take().unwrap().read_to_string(&mut printed).unwrap();
-    let report: Value = serde_json::from_str(&printed).unwrap();
+    let report = printed(&mut load);
     assert_eq!((&report["interrupted"], &report["audited"]), (&true.into(), &false.into()));
     assert!(report["counted"]["accepted"].as_u64().unwrap() > 0, "{:#}", report["counted"]);
     assert!(report["counted"]["due"].as_u64().unwrap() < 100_000);
@@ -79,4 +84,10 @@ async fn a_service_that_ends_under_load_is_told_and_not_waited_for() {
     assert!(Command::new("kill").args(["-KILL", &sandbox.to_string()]).status().unwrap().success());
     let status = until(|| load.try_wait().unwrap());
     assert_eq!(status.code(), Some(1));
+    let report = printed(&mut load);
+    assert_eq!((&report["interrupted"], &report["audited"]), (&false.into(), &false.into()));
+    let found = report["findings"].as_array().unwrap();
+    let says = |words: &str| found.iter().any(|finding| finding["found"].as_str().unwrap().contains(words));
+    assert!(says("the service ended while it was under load"), "{found:#?}");
+    assert!(report["counted"]["accepted"].as_u64().unwrap() > 0, "{:#}", report["counted"]);
 }
