@@ -90,7 +90,9 @@ fn failure(error: &ApiError) -> Response {
     }
     let (status, retry_after) = (error.status(), error.retry_after_secs());
     let (headline, explanation) = match status {
-        StatusCode::NOT_FOUND => ("No such payment", "This link leads to no payment. Ask the merchant for a new one."),
+        StatusCode::NOT_FOUND => {
+            ("No such payment", "This link leads to no payment. Ask whoever sent it to you for a new one.")
+        }
         StatusCode::TOO_MANY_REQUESTS => ("Too many requests", "Wait a minute, then reload."),
         _ => ("Not available", "The page cannot be shown at the moment. Reload in a little while."),
     };

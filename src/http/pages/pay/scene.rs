@@ -1,9 +1,11 @@
 //! What the payer is told: one scene for every way a payment can stand.
 //!
-//! Pure. The words name no person and no screening, and never ask for money that is on its way already. Deliberately
-//! absent: how it looks (`view`).
+//! Pure. The words name no person and no screening, and never ask for money that is on its way already. Money that may
+//! never count stops nobody from paying the rest. Deliberately absent: how it looks (`view`).
 
-use payferry_domain::payment::{Decision, FailureReason, Funds, Label, Payment, RefundState, Status, Transfer};
+use payferry_domain::payment::{
+    Decision, FailureReason, Funds, Label, Payment, RefundState, Status, Transfer, TransferStatus,
+};
 use payferry_domain::{Amount, Timestamp};
 
 /// How it goes, for colours.
@@ -77,7 +79,7 @@ impl Scene {
             ),
             Status::Settled => usual(
                 "Payment complete",
-                "Thank you. Your payment has arrived and was passed on to the merchant.",
+                format!("Thank you. Your payment has arrived and was passed on to {}.", recipient(payment)),
                 Mood::Good,
                 Step::Complete,
             ),
@@ -87,6 +89,20 @@ impl Scene {
         scene.notices = notices(payment);
         scene
     }
+}
+
+/// Whom the payer turns to: of a transfer to a customer there is no merchant.
+pub(super) fn contact(payment: &Payment) -> &'static str {
+    if payment.terms.purpose.is_pay_in() { "the merchant" } else { "whoever sent you this link" }
+}
+
+/// The same at the beginning of a sentence.
+fn contact_first(payment: &Payment) -> &'static str {
+    if payment.terms.purpose.is_pay_in() { "The merchant" } else { "Whoever sent you this link" }
+}
+
+fn recipient(payment: &Payment) -> &'static str {
+    if payment.terms.purpose.is_pay_in() { "the merchant" } else { "the recipient" }
 }
 
 /// Right money in time that has arrived and does not count yet.
@@ -99,13 +115,31 @@ fn is_coming(payment: &Payment, transfer: &Transfer) -> bool {
     is_good && !transfer.counted && payment.is_in_time(transfer)
 }
 
-/// What has still to be sent when all that is on its way arrives.
-fn missing(payment: &Payment) -> Amount {
-    let expected = payment.settleable().saturating_add(on_its_way(payment));
+/// Right money in time that the chain took back, and that usually comes again.
+fn taken_back(payment: &Payment) -> Amount {
+    let is_again = |gone: &Transfer| {
+        let same = |other: &Transfer| other.key.chain == gone.key.chain && other.key.tx_hash == gone.key.tx_hash;
+        payment.transfers.iter().any(|other| other.is_present() && same(other))
+    };
+    let is_gone = |transfer: &&Transfer| {
+        let was_good = transfer.is_right() && payment.is_in_time(transfer) && !payment.is_dust(transfer);
+        transfer.status == TransferStatus::Orphaned && was_good && !is_again(transfer)
+    };
+    payment.transfers.iter().filter(is_gone).map(|transfer| transfer.amount).sum()
+}
+
+/// What has still to be sent when all that is on its way arrives, and `besides` too.
+fn missing(payment: &Payment, besides: Amount) -> Amount {
+    let expected = payment.settleable().saturating_add(on_its_way(payment)).saturating_add(besides);
     if expected >= payment.terms.tolerance.least_for(payment.terms.amount) {
         return Amount::ZERO;
     }
     payment.terms.amount.saturating_sub(expected)
+}
+
+/// Whether screening is undecided about a transfer that could still pay.
+fn is_reviewed(transfer: &Transfer) -> bool {
+    transfer.is_right() && transfer.is_present() && transfer.decision() == Some(Decision::Review)
 }
 
 fn usual(headline: &'static str, explanation: impl Into<String>, mood: Mood, step: Step) -> Scene {
@@ -118,37 +152,46 @@ fn unusual(headline: &'static str, explanation: impl Into<String>, mood: Mood) -
     Scene { headline, explanation, mood, step: None, to_pay: None, notices: Vec::new() }
 }
 
+/// Whether what is due is there, and only its checking is waited for.
+fn waits_for_review(payment: &Payment) -> bool {
+    let reviewed = |transfer: &Transfer| is_coming(payment, transfer) && is_reviewed(transfer);
+    payment.status == Status::Pending
+        && missing(payment, Amount::ZERO).is_zero()
+        && payment.transfers.iter().any(reviewed)
+}
+
 fn pending(payment: &Payment, now: Timestamp) -> Scene {
     let token = payment.terms.token;
-    let (coming, missing) = (on_its_way(payment), missing(payment));
-    let in_review = |transfer: &Transfer| transfer.decision() == Some(Decision::Review);
-    let is_reviewed = payment.transfers.iter().any(|transfer| is_coming(payment, transfer) && in_review(transfer));
-    if payment.labels.contains(Label::InReview) || is_reviewed {
+    let coming = on_its_way(payment);
+    if waits_for_review(payment) {
         let explanation = "Your transfer has arrived and is being checked, which can take a while. There is nothing for \
                            you to do; do not pay again.";
         return usual("Payment being checked", explanation, Mood::Working, Step::Seen);
     }
-    if payment.misses_remined() {
-        let explanation = "Your transfer was seen, and then the chain took its block back. It usually comes again by \
-                           itself within minutes; do not pay again yet.";
-        return usual("Waiting for the chain", explanation, Mood::Working, Step::Seen);
-    }
-    if missing.is_zero() {
+    if missing(payment, Amount::ZERO).is_zero() {
         let explanation = format!(
             "Your transfer of {coming} {token} has arrived and is being confirmed by the chain. There is nothing more \
              to do."
         );
         return usual("Payment seen", explanation, Mood::Working, Step::Seen);
     }
+    let gone = taken_back(payment);
+    let missing = missing(payment, gone);
+    if missing.is_zero() {
+        let explanation = "Your transfer was seen, and then the chain took its block back. It usually comes again by \
+                           itself within minutes; do not pay again yet.";
+        return usual("Waiting for the chain", explanation, Mood::Working, Step::Seen);
+    }
     if now >= payment.expires_at {
         let explanation = "The time to pay is over. Transfers that were sent in time are still being looked for; do not \
                            send anything now.";
         return usual("Time is up", explanation, Mood::Working, Step::Waiting);
     }
-    if !coming.is_zero() {
+    let seen = coming.saturating_add(gone);
+    if !seen.is_zero() {
         let explanation = format!(
-            "{coming} {token} of {} {token} has arrived and is being confirmed. {missing} {token} is missing: send it to \
-             the same address in time.",
+            "{seen} {token} of {} {token} was seen and does not count yet. {missing} {token} is missing: send it to the \
+             same address in time.",
             payment.terms.amount
         );
         let scene = usual("Part of the payment seen", explanation, Mood::Asking, Step::Seen);
@@ -161,7 +204,8 @@ fn pending(payment: &Payment, now: Timestamp) -> Scene {
 
 fn mismatched(payment: &Payment, now: Timestamp) -> Scene {
     let (token, due) = (payment.terms.token, payment.terms.amount);
-    let (received, missing) = (payment.amount_received(), missing(payment));
+    let (received, missing) = (payment.amount_received(), missing(payment, Amount::ZERO));
+    let (they, them) = (contact_first(payment), contact(payment));
     if payment.is_completable() && missing.is_zero() {
         let explanation = "The rest of your payment has arrived and is being confirmed by the chain. There is nothing \
                            more to do.";
@@ -176,81 +220,92 @@ fn mismatched(payment: &Payment, now: Timestamp) -> Scene {
         return Scene { to_pay: Some(missing), ..scene };
     }
     if payment.labels.contains(Label::Late) {
-        let explanation = "Money arrived after the time to pay was over. The merchant has been told, and accepts it or \
-                           sends it back. Contact the merchant; do not pay again.";
+        let explanation = format!(
+            "Money arrived after the time to pay was over. {they} has been told, and accepts it or sends it back. \
+             Contact {them}; do not pay again."
+        );
         return unusual("Payment arrived late", explanation, Mood::Trouble);
     }
     if payment.labels.contains(Label::Underpaid) {
         let explanation = format!(
-            "{received} {token} of {due} {token} arrived in time. The merchant has been told, and accepts it or sends it \
-             back. Contact the merchant; do not send anything more."
+            "{received} {token} of {due} {token} arrived in time. {they} has been told, and accepts it or sends it back. \
+             Contact {them}; do not send anything more."
         );
         return unusual("Payment incomplete", explanation, Mood::Trouble);
     }
     if payment.labels.contains(Label::Overpaid) {
         let explanation = format!(
-            "{received} {token} arrived instead of {due} {token}. The merchant has been told, and accepts it or sends \
-             money back. There is nothing for you to pay."
+            "{received} {token} arrived instead of {due} {token}. {they} has been told, and accepts it or sends money \
+             back. There is nothing for you to pay."
         );
         return unusual("More than the amount arrived", explanation, Mood::Trouble);
     }
-    let explanation = "What arrived is not what was asked for. The merchant has been told. Contact the merchant; do not \
-                       send anything more.";
+    let explanation = format!(
+        "What arrived is not what was asked for. {they} has been told. Contact {them}; do not send anything more."
+    );
     unusual("Payment does not match", explanation, Mood::Trouble)
 }
 
 fn failed(payment: &Payment) -> Scene {
+    let (they, them) = (contact_first(payment), contact(payment));
     let (headline, explanation) = match payment.failure_reason {
         Some(FailureReason::Expired) => (
             "Payment expired",
-            "The time to pay is over. Do not send anything any more; ask the merchant for a new link. If you have \
-             just sent it, contact the merchant: it is not lost.",
+            format!(
+                "The time to pay is over. Do not send anything any more; ask {them} for a new link. If you have just \
+                 sent it, contact {them}: it is not lost."
+            ),
         ),
         Some(FailureReason::Cancelled) => {
-            ("Payment cancelled", "The merchant cancelled this payment. Do not send anything.")
+            ("Payment cancelled", format!("{they} cancelled this payment. Do not send anything."))
         }
         Some(FailureReason::KytBlocked) => (
             "Payment being checked",
-            "What arrived is being checked, and this payment cannot be completed. Do not send anything more; contact the \
-             merchant.",
+            format!(
+                "What arrived is being checked, and this payment cannot be completed. Do not send anything more; contact \
+                 {them}."
+            ),
         ),
         Some(FailureReason::SettlementFailed) => (
             "Payment sent back",
-            "This payment could not be completed, and the merchant sends it back. Contact the merchant before you pay \
-             again.",
+            format!(
+                "This payment could not be completed, and {them} sends it back. Contact {them} before you pay again."
+            ),
         ),
-        None => ("Payment failed", "Do not send anything; contact the merchant."),
+        None => ("Payment failed", format!("Do not send anything; contact {them}.")),
     };
     unusual(headline, explanation, Mood::Over)
 }
 
 fn notices(payment: &Payment) -> Vec<String> {
-    let terms = &payment.terms;
+    let (terms, they, them) = (&payment.terms, contact_first(payment), contact(payment));
     let mut notices = Vec::new();
     let strays = || payment.transfers.iter().filter(|transfer| transfer.is_present() && !transfer.is_right());
     if payment.labels.contains(Label::WrongToken) || strays().any(|stray| stray.key.chain == terms.chain) {
         notices.push(format!(
-            "A token arrived that is not the {} asked for, so it does not pay this. Contact the merchant, who can have it \
-             sent back.",
+            "A token arrived that is not the {} asked for, so it does not pay this. Contact {them}, who can have it sent \
+             back.",
             terms.token
         ));
     }
     if payment.labels.contains(Label::WrongChain) || strays().any(|stray| stray.key.chain != terms.chain) {
         notices.push(format!(
-            "Money arrived on another chain than {}, so it does not pay this. Contact the merchant, who can have it sent \
-             back.",
+            "Money arrived on another chain than {}, so it does not pay this. Contact {them}, who can have it sent back.",
             chain_name(terms.chain)
         ));
     }
-    let is_failed = payment.status == Status::Failed;
-    if payment.labels.contains(Label::FundsBlocked) && !is_failed {
-        let notice = "A transfer that arrived is being checked and does not count meanwhile. Contact the merchant.";
-        notices.push(notice.to_owned());
+    let checked = "A transfer that arrived is being checked and does not count meanwhile.";
+    if payment.status != Status::Failed {
+        if payment.labels.contains(Label::FundsBlocked) {
+            notices.push(format!("{checked} Contact {them}."));
+        } else if payment.transfers.iter().any(is_reviewed) && !waits_for_review(payment) {
+            notices.push(checked.to_owned());
+        }
     }
     let excess = payment.excess_received();
     if !excess.is_zero() {
         notices.push(format!(
-            "{excess} {} arrived after the payment was complete. The merchant has been told and can send it back.",
+            "{excess} {} arrived after the payment was complete. {they} has been told and can send it back.",
             terms.token
         ));
     }

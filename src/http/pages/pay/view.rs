@@ -17,7 +17,7 @@ use payferry_domain::{Amount, Finality, Timestamp};
 use sha2::{Digest, Sha256};
 
 use super::qr;
-use super::scene::{Scene, Step, chain_name};
+use super::scene::{Scene, Step, chain_name, contact};
 use crate::http::live::is_over;
 use crate::http::payments::{chain_id, progress, transfer_uri};
 use crate::http::state::Shared;
@@ -180,7 +180,7 @@ fn asking(app: &Shared, payment: &Payment, to_pay: Amount) -> Markup {
             }
             p.warning {
                 "Send " strong { (terms.token) } " on " strong { (chain) } " only. Another token or another chain does not "
-                "pay this, and getting it back takes the merchant's help."
+                "pay this, and getting it back takes the help of " (contact(payment)) "."
             }
         }
     }

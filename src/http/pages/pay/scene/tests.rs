@@ -187,6 +187,95 @@ fn what_is_screened_is_only_said_to_be_checked() {
     assert!(scene.notices[0].contains("being checked"), "{:?}", scene.notices);
 }
 
+/// Nobody can keep a payer from paying by sending something doubtful.
+#[test]
+fn what_is_checked_keeps_nobody_from_paying_the_rest() {
+    const CHECKED: &str = "A transfer that arrived is being checked and does not count meanwhile.";
+    let doubtful = tx(1, "0.01", 60);
+    let spoiled = after(terms(), [doubtful.seen(), doubtful.screened(Decision::Review)]);
+    assert!(spoiled.labels.contains(Label::InReview));
+    let scene = told(&spoiled, 70, "Part of the payment seen", Some("9.99"), Some(Step::Seen));
+    assert_eq!(scene.notices, [CHECKED]);
+    told(&spoiled, EXPIRY_SECS, "Time is up", None, Some(Step::Waiting));
+    // Paid beside it, there is nothing more to do but wait.
+    let paid = tx(2, "9.99", 90);
+    let both = after(terms(), [doubtful.seen(), doubtful.screened(Decision::Review), paid.seen()]);
+    let scene = told(&both, 100, "Payment being checked", None, Some(Step::Seen));
+    assert!(scene.notices.is_empty(), "said already: {:?}", scene.notices);
+
+    // A part, while the provider does not answer.
+    let part = tx(1, "4", 60);
+    let waiting = after(terms(), [part.seen(), part.finalised(), part.screened(Decision::Review)]);
+    let scene = told(&waiting, 70, "Part of the payment seen", Some("6"), Some(Step::Seen));
+    assert_eq!(scene.notices, [CHECKED]);
+    // One that counts and one that is checked.
+    let counted = tx(2, "3", 90);
+    let short = after(terms(), [part.seen(), part.screened(Decision::Review)].into_iter().chain(counted.whole()));
+    let scene = told(&short, 100, "Payment incomplete", Some("3"), Some(Step::Seen));
+    assert_eq!(scene.notices, [CHECKED]);
+    // More than was due, in review: it does not undo what was paid.
+    let more = tx(2, "1", 90);
+    let paid = tx(1, "10", 60);
+    let excess = after(terms(), paid.whole().into_iter().chain([more.seen(), more.screened(Decision::Review)]));
+    let scene = told(&excess, 100, "Payment confirmed", None, Some(Step::Confirmed));
+    assert_eq!(scene.notices, [CHECKED]);
+}
+
+#[test]
+fn what_cannot_pay_is_not_waited_for_while_it_is_checked() {
+    let mut elsewhere = tx(1, "10", 60);
+    elsewhere.0.key.chain = Chain::Polygon;
+    elsewhere.0.token_address = Address([0xcc; 20]);
+    let review = after(terms(), [elsewhere.seen(), elsewhere.screened(Decision::Review)]);
+    assert!(review.labels.contains(Label::InReview));
+    let scene = told(&review, 70, "Waiting for your payment", Some("10"), Some(Step::Waiting));
+    assert_eq!(scene.notices.len(), 1, "{:?}", scene.notices);
+    assert!(scene.notices[0].contains("on another chain than Base"), "{:?}", scene.notices);
+}
+
+#[test]
+fn a_part_that_the_chain_took_back_keeps_nobody_from_paying_the_rest() {
+    let part = tx(1, "4", 60);
+    let gone = after(terms(), [part.seen(), part.gone()]);
+    let scene = told(&gone, 70, "Part of the payment seen", Some("6"), Some(Step::Seen));
+    assert!(scene.explanation.contains("does not count yet"), "{}", scene.explanation);
+    let rest = tx(2, "6", 90);
+    let whole = after(terms(), [part.seen(), part.gone(), rest.seen()]);
+    told(&whole, 100, "Waiting for the chain", None, Some(Step::Seen));
+    let all = tx(2, "10", 90);
+    let paid_anew = after(terms(), [part.seen(), part.gone(), all.seen()]);
+    told(&paid_anew, 100, "Payment seen", None, Some(Step::Seen));
+}
+
+/// What is said of a transfer to a customer names no merchant: there is none.
+#[test]
+fn a_transfer_to_a_customer_speaks_of_no_merchant() {
+    let purpose = payferry_domain::payment::Purpose::Transfer { to: Address([0x99; 20]) };
+    let terms = || Terms { purpose, merchant_id: None, fee_bps: FeeBps::new(0).unwrap(), ..terms() };
+    let paid = tx(1, "10", 60);
+    let mut elsewhere = tx(2, "10", 60);
+    (elsewhere.0.key.chain, elsewhere.0.token_address) = (Chain::Polygon, Address([0xcc; 20]));
+    let confirmed = after(terms(), paid.whole());
+    let stands = [
+        after(terms(), [elsewhere.seen()]),
+        Payment { status: Status::Settled, ..confirmed.clone() },
+        confirmed,
+        after(terms(), tx(1, "12", 60).whole()),
+        after(terms(), tx(1, "4", 60).whole()),
+        after(terms(), [deadline()]),
+        after(terms(), [Command::Cancel]),
+        after(terms(), [deadline()].into_iter().chain(tx(1, "10", EXPIRY_SECS + 60).whole())),
+        after(terms(), [paid.seen(), paid.finalised(), paid.screened(Decision::Block)]),
+    ];
+    for payment in &stands {
+        let scene = Scene::of(payment, START.plus_secs(EXPIRY_SECS + 100));
+        let mut said = scene.notices.iter().chain([&scene.explanation]);
+        assert!(said.all(|text| !text.to_lowercase().contains("merchant")), "{scene:#?}");
+    }
+    let late = Scene::of(&stands[7], START.plus_secs(EXPIRY_SECS + 100));
+    assert!(late.explanation.contains("Contact whoever sent you this link"), "{}", late.explanation);
+}
+
 #[test]
 fn money_that_does_not_fit_is_named_and_asks_for_the_merchant() {
     let mut other = tx(1, "10", 60);
