@@ -18,6 +18,7 @@ mod m0008_operation;
 mod m0009_event_floors;
 mod m0010_ledger_openings;
 mod m0011_payment_lists;
+mod m0012_by_time;
 mod statements;
 
 /// All changes, oldest first.
@@ -38,6 +39,7 @@ impl MigratorTrait for Migrator {
             Box::new(m0009_event_floors::Migration),
             Box::new(m0010_ledger_openings::Migration),
             Box::new(m0011_payment_lists::Migration),
+            Box::new(m0012_by_time::Migration),
         ]
     }
 }

@@ -4,6 +4,7 @@
 
 mod checks;
 mod kind;
+mod operations;
 mod service;
 mod trouble;
 
@@ -27,6 +28,10 @@ pub const UNAPPLIED_AFTER_SECS: i64 = 60;
 pub const UNDELIVERED_AFTER_SECS: i64 = 15 * 60;
 /// Seconds that a payout or withdrawal may be pending: the settler sends it within a block, finality takes minutes.
 pub const SENDING_OVERDUE_AFTER_SECS: i64 = 30 * 60;
+/// Seconds that a refund, or a settlement that is done again, may stand where it is: finality takes minutes.
+pub const OPERATION_OVERDUE_AFTER_SECS: i64 = 30 * 60;
+/// Transactions that an operation may have been put into without being looked at: one that came to nothing is tried again.
+pub const OPERATION_ATTEMPTS_USUAL_MAX: i64 = 3;
 /// Things of each kind that are listed unless asked otherwise.
 pub const ITEMS_DEFAULT: usize = 20;
 /// Things of each kind that are listed at most.
@@ -59,7 +64,7 @@ pub struct StuckGroup {
 /// One thing that is stuck.
 #[derive(Debug, Clone, Serialize)]
 pub struct StuckItem {
-    /// A payment's, a PSP's or a transfer's id, or the name of a chain or of a part of the service.
+    /// A payment's, a PSP's, a transfer's or an operation's id, or the name of a chain or of a part of the service.
     pub id: String,
     /// The payment that it is about, if it is about one.
     pub payment_id: Option<String>,
@@ -122,6 +127,8 @@ pub async fn stuck(system: &System, only: Option<StuckKind>, limit: usize) -> Re
             trouble::of(system, kind, limit).await?
         } else if kind.is_of_sendings() {
             super::sendings::stuck(system, kind, limit).await?
+        } else if kind.is_of_operations() {
+            operations::of(system, limit).await?
         } else if kind.is_of_checks() {
             checks::of(system, kind, limit).await?
         } else {

@@ -152,3 +152,105 @@ async fn checks_that_nobody_works_on_are_listed() {
     insta::assert_json_snapshot!("stuck_check_overdue", overdue.redacted());
     desk.stop().await;
 }
+
+async fn hold(desk: &Desk, scope: &str) {
+    let held = desk.post("/ops/pauses", &json!({ "scope": scope, "reason": "to see who waits" })).await;
+    assert_eq!(held.status, 200, "{}", held.text());
+}
+
+async fn lift(desk: &Desk, scope: &str) {
+    assert_eq!(desk.post(&format!("/ops/pauses/{scope}/lift"), &json!({})).await.json["was_paused"], true);
+}
+
+/// Has the operations of a payment stand where they are since 1970.
+async fn age_operations(desk: &Desk, payment: &Reply) {
+    let sql = format!("UPDATE operations SET created_at = 1, updated_at = 1 WHERE payment_id = '{}'", id_of(payment));
+    desk.app.writer().execute_unprepared(&sql).await.unwrap();
+}
+
+/// The kinds under which a payment is listed.
+async fn kinds_of(desk: &Desk, payment: &Reply) -> Vec<String> {
+    let stuck = desk.get("/ops/stuck").await.json;
+    let kinds = stuck["kinds"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|kind| kind["items"].as_array().unwrap().iter().any(|item| item["payment_id"] == id_of(payment)));
+    kinds.map(|kind| kind["kind"].as_str().unwrap().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn a_refund_that_is_not_sent_for_long_is_listed_until_it_is() {
+    let desk = Desk::start_with_chains().await;
+    let merchant = desk.app.add_merchant().await;
+    hold(&desk, "sending:base").await;
+    let made = desk.app.add_payment(&merchant).await;
+    desk.app.pay(&made, "4").await;
+    desk.app.payment_when(&made, "mismatched").await;
+    let refunds = format!("/payments/{}/refunds", id_of(&made));
+    let asked = json!({ "amount": "3", "address": format!("0x{}", "ad".repeat(20)) });
+    assert_eq!(desk.app.post(&refunds, &asked).await.status, 202);
+    let queued = async |desk: &Desk| {
+        let read = desk.get(&format!("/ops/actors/{}", id_of(&made))).await;
+        (read.json["operations"][0]["status"] == "queued").then_some(())
+    };
+    desk.until("the refund is queued", queued).await;
+    assert_eq!(kinds_of(&desk, &made).await, Vec::<String>::new(), "it has just been asked for");
+    age_operations(&desk, &made).await;
+    let listed = desk.get("/ops/stuck?kind=operation_overdue").await;
+    insta::assert_json_snapshot!("stuck_operation_overdue", listed.redacted());
+    let page = desk.get("/ops/view/stuck").await;
+    assert!(page.text().contains("Operation overdue") && page.text().contains("a refund of 3.00 USDC on base"));
+    // One that is tried again and again changes all the time.
+    let id = id_of(&made);
+    let tried = format!("UPDATE operations SET attempts = 7, updated_at = {} WHERE payment_id = '{id}'", i64::MAX);
+    desk.app.writer().execute_unprepared(&tried).await.unwrap();
+    let item = desk.get("/ops/stuck?kind=operation_overdue").await.json["kinds"][0]["items"][0].clone();
+    assert!(item["reason"].as_str().unwrap().ends_with("is queued, after 7 transactions"), "{item:#}");
+    lift(&desk, "sending:base").await;
+    let sent = async |desk: &Desk| (desk.app.get(&refunds).await.json["refunds"][0]["status"] == "sent").then_some(());
+    desk.until("the refund is sent", sent).await;
+    assert_eq!(kinds_of(&desk, &made).await, Vec::<String>::new());
+    desk.stop().await;
+}
+
+#[tokio::test]
+async fn a_settlement_that_waits_is_listed_once_and_one_that_is_done_again_too() {
+    let desk = Desk::start_with_chains().await;
+    let merchant = desk.app.add_merchant().await;
+    let undone = desk.app.add_payment(&merchant).await;
+    desk.app.pay(&undone, "10").await;
+    desk.app.payment_when(&undone, "settled").await;
+    hold(&desk, "settlement:base").await;
+    let (waiting, spoiled) = (desk.app.add_payment(&merchant).await, desk.app.add_payment(&merchant).await);
+    for payment in [&waiting, &spoiled] {
+        desk.app.pay(payment, "10").await;
+        desk.app.payment_when(payment, "confirmed").await;
+    }
+    // Blocked for real: more came to one of them, of a sanctioned payer.
+    let wallet = spoiled.json["intermediary_wallet"].as_str().unwrap().parse().unwrap();
+    let chain = desk.app.world().chain(Chain::Base);
+    chain.transfer(Payer::Sanctioned, Token::Usdc, wallet, "5".parse().unwrap()).await.unwrap();
+    let blocked = async |desk: &Desk| (kinds_of(desk, &spoiled).await == ["funds_blocked"]).then_some(());
+    desk.until("the money is blocked", blocked).await;
+
+    // As rows would stand after a long time, and after the chain took a settlement back.
+    let ids = [&undone, &waiting, &spoiled].map(id_of);
+    for payment in [&undone, &waiting, &spoiled] {
+        age_operations(&desk, payment).await;
+    }
+    for sql in [
+        format!("UPDATE operations SET status = 'queued' WHERE payment_id = '{}'", ids[0]),
+        format!("UPDATE payments SET updated_at = 1 WHERE id IN ('{}', '{}')", ids[1], ids[2]),
+    ] {
+        desk.app.writer().execute_unprepared(&sql).await.unwrap();
+    }
+    assert_eq!(kinds_of(&desk, &undone).await, ["operation_overdue"]);
+    assert_eq!(kinds_of(&desk, &waiting).await, ["unsettled"]);
+    assert_eq!(kinds_of(&desk, &spoiled).await, ["funds_blocked", "operation_overdue"]);
+    let listed = desk.get("/ops/stuck?kind=operation_overdue").await.json;
+    let reasons: Vec<_> = listed["kinds"][0]["items"].as_array().unwrap().iter().map(|item| &item["reason"]).collect();
+    let reason = "the settlement of 10.00 USDC on base is queued";
+    assert_eq!(reasons, [reason, reason]);
+    desk.stop().await;
+}

@@ -34,6 +34,8 @@ pub enum StuckKind {
     SendingInReview,
     /// A payout or withdrawal is pending for long.
     SendingOverdue,
+    /// A refund is not sent for long, or a settlement that was undone is not done again.
+    OperationOverdue,
     /// Confirmed and not settled for long.
     Unsettled,
     /// Pending long after its deadline.
@@ -52,7 +54,7 @@ pub enum StuckKind {
 
 impl StuckKind {
     /// Every kind, the most pressing first.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::JournalHindered,
         Self::LedgerImbalance,
         Self::VaultDifference,
@@ -66,6 +68,7 @@ impl StuckKind {
         Self::FundsBlocked,
         Self::SendingInReview,
         Self::SendingOverdue,
+        Self::OperationOverdue,
         Self::Unsettled,
         Self::Overdue,
         Self::TransferUnapplied,
@@ -91,6 +94,7 @@ impl StuckKind {
             Self::FundsBlocked => "funds_blocked",
             Self::SendingInReview => "sending_in_review",
             Self::SendingOverdue => "sending_overdue",
+            Self::OperationOverdue => "operation_overdue",
             Self::Unsettled => "unsettled",
             Self::Overdue => "overdue",
             Self::TransferUnapplied => "transfer_unapplied",
@@ -119,6 +123,9 @@ impl StuckKind {
             Self::FundsBlocked => "Money that screening blocked is held in the payment's wallet.",
             Self::SendingInReview => "Screening is undecided about where a payout or withdrawal goes.",
             Self::SendingOverdue => "The payout or withdrawal is pending for long.",
+            Self::OperationOverdue => {
+                "A refund was not sent for long, or a settlement was not carried out and nothing else is listed for it."
+            }
             Self::Unsettled => "The payment is confirmed and was not settled for long.",
             Self::Overdue => "The payment is pending long after its deadline.",
             Self::TransferUnapplied => "A recorded transfer was not taken in by its payment.",
@@ -163,6 +170,10 @@ impl StuckKind {
             Self::SendingOverdue => {
                 "Look at the chain's settler, at pauses of sending, and at the screening provider; its amount stays reserved."
             }
+            Self::OperationOverdue => {
+                "Read the reason; look at the chain's settler, its finality and the pauses. A chain that is configured no more has to \
+                 be configured again: its operations go on by themselves then, each once."
+            }
             Self::Unsettled => "Look at the chain's settler and at the payment's operation.",
             Self::Overdue => {
                 "Look at the payment's chain and at its transfers; one may wait for finality or screening."
@@ -191,6 +202,11 @@ impl StuckKind {
     /// Whether rows of payouts and withdrawals tell of it.
     pub(super) const fn is_of_sendings(self) -> bool {
         matches!(self, Self::SendingInReview | Self::SendingOverdue)
+    }
+
+    /// Whether rows of operations tell of it.
+    pub(super) const fn is_of_operations(self) -> bool {
+        matches!(self, Self::OperationOverdue)
     }
 
     /// Whether the compliance desk and its queue tell of it.

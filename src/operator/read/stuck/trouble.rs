@@ -107,7 +107,7 @@ async fn unapplied(system: &System, before: Value, now: Timestamp, limit: usize)
     Ok((total, rows.iter().map(item).collect()))
 }
 
-async fn count(system: &System, from: &str, value: Value) -> Result<Count, DbErr> {
+pub(super) async fn count(system: &System, from: &str, value: Value) -> Result<Count, DbErr> {
     let database = system.database();
     let sql = format!("SELECT COUNT(*) FROM (SELECT 1 {from} LIMIT {}) counted", COUNTED_MAX + 1);
     let statement = Statement::from_sql_and_values(database.backend(), sql, [value]);
@@ -115,7 +115,7 @@ async fn count(system: &System, from: &str, value: Value) -> Result<Count, DbErr
     Ok(Count::of(row.map_or(Ok(0), |row| row.try_get_by_index(0))?))
 }
 
-async fn rows<M: FromQueryResult>(
+pub(super) async fn rows<M: FromQueryResult>(
     system: &System,
     from: &str,
     value: Value,
@@ -134,6 +134,7 @@ mod tests {
     use payferry_entities::Database;
     use payferry_migration::{Migrator, MigratorTrait};
 
+    use super::super::operations::OVERDUE;
     use super::*;
 
     /// However many payments there are, only what is stuck is looked at.
@@ -148,6 +149,7 @@ mod tests {
             (CONFIRMED, "updated_at", "payments_confirmed"),
             (PENDING, "expires_at", "payments_pending"),
             (UNAPPLIED, "created_at", "transfers_unapplied"),
+            (OVERDUE, "created_at", "operations_open"),
         ] {
             for sql in [
                 format!("SELECT COUNT(*) FROM (SELECT 1 {from} LIMIT 5)"),
