@@ -5,10 +5,11 @@ use axum::http::Uri;
 use payferry_actors::wallet::checksummed;
 use payferry_domain::{Address, Amount, Timestamp};
 use payferry_entities::ledger_postings::{Column, Entity, Model};
-use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
+use sea_orm::{ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect};
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::span::Span;
 use crate::http::answer::Answer;
 use crate::http::auth::{Caller, Read};
 use crate::http::error::{ApiError, Problem};
@@ -41,7 +42,10 @@ pub struct EntryRecord {
 #[derive(Serialize, ToSchema)]
 pub struct EntryList {
     message: &'static str,
+    /// Of all that is asked for; null with `after`.
+    total: Option<u64>,
     limit: u64,
+    offset: u64,
     /// Give it as `after` for the next page, now or later; null while there is nothing.
     next_after: Option<i64>,
     /// Oldest first.
@@ -54,11 +58,12 @@ pub struct EntryList {
 /// chain takes back is posted the other way round.
 #[utoipa::path(
     get, path = "/ledger/entries", tag = "Money", operation_id = "listLedgerEntries", params(
-        ("after" = Option<i64>, Query, description = "Only what comes after this position."),
+        ("after" = Option<i64>, Query, description = "Only what comes after this position. Not together with `offset`."),
         ("subject" = Option<String>, Query, description = "Only of this payment, transfer, payout or withdrawal."),
         ("from" = Option<String>, Query, description = "At or after this ISO 8601 time."),
         ("to" = Option<String>, Query, description = "Before this ISO 8601 time."),
         ("limit" = Option<u64>, Query, description = "1 to 200; 50 unless given."),
+        ("offset" = Option<u64>, Query, description = "How many to skip."),
     ),
     responses(
         (status = 200, description = "A page, oldest first.", body = EntryList),
@@ -70,26 +75,40 @@ pub async fn list(State(app): State<AppState>, caller: Caller<Read>, uri: Uri) -
     let mut wanted = Entity::find().filter(Column::PspId.eq(caller.psp_id.to_string()));
     let position =
         |text: &str| text.parse::<i64>().map_err(|_| Fault::new("invalid_value", "must be the position of an entry"));
-    if let Some(after) = query.optional("after", position) {
+    let after = query.optional("after", position);
+    if let Some(after) = after {
         wanted = wanted.filter(Column::Position.gt(after));
     }
     if let Some(subject) = query.optional("subject", |text| read::text(&text.into())) {
         wanted = wanted.filter(Column::Subject.eq(subject));
     }
     let moment = |text: &str| read::moment(&text.into());
-    if let Some(from) = query.optional("from", moment) {
+    let (from, to) = (query.optional("from", moment), query.optional("to", moment));
+    if let Some(from) = from {
         wanted = wanted.filter(Column::At.gte(from.as_millis()));
     }
-    if let Some(to) = query.optional("to", moment) {
+    if let Some(to) = to {
         wanted = wanted.filter(Column::At.lt(to.as_millis()));
     }
     let page = query.page();
+    if after.is_some() && page.offset > 0 {
+        query.fault("offset", Fault::new("not_with_after", "cannot be combined with `after`"));
+    }
     query.finish()?;
-    let rows = wanted.order_by_asc(Column::Position).limit(page.limit).offset(page.offset);
-    let rows = rows.all(app.database().reader()).await?;
+    let span = Span::of(app.database(), caller.psp_id, from, to).await?;
+    if let Some(first) = span.from {
+        wanted = wanted.filter(Column::Position.gte(first));
+    }
+    if let Some(end) = span.to {
+        wanted = wanted.filter(Column::Position.lt(end));
+    }
+    let reader = app.database().reader();
+    let total = if after.is_none() { Some(wanted.clone().count(reader).await?) } else { None };
+    let rows = wanted.order_by_asc(Column::Position).limit(page.limit).offset(page.offset).all(reader).await?;
     let next_after = rows.last().map(|row| row.position);
     let entries = rows.into_iter().map(record).collect();
-    Answer::ok(&EntryList { message: "Ledger entries", limit: page.limit, next_after, entries })
+    let (limit, offset) = (page.limit, page.offset);
+    Answer::ok(&EntryList { message: "Ledger entries", total, limit, offset, next_after, entries })
 }
 
 fn record(row: Model) -> EntryRecord {

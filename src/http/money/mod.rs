@@ -6,6 +6,7 @@ pub mod entries;
 mod payee;
 pub mod payouts;
 mod sendings;
+mod span;
 pub mod statement;
 pub mod transfers;
 pub mod withdrawals;

@@ -6,10 +6,11 @@ use axum::response::Response;
 use payferry_actors::OrderSending;
 use payferry_domain::sending::{SendingId, SendingKind};
 use payferry_domain::{CustomerId, PayoutId};
+use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::payee;
-use super::sendings::{self, Asked, SendingList, SendingRecord};
+use super::sendings::{self, Asked, SendingPage, SendingRecord};
 use crate::http::answer::Answer;
 use crate::http::auth::{Caller, Money, Read};
 use crate::http::error::{ApiError, Problem};
@@ -69,6 +70,17 @@ pub async fn create(State(app): State<AppState>, request: Submission<Money>) -> 
     sendings::order(&app, &request, order).await
 }
 
+/// A page of payouts.
+#[derive(Serialize, ToSchema)]
+pub struct PayoutList {
+    message: &'static str,
+    total: u64,
+    limit: u64,
+    offset: u64,
+    /// Newest first.
+    payouts: Vec<SendingRecord>,
+}
+
 /// List payouts
 #[utoipa::path(
     get, path = "/payouts", tag = "Money", operation_id = "listPayouts", params(
@@ -76,10 +88,12 @@ pub async fn create(State(app): State<AppState>, request: Submission<Money>) -> 
         ("limit" = Option<u64>, Query, description = "1 to 200; 50 unless given."),
         ("offset" = Option<u64>, Query, description = "How many to skip."),
     ),
-    responses((status = 200, description = "A page, newest first.", body = SendingList)),
+    responses((status = 200, description = "A page, newest first.", body = PayoutList)),
 )]
 pub async fn list(State(app): State<AppState>, caller: Caller<Read>, uri: Uri) -> Result<Answer, ApiError> {
-    sendings::list(&app, caller.psp_id, SendingKind::Payout, &uri).await
+    let page = sendings::list(&app, caller.psp_id, SendingKind::Payout, &uri).await?;
+    let SendingPage { total, limit, offset, records } = page;
+    Answer::ok(&PayoutList { message: "Payouts", total, limit, offset, payouts: records })
 }
 
 /// Read a payout

@@ -84,15 +84,12 @@ impl SendingRecord {
     }
 }
 
-/// A page of them.
-#[derive(Serialize, ToSchema)]
-pub struct SendingList {
-    message: &'static str,
-    total: u64,
-    limit: u64,
-    offset: u64,
-    /// Newest first.
-    items: Vec<SendingRecord>,
+/// A page of them, newest first.
+pub(super) struct SendingPage {
+    pub total: u64,
+    pub limit: u64,
+    pub offset: u64,
+    pub records: Vec<SendingRecord>,
 }
 
 /// What both kinds of order say.
@@ -164,7 +161,7 @@ pub(super) async fn one(app: &Shared, psp_id: PspId, kind: SendingKind, id: &str
 }
 
 /// A page of the account's own, newest first.
-pub(super) async fn list(app: &Shared, psp_id: PspId, kind: SendingKind, uri: &Uri) -> Result<Answer, ApiError> {
+pub(super) async fn list(app: &Shared, psp_id: PspId, kind: SendingKind, uri: &Uri) -> Result<SendingPage, ApiError> {
     let mut query = QueryFields::of(uri);
     let mut wanted = Entity::find().filter(Column::PspId.eq(psp_id.to_string())).filter(Column::Kind.eq(kind.as_str()));
     let statuses = "pending, sent, failed";
@@ -178,10 +175,6 @@ pub(super) async fn list(app: &Shared, psp_id: PspId, kind: SendingKind, uri: &U
     let newest = wanted.order_by_desc(Column::CreatedAt).order_by_desc(Column::Id);
     let rows = newest.limit(page.limit).offset(page.offset).all(reader).await?;
     let record = |row: &Model| Ok(SendingRecord::of(&store::sending_of(row)?));
-    let items = rows.iter().map(record).collect::<Result<_, ApiError>>()?;
-    let message = match kind {
-        SendingKind::Payout => "Payouts",
-        SendingKind::Withdrawal => "Withdrawals",
-    };
-    Answer::ok(&SendingList { message, total, limit: page.limit, offset: page.offset, items })
+    let records = rows.iter().map(record).collect::<Result<_, ApiError>>()?;
+    Ok(SendingPage { total, limit: page.limit, offset: page.offset, records })
 }

@@ -69,7 +69,7 @@ pub struct CustomerTransferList {
     limit: u64,
     offset: u64,
     /// Newest first.
-    items: Vec<CustomerTransfer>,
+    transfers: Vec<CustomerTransfer>,
 }
 
 /// Transfer to a customer
@@ -154,9 +154,9 @@ pub async fn list(State(app): State<AppState>, caller: Caller<Read>, uri: Uri) -
     let newest = wanted.order_by_desc(Column::CreatedAt).order_by_desc(Column::Id);
     let rows = newest.limit(page.limit).offset(page.offset).all(reader).await?;
     let record = |row: &Model| CustomerTransfer::of(&app, &store::payment_of(row)?);
-    let items = rows.iter().map(record).collect::<Result<_, ApiError>>()?;
+    let transfers = rows.iter().map(record).collect::<Result<_, ApiError>>()?;
     let (limit, offset) = (page.limit, page.offset);
-    Answer::ok(&CustomerTransferList { message: "Transfers", total, limit, offset, items })
+    Answer::ok(&CustomerTransferList { message: "Transfers", total, limit, offset, transfers })
 }
 
 /// Read a transfer

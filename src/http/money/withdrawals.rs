@@ -7,9 +7,10 @@ use payferry_actors::OrderSending;
 use payferry_actors::psps::wallets::withdrawal_wallet;
 use payferry_domain::WithdrawalId;
 use payferry_domain::sending::{SendingId, SendingKind};
+use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::sendings::{self, Asked, SendingList, SendingRecord};
+use super::sendings::{self, Asked, SendingPage, SendingRecord};
 use crate::http::answer::Answer;
 use crate::http::auth::{Caller, Money, Read};
 use crate::http::error::{ApiError, Problem};
@@ -64,6 +65,17 @@ pub async fn create(State(app): State<AppState>, request: Submission<Money>) -> 
     sendings::order(&app, &request, order).await
 }
 
+/// A page of withdrawals.
+#[derive(Serialize, ToSchema)]
+pub struct WithdrawalList {
+    message: &'static str,
+    total: u64,
+    limit: u64,
+    offset: u64,
+    /// Newest first.
+    withdrawals: Vec<SendingRecord>,
+}
+
 /// List withdrawals
 #[utoipa::path(
     get, path = "/withdrawals", tag = "Money", operation_id = "listWithdrawals", params(
@@ -71,10 +83,12 @@ pub async fn create(State(app): State<AppState>, request: Submission<Money>) -> 
         ("limit" = Option<u64>, Query, description = "1 to 200; 50 unless given."),
         ("offset" = Option<u64>, Query, description = "How many to skip."),
     ),
-    responses((status = 200, description = "A page, newest first.", body = SendingList)),
+    responses((status = 200, description = "A page, newest first.", body = WithdrawalList)),
 )]
 pub async fn list(State(app): State<AppState>, caller: Caller<Read>, uri: Uri) -> Result<Answer, ApiError> {
-    sendings::list(&app, caller.psp_id, SendingKind::Withdrawal, &uri).await
+    let page = sendings::list(&app, caller.psp_id, SendingKind::Withdrawal, &uri).await?;
+    let SendingPage { total, limit, offset, records } = page;
+    Answer::ok(&WithdrawalList { message: "Withdrawals", total, limit, offset, withdrawals: records })
 }
 
 /// Read a withdrawal

@@ -50,7 +50,7 @@ async fn refunded(app: &TestApp, payment: &Reply, body: &Value) -> Value {
     app.until("the refund is sent", sent).await.json
 }
 
-async fn set_policies(app: &TestApp, policies: &PspPolicies) {
+pub(super) async fn set_policies(app: &TestApp, policies: &PspPolicies) {
     let settings = serde_json::to_string(policies).unwrap();
     psps::Entity::update_many()
         .col_expr(psps::Column::Settings, Expr::value(settings))

@@ -9,6 +9,7 @@ mod customers;
 mod everywhere;
 mod feed;
 mod idempotency;
+mod ledger;
 mod live;
 pub(crate) mod logs;
 mod merchants;

@@ -1,11 +1,14 @@
 //! Money out: payouts to customers, withdrawals, balances and the ledger, with every base unit looked for on the chain.
 
 use payferry_actors::pauses;
+use payferry_actors::psps::PspPolicies;
 use payferry_actors::psps::wallets::{self, WalletChange};
+use payferry_actors::wallet::Vaults;
 use payferry_domain::{Chain, Token};
 
 use super::*;
 use crate::chainside::{balance, blacklist};
+use crate::http::misfits::set_policies;
 
 /// An account that nobody else uses.
 const TREASURER: &str = "0x000000000000000000000000000000000000beef";
@@ -26,6 +29,43 @@ pub(super) async fn payee(app: &TestApp) -> String {
     set_details(app, &id, &json!({ "wallet_address": OTHER_WALLET })).await;
     clear(app, &id).await;
     id
+}
+
+/// Cleared customers whose wallets are the chain's, a token's or the service's own: the wallet, and what is said of it. Nobody's,
+/// the zero address, is not even taken as a wallet.
+pub(super) async fn unsuitable_payees(app: &TestApp) -> Vec<(String, String, &'static str)> {
+    let merchant = app.add_merchant().await;
+    let payment = app.add_payment(&merchant).await;
+    let spec = app.world().chain(Chain::Base).spec().clone();
+    let elsewhere = app.world().chain(Chain::Polygon).spec().token_address(Token::Usdt).unwrap();
+    let vaults = Vaults::new(spec.contract);
+    let other = app.add_psp().await;
+    let mut payees = Vec::new();
+    for (wallet, what) in [
+        (format!("0x{}4", "0".repeat(39)), "one of the chain's own contracts"),
+        (payment.json["intermediary_wallet"].as_str().unwrap().to_owned(), "a vault of this service"),
+        (vaults.of_psp(app.psp_id).to_string(), "a vault of this service"),
+        (vaults.of_psp(other).to_string(), "a vault of this service"),
+        (spec.token_address(Token::Usdc).unwrap().to_string(), "the contract of a token"),
+        (elsewhere.to_string(), "the contract of a token"),
+        (spec.contract.to_string(), "the settlement contract of this service"),
+        (spec.treasury.to_string(), "the treasury of this service"),
+    ] {
+        let id = add(app, &individual()).await;
+        let nobodys = set_details(app, &id, &json!({ "wallet_address": format!("0x{}", "0".repeat(40)) })).await;
+        assert_eq!((nobodys.status.as_u16(), nobodys.faults()), (422, vec!["wallet_address: zero_address".to_owned()]));
+        let set = set_details(app, &id, &json!({ "wallet_address": wallet })).await;
+        assert_eq!(set.status, 200, "{}", set.text());
+        clear(app, &id).await;
+        payees.push((id, wallet, what));
+    }
+    payees
+}
+
+/// What is refused because of where it would go, and what it says.
+pub(super) fn assert_unsuitable(refused: &Reply, what: &str) {
+    refused.assert_problem(409, "wallet_unsuitable");
+    assert_eq!(refused.json["detail"], format!("The wallet is {what}."));
 }
 
 fn payout(customer: &str, amount: &str) -> Value {
@@ -78,7 +118,7 @@ async fn a_payout_reaches_the_customer_and_every_unit_is_accounted_for() {
     let log = app.get(&format!("/api/v1/payments/{id}/webhooks")).await;
     let events: Vec<_> = log.json["deliveries"].as_array().unwrap().iter().map(|entry| &entry["event"]).collect();
     assert_eq!(events, ["payout.pending", "payout.sent"]);
-    assert_eq!(app.get("/payouts").await.json["items"], json!([sent.json]));
+    assert_eq!(app.get("/payouts").await.json["payouts"], json!([sent.json]));
     assert_eq!(app.get("/payouts?status=failed").await.json["total"], 0);
     let other = app.add_psp().await;
     let key = app.add_key(other, &[payferry::keys::Scope::Full]).await;
@@ -116,6 +156,69 @@ async fn what_may_not_be_paid_out_is_refused_and_moves_nothing() {
 }
 
 #[tokio::test]
+async fn nothing_is_paid_out_to_a_token_or_to_the_service_itself() {
+    let app = earned().await;
+    let payees = unsuitable_payees(&app).await;
+    let mut held = Vec::new();
+    for (_, wallet, _) in &payees {
+        held.push(balance(&app, Chain::Base, Token::Usdc, wallet).await);
+    }
+    for (customer, _, what) in &payees {
+        assert_unsuitable(&app.post("/payouts", &payout(customer, "1")).await, what);
+    }
+    assert_eq!(balances(&app).await, ["9.90", "0.00", "0.00"]);
+    assert_eq!(app.get("/payouts").await.json["total"], 0);
+    for ((_, wallet, what), held) in payees.iter().zip(held) {
+        assert_eq!(balance(&app, Chain::Base, Token::Usdc, wallet).await, held, "{what}");
+    }
+}
+
+#[tokio::test]
+async fn what_goes_out_has_a_ceiling_for_each_and_one_for_all_of_a_day() {
+    let app = earned().await;
+    let customer = payee(&app).await;
+    register(&app).await;
+    let payment = app.get("/payments").await.json["payments"][0]["payment_id"].as_str().unwrap().to_owned();
+    let refunds = format!("/payments/{payment}/refunds");
+    let (once, daily) = (Some("5".parse().unwrap()), Some("6".parse().unwrap()));
+    set_policies(&app, &PspPolicies { send_max: once, send_daily_max: daily, ..PspPolicies::default() }).await;
+    let refund = |amount: &str| json!({ "amount": amount, "address": WALLET });
+    let resolved = |amount: &str| with(&refund(amount), &json!({ "action": "refund" }));
+    let withdrawal = |amount: &str| json!({ "amount": amount, "currency": "USDC", "chain": "base" });
+    let resolve = format!("/payments/{payment}/resolve");
+    let refused = async |amount: &str, code: &str| {
+        for (path, body) in [
+            ("/payouts", payout(&customer, amount)),
+            ("/withdrawals", withdrawal(amount)),
+            (&refunds, refund(amount)),
+            (&resolve, resolved(amount)),
+        ] {
+            let reply = app.post(path, &body).await;
+            assert_eq!((reply.status.as_u16(), reply.code()), (409, code), "{path}: {}", reply.text());
+        }
+    };
+    refused("5.000001", "above_send_limit").await;
+    assert_eq!(balances(&app).await, ["9.90", "0.00", "0.00"]);
+    let asked = app.post("/payouts", &payout(&customer, "5")).await;
+    when(&app, "/payouts", &asked, "sent").await;
+    refused("1.000001", "above_daily_limit").await;
+    assert_eq!(balances(&app).await, ["4.90", "0.00", "0.00"]);
+    assert_eq!(app.get(&refunds).await.json["refunds"], json!([]));
+    // Refunds and payouts share the day; what is refused has used nothing of it.
+    let rest = app.post(&refunds, &refund("1")).await;
+    assert_eq!(rest.status, 202, "{}", rest.text());
+    refused("0.01", "above_daily_limit").await;
+    let sent = async |app: &TestApp| {
+        let listed = app.get(&refunds).await;
+        (listed.json["refunds"][0]["status"] == "sent").then_some(())
+    };
+    app.until("the refund is sent", sent).await;
+    assert_eq!(balances(&app).await, ["3.90", "0.00", "0.00"]);
+    assert_eq!(balance(&app, Chain::Base, Token::Usdc, WALLET).await, 1_000_000);
+    assert_eq!(balance(&app, Chain::Base, Token::Usdc, TREASURER).await, 0);
+}
+
+#[tokio::test]
 async fn a_payout_that_the_token_refuses_fails_and_the_money_is_on_the_balance_again() {
     let app = earned().await;
     let customer = payee(&app).await;
@@ -149,6 +252,14 @@ async fn a_customer_who_may_not_be_paid_any_more_is_not() {
     assert_eq!(balance(&app, Chain::Base, Token::Usdc, OTHER_WALLET).await, 0);
 }
 
+/// Registers where the account withdraws to.
+async fn register(app: &TestApp) {
+    let (transaction, now) = (app.state.database().begin().await.unwrap(), app.state.clock().now());
+    let change = WalletChange { chain: None, address: Some(TREASURER.parse().unwrap()), delay_secs: 0 };
+    wallets::change(&transaction, app.psp_id, change, &Actor::Operator, now).await.unwrap();
+    transaction.commit().await.unwrap();
+}
+
 async fn pause(app: &TestApp, scope: pauses::Scope, is_held: bool) {
     let (transaction, now) = (app.state.database().begin().await.unwrap(), app.state.clock().now());
     if is_held {
@@ -165,10 +276,7 @@ async fn of_many_withdrawals_of_everything_one_goes_to_the_registered_wallet() {
     let app = earned().await;
     let everything = json!({ "amount": "9.9", "currency": "USDC", "chain": "base" });
     app.post("/withdrawals", &everything).await.assert_problem(409, "withdrawal_wallet_missing");
-    let (transaction, now) = (app.state.database().begin().await.unwrap(), app.state.clock().now());
-    let change = WalletChange { chain: None, address: Some(TREASURER.parse().unwrap()), delay_secs: 0 };
-    wallets::change(&transaction, app.psp_id, change, &Actor::Operator, now).await.unwrap();
-    transaction.commit().await.unwrap();
+    register(&app).await;
     let asked = futures::future::join_all((0..20).map(|_| app.post("/withdrawals", &everything))).await;
     let (accepted, refused): (Vec<_>, Vec<_>) = asked.iter().partition(|reply| reply.status == 202);
     assert_eq!((accepted.len(), refused.len()), (1, 19));
@@ -178,4 +286,6 @@ async fn of_many_withdrawals_of_everything_one_goes_to_the_registered_wallet() {
     when(&app, "/withdrawals", accepted[0], "sent").await;
     assert_eq!(balance(&app, Chain::Base, Token::Usdc, TREASURER).await, 9_900_000);
     assert_eq!(balances(&app).await, ["0.00", "0.00", "0.00"]);
+    let listed = app.get("/withdrawals").await;
+    assert_eq!((&listed.json["total"], &listed.json["withdrawals"][0]["status"]), (&json!(1), &json!("sent")));
 }

@@ -2,7 +2,7 @@
 
 use payferry_domain::{Chain, Token};
 
-use super::paid_out::{balances, kinds, payee, row};
+use super::paid_out::{assert_unsuitable, balances, kinds, payee, row, unsuitable_payees};
 use super::*;
 use crate::chainside::{balance, blacklist};
 
@@ -60,8 +60,8 @@ async fn what_arrives_goes_on_to_the_customer_whole() {
     assert_eq!(app.get(&format!("/payments/{}", id.replacen("tr_", "pay_", 1))).await.status, 404);
     assert_eq!(app.get("/payments").await.json["total"], 0);
     let list = app.get("/transfers?reference=rent").await;
-    assert_eq!((&list.json["total"], &list.json["items"][0]["payment_id"]), (&json!(1), &json!(id)));
-    assert_eq!(list.json["items"][0]["address"], settled.json["address"]);
+    assert_eq!((&list.json["total"], &list.json["transfers"][0]["payment_id"]), (&json!(1), &json!(id)));
+    assert_eq!(list.json["transfers"][0]["address"], settled.json["address"]);
     assert_eq!(app.get("/transfers?reference=other").await.json["total"], 0);
     let other = app.add_psp().await;
     let key = app.add_key(other, &[payferry::keys::Scope::Full]).await;
@@ -147,5 +147,8 @@ async fn what_may_not_be_transferred_is_refused_before_anybody_pays() {
     refused(&transfer(&tainted, "1"), 409, "wallet_blocked").await;
     deactivate(&app, &customer).await;
     refused(&transfer(&customer, "1"), 409, "customer_inactive").await;
+    for (customer, _, what) in unsuitable_payees(&app).await {
+        assert_unsuitable(&app.post(TRANSFERS, &transfer(&customer, "1")).await, what);
+    }
     assert_eq!(app.get(TRANSFERS).await.json["total"], 0);
 }

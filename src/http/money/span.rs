@@ -1,0 +1,177 @@
+//! Where in the ledger a time is.
+//!
+//! Postings are found by their place, and no index has their time: one more would cost every payment. Places and times grow
+//! together, so that the place of a time is found by halves.
+
+use payferry_domain::{PspId, Timestamp};
+use payferry_entities::ledger_postings::{Column, Entity};
+use payferry_entities::{Database, ledger_openings};
+use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
+
+/// Seconds by which a posting's time may be behind that of one before it: what is decided first may be written later, and clocks
+/// are set back.
+pub const DISORDER_SECS_MAX: i64 = 3_600;
+
+/// Places between which all postings of a time are; there may be others among them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Span {
+    /// The first place that may have one.
+    pub from: Option<i64>,
+    /// The first place that has none any more.
+    pub to: Option<i64>,
+}
+
+impl Span {
+    /// Of the PSP's postings from `from` on and before `to`.
+    pub async fn of(
+        database: &Database,
+        psp_id: PspId,
+        from: Option<Timestamp>,
+        to: Option<Timestamp>,
+    ) -> Result<Self, DbErr> {
+        if from.is_none() && to.is_none() {
+            return Ok(Self { from: None, to: None });
+        }
+        // What was before the ledger is posted by payments, at the times when it happened.
+        let opening = ledger_openings::Entity::find().one(database.reader()).await?;
+        let Some(opening) = opening else { return Ok(Self { from: None, to: None }) };
+        let since = Timestamp(opening.opened_at).plus_secs(DISORDER_SECS_MAX);
+        let from = from.map(|from| from.plus_secs(-DISORDER_SECS_MAX)).filter(|from| *from > since);
+        let to = to.map(|to| to.plus_secs(DISORDER_SECS_MAX)).filter(|to| *to > since);
+        let mut span = Self { from: None, to: None };
+        if let Some(from) = from {
+            span.from = Some(place(database, psp_id, from).await?);
+        }
+        if let Some(to) = to {
+            span.to = Some(place(database, psp_id, to).await?);
+        }
+        Ok(span)
+    }
+}
+
+/// The place from which on the PSP's postings have this time or a later one.
+async fn place(database: &Database, psp_id: PspId, at: Timestamp) -> Result<i64, DbErr> {
+    let own = || Entity::find().filter(Column::PspId.eq(psp_id.to_string()));
+    let found = |query: sea_orm::Select<Entity>| {
+        let query = query.select_only().columns([Column::Position, Column::At]);
+        async move { query.into_tuple::<(i64, i64)>().one(database.reader()).await }
+    };
+    let Some((last, _)) = found(own().order_by_desc(Column::Position)).await? else { return Ok(0) };
+    let (mut low, mut high) = (0, last + 1);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        let next = own().filter(Column::Position.gte(middle)).order_by_asc(Column::Position);
+        match found(next).await? {
+            Some((position, time)) if time < at.as_millis() => low = position + 1,
+            _ => high = middle,
+        }
+    }
+    Ok(low)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use payferry_entities::{ledger_postings, psps};
+    use payferry_migration::{Migrator, MigratorTrait};
+    use sea_orm::{ActiveValue, IntoActiveModel};
+
+    use super::*;
+
+    const HOUR: i64 = 3_600_000;
+    const OPENED: i64 = 1_000 * HOUR;
+
+    async fn database(folder: &tempfile::TempDir) -> Database {
+        let url = format!("sqlite://{}?mode=rwc", folder.path().join("payferry.db").display());
+        let database = Database::open(&url).await.unwrap();
+        Migrator::up(database.patient(), None).await.unwrap();
+        database
+    }
+
+    async fn add_psp(database: &Database) -> PspId {
+        let id = PspId::generate();
+        let row = psps::Model {
+            id: id.to_string(),
+            name: "Test".to_owned(),
+            settings: "{}".to_owned(),
+            created_at: 0,
+            updated_at: 0,
+        };
+        psps::Entity::insert(row.into_active_model()).exec_without_returning(database.writer()).await.unwrap();
+        id
+    }
+
+    /// Postings of these times, one after the other.
+    async fn post(database: &Database, psp: PspId, times: impl IntoIterator<Item = i64>) {
+        let row = |at: i64| {
+            let mut row = ledger_postings::Model {
+                position: 0,
+                subject: payferry_domain::PaymentId::generate().to_string(),
+                version: 1,
+                line: 0,
+                psp_id: psp.to_string(),
+                kind: "received".to_owned(),
+                debit: "external".to_owned(),
+                credit: "payment".to_owned(),
+                chain: "base".to_owned(),
+                token_address: "0x".to_owned(),
+                amount: 1,
+                reference: String::new(),
+                at,
+            }
+            .into_active_model();
+            row.position = ActiveValue::NotSet;
+            row
+        };
+        let rows: Vec<_> = times.into_iter().map(row).collect();
+        for some in rows.chunks(500) {
+            Entity::insert_many(some.to_vec()).exec_without_returning(database.writer()).await.unwrap();
+        }
+    }
+
+    async fn times(database: &Database, psp: PspId, span: Option<Span>, from: i64, to: i64) -> Vec<(i64, i64)> {
+        let mut wanted = Entity::find().filter(Column::PspId.eq(psp.to_string()));
+        wanted = wanted.filter(Column::At.gte(from)).filter(Column::At.lt(to));
+        if let Some(first) = span.and_then(|span| span.from) {
+            wanted = wanted.filter(Column::Position.gte(first));
+        }
+        if let Some(end) = span.and_then(|span| span.to) {
+            wanted = wanted.filter(Column::Position.lt(end));
+        }
+        let found = wanted.order_by_asc(Column::Position).select_only().columns([Column::Position, Column::At]);
+        found.into_tuple().all(database.reader()).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn what_is_found_by_halves_is_what_is_there_and_little_more() {
+        let folder = tempfile::tempdir().unwrap();
+        let database = database(&folder).await;
+        let (psp, other) = (add_psp(&database).await, add_psp(&database).await);
+        // Before the ledger: by payments, in no order of time.
+        post(&database, psp, (0..200).map(|n| OPENED - ((n * 37) % 200) * HOUR)).await;
+        let opened = ledger_openings::Model { id: 1, opened_at: OPENED };
+        let opened = ledger_openings::Entity::insert(opened.into_active_model());
+        opened.exec_without_returning(database.writer()).await.unwrap();
+        // Two accounts in turn, a posting every six minutes, each up to 50 minutes late.
+        for n in 0..1_000 {
+            let who = if n % 3 == 0 { other } else { psp };
+            post(&database, who, [OPENED + n * HOUR / 10 - ((n * 17) % 50) * 60_000]).await;
+        }
+        let ends = [-300, -5, 0, 1, 2, 3, 10, 50, 51, 99, 100, 200].map(|hours| OPENED + hours * HOUR);
+        for from in ends {
+            for to in ends {
+                let span = Span::of(&database, psp, Some(Timestamp(from)), Some(Timestamp(to))).await.unwrap();
+                let (all, found) = (times(&database, psp, None, from, to), times(&database, psp, Some(span), from, to));
+                assert_eq!(all.await, found.await, "{from} to {to}: {span:?}");
+            }
+        }
+        // Of a hundred hours not many more are read than the two that are asked for.
+        let (from, to) = (Timestamp(OPENED + 50 * HOUR), Timestamp(OPENED + 52 * HOUR));
+        let span = Span::of(&database, psp, Some(from), Some(to)).await.unwrap();
+        let read = times(&database, psp, Some(span), 0, i64::MAX).await;
+        assert!(read.len() < 60, "{} of 866", read.len());
+        assert_eq!(Span::of(&database, psp, None, None).await.unwrap(), Span { from: None, to: None });
+        let nobody = Span::of(&database, PspId::generate(), Some(from), Some(to)).await.unwrap();
+        assert_eq!(nobody, Span { from: Some(0), to: Some(0) });
+    }
+}

@@ -1,0 +1,60 @@
+//! `GET /ledger/entries`: pages, by place and by time.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::app::TestApp;
+use crate::chainside::sleep;
+
+const ENTRIES: &str = "/ledger/entries";
+
+fn positions(page: &Value) -> Vec<i64> {
+    page["entries"].as_array().unwrap().iter().map(|entry| entry["position"].as_i64().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn the_ledger_is_paged_like_every_list_and_by_its_places() {
+    let app = TestApp::start_with_chains().await;
+    let merchant = app.add_merchant().await;
+    for _ in 0..2 {
+        let made = app.add_payment(&merchant).await;
+        app.pay(&made, "10").await;
+        app.payment_when(&made, "settled").await;
+    }
+    let all = app.get(ENTRIES).await.json;
+    let places = positions(&all);
+    assert_eq!(places.len(), 6, "received, settled and fee of each: {all:#}");
+    assert_eq!([&all["total"], &all["limit"], &all["offset"]], [&json!(6), &json!(50), &json!(0)]);
+    assert_eq!(all["next_after"], places[5]);
+
+    let some = app.get(&format!("{ENTRIES}?limit=2&offset=3")).await.json;
+    assert_eq!(positions(&some), places[3..5]);
+    assert_eq!([&some["total"], &some["limit"], &some["offset"]], [&json!(6), &json!(2), &json!(3)]);
+    let rest = app.get(&format!("{ENTRIES}?after={}", some["next_after"])).await.json;
+    assert_eq!((positions(&rest), &rest["total"]), (places[5..].to_vec(), &Value::Null));
+    let both = app.get(&format!("{ENTRIES}?after=1&offset=1")).await;
+    both.assert_problem(400, "invalid_parameters");
+    assert_eq!(both.faults(), ["offset: not_with_after"]);
+
+    // At or after the one, before the other.
+    let times: Vec<&str> =
+        all["entries"].as_array().unwrap().iter().map(|entry| entry["at"].as_str().unwrap()).collect();
+    let until = app.get(&format!("{ENTRIES}?to={}", times[3])).await.json;
+    assert_eq!(positions(&until), places[..3], "{all:#}");
+    let since = app.get(&format!("{ENTRIES}?from={}", times[3])).await.json;
+    assert_eq!((positions(&since), &since["total"]), (places[3..].to_vec(), &json!(3)));
+    let between = app.get(&format!("{ENTRIES}?from={}&to={}", times[0], times[3])).await.json;
+    assert_eq!(positions(&between), places[..3]);
+
+    // Long after, the hours before are passed over; nothing of what was asked for is.
+    sleep(&app, Duration::from_hours(4)).await;
+    let made = app.add_payment(&merchant).await;
+    app.pay(&made, "10").await;
+    app.payment_when(&made, "settled").await;
+    let first = app.get(&format!("{ENTRIES}?after={}&limit=1", places[5])).await.json;
+    let late = app.get(&format!("{ENTRIES}?from={}", first["entries"][0]["at"].as_str().unwrap())).await.json;
+    assert_eq!((positions(&late).len(), &late["total"], &late["entries"][0]), (3, &json!(3), &first["entries"][0]));
+    let never = app.get(&format!("{ENTRIES}?from=2999-01-01T00:00:00Z")).await.json;
+    assert_eq!((positions(&never), &never["total"], &never["next_after"]), (vec![], &json!(0), &Value::Null));
+}
