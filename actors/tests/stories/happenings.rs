@@ -1,5 +1,7 @@
 //! What happens to the chains, to time, to the PSP's receiver and to the service itself, by the first word of a step.
 
+use std::collections::BTreeMap;
+
 use payferry_actors::chain::Step as SettlerStep;
 use payferry_actors::observe::ActorKind;
 use payferry_devchain::{Dropped, Faults};
@@ -9,7 +11,7 @@ use payferry_harness::receiver::Manner;
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QueryOrder};
 use serde_json::Value;
 
-use crate::outcome::Subject;
+use crate::outcome::{self, Subject};
 use crate::people::{Asked, Refused};
 use crate::player::Player;
 use crate::said::Said;
@@ -52,6 +54,8 @@ pub async fn happen(player: &mut Player, step: &Step, said: &Said<'_>) -> Result
             world.start().await;
         }
         "told" => return told(player, step).await,
+        "delivered" => return delivered(player, step).await,
+        "balance" => return balance(player, step).await,
         "tried" => return tried(player, said.number()?).await,
         "crowd" => return crowd(player, said.number()?).await,
         other => return Err(format!("nobody knows how to {other}")),
@@ -129,12 +133,39 @@ async fn crowd(player: &Player, count: u64) -> Result<(), Refused> {
     }
 }
 
-/// The last event of this name says this.
-async fn told(player: &Player, step: &Step) -> Result<(), Refused> {
-    let id = match player.subject(step.subject.as_deref())?.1 {
+/// The name in events of whom a step is about.
+async fn public_id(player: &Player, step: &Step) -> Result<String, Refused> {
+    Ok(match player.subject(step.subject.as_deref())?.1 {
         Subject::Payment(id) => player.world.payment(id).await.terms.public_id(),
         Subject::Sending(id) => id.to_string(),
+    })
+}
+
+/// The receiver has taken exactly these events, however often each was sent.
+async fn delivered(player: &Player, step: &Step) -> Result<(), Refused> {
+    player.world.rest().await?;
+    let id = public_id(player, step).await?;
+    let taken = player.world.receiver.deliveries().into_iter().filter(|delivery| delivery.answered == 200);
+    let bodies = taken.map(|delivery| delivery.json()).filter(|body| body["payment_id"] == id.as_str());
+    let by_sequence: BTreeMap<i64, String> =
+        bodies.map(|body| (body["sequence"].as_i64().unwrap(), body["event"].as_str().unwrap().to_owned())).collect();
+    let found: Vec<&str> = by_sequence.values().map(String::as_str).collect();
+    if found == step.words[1..] { Ok(()) } else { Err(format!("it took {found:?}")) }
+}
+
+/// The PSP's balances are exactly these.
+async fn balance(player: &Player, step: &Step) -> Result<(), Refused> {
+    let expected = step.words[1..].join(" ");
+    let looked = async || match outcome::balances(&player.world).await {
+        found if found == expected => Ok(()),
+        found => Err(format!("the PSP has {found}")),
     };
+    player.world.wait(false, looked).await
+}
+
+/// The last event of this name says this.
+async fn told(player: &Player, step: &Step) -> Result<(), Refused> {
+    let id = public_id(player, step).await?;
     let of_it = events::Entity::find().filter(events::Column::PaymentId.eq(id));
     let of_name = of_it.filter(events::Column::Name.eq(&step.words[1])).order_by_desc(events::Column::Sequence);
     let event = of_name.one(player.world.database().reader()).await.unwrap().ok_or("it was never told")?;

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use payferry_domain::payment::{HistoryEntry, Payment, Reason, Refund, Status};
 use payferry_domain::sending::SendingId;
 use payferry_domain::{Address, Amount, Asset, Chain, PaymentId, Token};
-use payferry_entities::{events, ledger_postings};
+use payferry_entities::{balances, events, ledger_postings, operations};
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QueryOrder};
 
 use crate::chains::{Coin, account};
@@ -20,6 +20,9 @@ pub enum Subject {
     Payment(PaymentId),
     Sending(SendingId),
 }
+
+/// What a row says of the PSP's balances begins so. Rows that say nothing of them are asked nothing about them.
+pub const BALANCE: &str = "balance: ";
 
 /// The lines of everything that the story tells of; `others` are accounts whose money is told, too.
 pub async fn lines(world: &World, subjects: &[(String, Subject)], others: &BTreeSet<String>) -> Vec<String> {
@@ -79,6 +82,38 @@ async fn told_and_posted(world: &World, name: &str, id: &str, own: Asset, lines:
     if !posted.is_empty() {
         lines.push(format!("{name} ledger: {}", posted.join(", ")));
     }
+}
+
+/// What the PSP's balances are: what it can send, what settlements under way bring, and what is promised to go.
+pub async fn balances(world: &World) -> String {
+    let reader = world.database().reader();
+    let rows = balances::Entity::find().all(reader).await.unwrap();
+    // What failed is tried again.
+    let coming = operations::Entity::find()
+        .filter(operations::Column::Kind.eq("settle"))
+        .filter(operations::Column::Status.is_in(["queued", "submitted", "mined", "failed"]))
+        .all(reader)
+        .await
+        .unwrap();
+    let mut told = Vec::new();
+    for (chain, story) in &world.chains {
+        for coin in Coin::ALL {
+            let contract = story.coin(coin);
+            let plain = *chain == Chain::Base && coin == Coin::from(Token::Usdc);
+            let named = if plain { String::new() } else { format!(" {}", coin_named(world, *chain, contract)) };
+            let (chain, token) = (chain.as_str(), contract.to_string());
+            let row = rows.iter().find(|row| row.chain == chain && row.token_address == token);
+            let coming = coming.iter().filter(|row| row.chain == chain && row.token_address == token);
+            let pending: i64 = coming.map(|row| row.psp_amount).sum();
+            let (available, reserved) = row.map_or((0, 0), |row| (row.available, row.reserved));
+            for (what, units) in [("available", available), ("pending", pending), ("reserved", reserved)] {
+                if units != 0 {
+                    told.push(format!("{what} {}{named}", Amount(units)));
+                }
+            }
+        }
+    }
+    if told.is_empty() { "nothing".to_owned() } else { told.join(", ") }
 }
 
 /// One entry of the history; why, where the state alone does not say it.

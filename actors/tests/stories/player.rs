@@ -45,7 +45,10 @@ pub async fn play(row: &Row) -> Result<(), String> {
         player.step(step).await.map_err(|wrong| format!("line {}: {told}: {wrong}", step.line))?;
     }
     player.world.rest().await.map_err(|busy| format!("it never came to rest: {busy}"))?;
-    let found = outcome::lines(&player.world, &player.subjects, &player.others).await;
+    let mut found = outcome::lines(&player.world, &player.subjects, &player.others).await;
+    if row.expected.iter().any(|line| line.starts_with(outcome::BALANCE)) {
+        found.push(format!("{}{}", outcome::BALANCE, outcome::balances(&player.world).await));
+    }
     if std::env::var_os(PRINT).is_some() {
         println!("{} {}\n= {}\n", row.place, row.title, found.join("\n= "));
     }

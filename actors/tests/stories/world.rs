@@ -10,7 +10,7 @@ use payferry_actors::chain::{Checkpoint, Killed, Step, wake_on_change};
 use payferry_actors::clock::Clock;
 use payferry_actors::compliance::ScreeningConfig;
 use payferry_actors::compliance::identity::DeskConfig;
-use payferry_actors::psps::{Ceilings, PspPolicies};
+use payferry_actors::psps::{Ceilings, EventFamilies, PspPolicies};
 use payferry_actors::seal::Sealer;
 use payferry_actors::wallet::{OperatorSigner, Vaults};
 use payferry_actors::webhook::{Schedule, UrlPolicy, WebhookConfig, endpoints};
@@ -39,6 +39,8 @@ pub struct World {
     pub clock: Clock,
     pub psp: PspId,
     pub merchant: MerchantId,
+    /// Which names of an event the PSP wants.
+    pub families: EventFamilies,
     pub deaths: Arc<Deaths>,
     system: Option<System>,
     /// Past the service, which may be down: to read. Whoever writes does it as the service does.
@@ -91,6 +93,7 @@ impl World {
             clock,
             psp,
             merchant,
+            families: policies.event_families,
             deaths: Arc::default(),
             system: None,
             database,

@@ -102,6 +102,11 @@ impl Receiver {
         self.inbox.received.lock().clone()
     }
 
+    /// Forgets what it was sent under this `webhook-id`, to see who notices.
+    pub fn forget(&self, webhook_id: &str) {
+        self.inbox.received.lock().retain(|delivery| delivery.webhook_id != webhook_id);
+    }
+
     /// The `webhook-id`s of what did not verify.
     pub fn unverified(&self) -> Vec<String> {
         self.inbox.unverified.lock().clone()

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use payferry::sandbox::Payer;
 use payferry_actors::clock::Clock;
 use payferry_actors::compliance::{KytError, KytScreener, ScreenRequest};
+use payferry_actors::wallet::checksummed;
 use payferry_domain::payment::{Decision, Verdict};
 use payferry_domain::{Chain, PaymentId, Token};
 use reqwest::Method;
@@ -191,6 +193,58 @@ async fn money_in_review_is_allowed_or_blocked_and_blocked_money_sent_back() {
     assert_eq!((&refund["funds"], &refund["requested_by"]), (&json!("blocked"), &json!("operator")));
     assert_eq!(balance(&desk.app, Chain::Base, Token::Usdc, ADA).await, 10_000_000);
     desk.post(&path, &let_go).await.assert_problem(409, "not_in_review");
+    desk.stop().await;
+}
+
+#[tokio::test]
+async fn blocked_money_of_another_token_is_sent_out_by_its_contract() {
+    let desk = Desk::start_with_chains().await;
+    let merchant = desk.app.add_merchant().await;
+    let made = desk.app.add_payment(&merchant).await;
+    let wallet = made.json["intermediary_wallet"].as_str().unwrap().parse().unwrap();
+    let base = desk.app.world().chain(Chain::Base);
+    base.transfer(Payer::Sanctioned, Token::Usdt, wallet, "7".parse().unwrap()).await.unwrap();
+    let held = async |desk: &Desk| Some(stuck(desk, "funds_blocked").await).filter(Value::is_object);
+    let item = desk.until("the money is blocked", held).await;
+    let path = ops(&made, "/refund_blocked");
+    assert!(item["can"].as_array().unwrap().contains(&json!({ "action": "refund_blocked", "path": path })), "{item:#}");
+    let line = desk.get(&ops(&made, "")).await.json["blocked"][0].clone();
+    let usdt = base.spec().token_address(Token::Usdt).unwrap();
+    let contract = checksummed(usdt);
+    assert_eq!(line, json!({ "chain": "base", "currency": "USDT", "amount": "7.00", "misdirected": contract }));
+
+    // It is not the PSP's to send, it is not what is due, and there is no more of it.
+    let refunds = format!("/payments/{}/refunds", id_of(&made));
+    let by_psp = json!({ "address": ADA, "token_address": usdt });
+    desk.app.post(&refunds, &by_psp).await.assert_problem(409, "funds_blocked");
+    let asked = json!({ "address": ADA, "chain": "base", "token_address": contract, "reason": "ordered by the court" });
+    let of_what_is_due = json!({ "address": ADA, "reason": "ordered by the court" });
+    desk.post(&path, &of_what_is_due).await.assert_problem(409, "nothing_to_refund");
+    desk.post(&path, &but(&asked, "chain", json!("polygon"))).await.assert_problem(409, "nothing_to_refund");
+    desk.post(&path, &but(&asked, "amount", json!("7.000001"))).await.assert_problem(409, "refund_too_large");
+    let bad = json!({ "address": usdt, "token_address": usdt, "reason": "x" });
+    let mut faults = desk.post(&path, &bad).await.faults();
+    faults.sort();
+    assert_eq!(faults, ["address: token_contract", "chain: required"]);
+    assert_eq!(balance(&desk.app, Chain::Base, Token::Usdt, ADA).await, 0, "nothing was moved");
+
+    let sending = desk.post(&path, &asked).await;
+    assert_eq!(sending.status, 202, "{}", sending.text());
+    let gone = async |desk: &Desk| {
+        let listed = desk.app.get(&refunds).await.json["refunds"][0].clone();
+        (listed["status"] == "sent").then_some(listed)
+    };
+    let sent = desk.until("the refund is sent", gone).await;
+    assert_eq!(
+        (&sent["currency"], &sent["amount"], &sent["funds"], &sent["requested_by"]),
+        (&json!("USDT"), &json!("7.00"), &json!("blocked"), &json!("operator"))
+    );
+    assert_eq!(balance(&desk.app, Chain::Base, Token::Usdt, ADA).await, 7_000_000);
+    desk.post(&path, &asked).await.assert_problem(409, "nothing_to_refund");
+    assert_eq!(stuck(&desk, "funds_blocked").await, Value::Null);
+    // What is due can still be paid.
+    desk.app.pay(&made, "10").await;
+    desk.app.payment_when(&made, "settled").await;
     desk.stop().await;
 }
 

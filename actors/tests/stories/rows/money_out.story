@@ -6,6 +6,7 @@
   payout 4 to ada -> sent
   payout: told payout.pending status=pending amount=4.00
   payout: told payout.sent status=sent amount=4.00 token=USDC chain=base
+  payout: delivered payout.pending payout.sent
 = p: pending, confirmed, settled
 = p events: payment.confirmed payin.confirmed payment.settled payin.settled
 = p ledger: received 10.00, settled 9.90, fee 0.10
@@ -13,12 +14,14 @@
 = payout events: payout.pending payout.sent
 = payout ledger: reserved 4.00, sent 4.00 from in_flight
 = holds: psp 5.90, treasury 0.10, ada 4.00
+= balance: available 5.90
 
 == A payout that the token refuses is on the balance again
   initiate 10
   pay 10 -> settled
   blacklist crook
   payout 4 to crook -> failed
+  balance available 9.90
   payout again 9.9 to ada -> sent
 = p: pending, confirmed, settled
 = p events: payment.confirmed payin.confirmed payment.settled payin.settled
@@ -30,6 +33,7 @@
 = again events: payout.pending payout.sent
 = again ledger: reserved 9.90, sent 9.90 from in_flight
 = holds: treasury 0.10, ada 9.90
+= balance: nothing
 
 == A payout to a blocked wallet is never signed
   initiate 10
@@ -43,12 +47,14 @@
 = payout events: payout.pending payout.failed
 = payout ledger: reserved 4.00, returned 4.00
 = holds: psp 9.90, treasury 0.10
+= balance: available 9.90
 
 == A payout waits for the operator to look at its wallet
   initiate 10
   pay 10 -> settled
   kyt ada review
   payout 4 to ada -> review
+  balance available 5.90, reserved 4.00
   payout: operator sending allow
   payout: wait -> sent
   payout: operator sending block -> refused not_in_review
@@ -59,12 +65,14 @@
 = payout events: payout.pending payout.sent
 = payout ledger: reserved 4.00, sent 4.00 from in_flight
 = holds: psp 5.90, treasury 0.10, ada 4.00
+= balance: available 5.90
 
 == A customer who is deactivated meanwhile is not paid
   initiate 10
   pay 10 -> settled
   pause sending
   payout 4 to ada -> pending
+  balance available 5.90, reserved 4.00
   customer ada deactivate
   lift sending
   payout: wait -> failed
@@ -75,6 +83,7 @@
 = payout events: payout.pending payout.failed
 = payout ledger: reserved 4.00, returned 4.00
 = holds: psp 9.90, treasury 0.10
+= balance: available 9.90
 
 == A payout is sent, and its settler dies before that is written down
 covers: peers/unrecorded-payout
@@ -126,6 +135,7 @@ covers: peers/unrecorded-payout
 = one events: payout.pending payout.sent
 = one ledger: reserved 5.00, sent 5.00 from in_flight
 = holds: psp 4.90, treasury 0.10, ada 5.00
+= balance: available 4.90
 
 == A withdrawal goes to the registered wallet
   initiate 10
@@ -142,6 +152,7 @@ covers: peers/unrecorded-payout
 = withdrawal events: withdraw.sent
 = withdrawal ledger: reserved 9.90, sent 9.90 from in_flight
 = holds: treasury 0.10, purse 9.90
+= balance: nothing
 
 == A withdrawal that the token refuses is on the balance again
   initiate 10
@@ -149,6 +160,7 @@ covers: peers/unrecorded-payout
   register purse
   blacklist purse
   withdraw 5 -> failed
+  balance available 9.90
   unblacklist purse
   withdraw again 9.9 -> sent
 = p: pending, confirmed, settled

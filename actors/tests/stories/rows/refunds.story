@@ -90,7 +90,11 @@ covers: peers/excess-refund
   initiate 10
   pay 10 -> settled
   refund 3 to ada -> refund=sent
-  refund 4 to ada -> refund=sent
+  pause sending
+  refund 4 to ada -> address=allow
+  balance available 2.90, reserved 4.00
+  lift sending
+  wait -> refund=sent
   refund 4 to ada -> refused refund_too_large
 = p: pending, confirmed, settled
 = p refunds: 3.00 to ada sent, 4.00 to ada sent
@@ -98,6 +102,7 @@ covers: peers/excess-refund
 = p ledger: received 10.00, settled 9.90, fee 0.10,
     reserved 3.00, sent 3.00 from in_flight, reserved 4.00, sent 4.00 from in_flight
 = holds: psp 2.90, treasury 0.10, ada 7.00
+= balance: available 2.90
 
 == More than the PSP has is not refunded
   initiate 10
@@ -133,6 +138,7 @@ covers: peers/excess-refund
 = p events: payment.confirmed payin.confirmed payment.settled payin.settled refund.failed
 = p ledger: received 10.00, settled 9.90, fee 0.10, reserved 5.00, returned 5.00
 = holds: psp 9.90, treasury 0.10
+= balance: available 9.90
 
 == Late money goes back to its sender
 covers: peers/late-lost

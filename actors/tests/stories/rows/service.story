@@ -135,6 +135,29 @@ covers: peers/queue-outside peers/duplicates
   policy families payin
   initiate 10
   pay 10 -> settled
+  delivered payin.confirmed payin.settled
+= p: pending, confirmed, settled
+= p events: payment.confirmed payin.confirmed payment.settled payin.settled
+= p ledger: received 10.00, settled 9.90, fee 0.10
+= holds: psp 9.90, treasury 0.10
+
+== The PSP wants the other name only, and what has no other name comes all the same
+  policy families payment
+  initiate 10
+  pay 4 -> mismatched
+  refund 4 to purse -> refund=sent
+  delivered payment.mismatched refund.sent
+= p: pending, mismatched (underpaid)
+= p labels: UNDERPAID
+= p refunds: 4.00 to purse sent
+= p events: payment.mismatched payin.underpaid payin.mismatched refund.sent
+= p ledger: received 4.00, sent 4.00 from payment
+= holds: purse 4.00
+
+== The PSP wants both names, as it does unless it says otherwise
+  initiate 10
+  pay 10 -> settled
+  delivered payment.confirmed payin.confirmed payment.settled payin.settled
 = p: pending, confirmed, settled
 = p events: payment.confirmed payin.confirmed payment.settled payin.settled
 = p ledger: received 10.00, settled 9.90, fee 0.10

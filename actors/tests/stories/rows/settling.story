@@ -5,12 +5,14 @@ covers: api/settlement-fails
   blacklist treasury
   initiate 10
   pay 10 -> confirmed SETTLEMENT_FAILED
+  balance pending 9.90
   unblacklist treasury
   retry -> settled -SETTLEMENT_FAILED
 = p: pending, confirmed, confirmed (settlement_failed), settled
 = p events: payment.confirmed payin.confirmed payin.settlement_failed payment.settled payin.settled
 = p ledger: received 10.00, settled 9.90, fee 0.10
 = holds: psp 9.90, treasury 0.10
+= balance: available 9.90
 
 == A failed settlement is tried again by itself
 covers: api/settlement-fails
@@ -52,6 +54,7 @@ covers: api/failed-refunded
 = p events: payment.confirmed payin.confirmed payin.settlement_failed payment.failed refund.sent
 = p ledger: received 10.00, sent 10.00 from payment
 = holds: ada 10.00
+= balance: nothing
 
 == One settlement that fails harms no other of its batch
   pause settlement
@@ -63,6 +66,7 @@ covers: api/failed-refunded
   lift settlement
   good: wait -> settled
   bad: wait -> SETTLEMENT_FAILED
+  balance pending 19.80, available 9.90 usdt
   unblacklist psp
   bad: retry -> settled
 = good: pending, confirmed, settled
@@ -72,6 +76,7 @@ covers: api/failed-refunded
 = bad events: payment.confirmed payin.confirmed payin.settlement_failed payment.settled payin.settled
 = bad ledger: received 20.00, settled 19.80, fee 0.20
 = holds: psp 19.80, psp 9.90 usdt, treasury 0.20, treasury 0.10 usdt
+= balance: available 19.80, available 9.90 usdt
 
 == While it is settled nothing is refunded
 covers: api/settled
