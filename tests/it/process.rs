@@ -12,6 +12,13 @@ use tempfile::TempDir;
 /// What SIGTERM promises.
 pub const STOP_PATIENCE: Duration = Duration::from_secs(10);
 
+/// The middle one of an odd number of times: what holds of it holds of most of them, whatever else runs on the machine.
+pub fn median(times: &[Duration]) -> Duration {
+    let mut sorted = times.to_vec();
+    sorted.sort_unstable();
+    sorted[sorted.len() / 2]
+}
+
 /// The binary, without whatever the test's own environment configures.
 pub fn payferry() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_payferry"));

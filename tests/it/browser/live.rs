@@ -6,13 +6,13 @@ use payferry_harness::free_ports;
 use serde_json::json;
 
 use super::world::Desk;
-use crate::process::Running;
+use crate::process::{Running, median};
 use payferry_harness::browser::Browser;
 
 /// How soon an incident must be on the page.
 const INCIDENT_MAX: Duration = Duration::from_secs(2);
-/// Incidents that are looked at: one of them has to be quick, since whatever else runs on the machine makes some late.
-const INCIDENTS: usize = 3;
+/// Incidents that are looked at; most of them have to be quick, as whatever else runs on the machine makes some late.
+const INCIDENTS: usize = 5;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_panic_is_on_the_page_within_two_seconds() {
@@ -27,7 +27,7 @@ async fn a_panic_is_on_the_page_within_two_seconds() {
         took.push(since.elapsed());
     }
     println!("on the page {took:?} after it was asked for");
-    assert!(took.iter().any(|took| *took < INCIDENT_MAX), "{took:?}");
+    assert!(median(&took) < INCIDENT_MAX, "{took:?}");
     desk.assert_calm().await;
     desk.browser.close().await;
 }

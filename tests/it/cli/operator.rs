@@ -7,6 +7,7 @@ use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use super::{Home, Running, printed, run};
+use crate::process::median;
 
 impl Running {
     async fn desk(&self, method: Method, path: &str, body: Option<Value>) -> (StatusCode, Value) {
@@ -63,8 +64,8 @@ async fn a_provoked_panic_is_told_within_two_seconds() {
     let request = reqwest::Client::new().get(url).bearer_auth(sandbox.text("operator_token"));
     let mut stream = request.send().await.unwrap().bytes_stream();
     let (mut text, mut took) = (String::new(), Vec::new());
-    // One of three has to be quick: whatever else runs on the machine makes some late.
-    for _ in 0..3 {
+    // Most of them have to be quick: whatever else runs on the machine makes some late.
+    for _ in 0..5 {
         let id = sandbox.payment(&merchant).await;
         let since = Instant::now();
         sandbox.ok(Method::POST, &format!("/sandbox/payments/{id}/panic"), None).await;
@@ -74,7 +75,7 @@ async fn a_provoked_panic_is_told_within_two_seconds() {
         }
         took.push(since.elapsed());
     }
-    assert!(took.iter().any(|took| *took < Duration::from_secs(2)), "{took:?}");
+    assert!(median(&took) < Duration::from_secs(2), "{took:?}");
     // With somebody listening, too, the service ends in time.
     let since = Instant::now();
     sandbox.stop();

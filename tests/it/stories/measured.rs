@@ -44,12 +44,13 @@ impl Exposed {
         Self { samples, helped, typed }
     }
 
-    /// The sum of all samples of a name with these labels.
-    fn sum(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
+    /// The sum of all samples of a name with these labels; `None` if there is no such sample.
+    fn sum(&self, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
         let fits = |of: &BTreeMap<String, String>| {
             labels.iter().all(|(label, value)| of.get(*label).is_some_and(|is| is == value))
         };
-        self.samples.iter().filter(|(of, has, _)| of == name && fits(has)).map(|(_, _, value)| value).sum()
+        let fitting = self.samples.iter().filter(|(of, has, _)| of == name && fits(has)).map(|(_, _, value)| *value);
+        fitting.reduce(|sum, value| sum + value)
     }
 }
 
@@ -64,10 +65,10 @@ async fn until_exposed(name: &str, labels: &[(&str, &str)], holds: impl Fn(f64) 
     let since = Instant::now();
     loop {
         let sum = Exposed::now().sum(name, labels);
-        if holds(sum) {
+        if sum.is_some_and(&holds) {
             return;
         }
-        assert!(since.elapsed() < Duration::from_secs(40), "{name} {labels:?} stays at {sum}");
+        assert!(since.elapsed() < Duration::from_secs(40), "{name} {labels:?} stays at {sum:?}");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
@@ -98,7 +99,9 @@ async fn what_happened_is_measured_explained_and_labelled_with_words_only() {
     until_exposed("payferry_uptime_seconds", &[], |seconds| seconds > 0.0).await;
 
     let exposed = Exposed::now();
-    let sum = |name: &str, labels: &[(&str, &str)]| exposed.sum(name, labels);
+    let sum = |name: &str, labels: &[(&str, &str)]| {
+        exposed.sum(name, labels).unwrap_or_else(|| panic!("{name} {labels:?} is not shown"))
+    };
     assert_eq!(sum("payferry_actor_restarts_total", &[("kind", "payment"), ("cause", "panic")]), 4.0);
     assert_eq!(sum("payferry_payments_quarantined_total", &[("cause", "panic")]), 1.0);
     assert_eq!(sum("payferry_payments_initiated_total", &[("chain", "base"), ("token", "USDC")]), 1.0);
