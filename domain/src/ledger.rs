@@ -61,6 +61,8 @@ named! {
         Sent = "sent",
         /// What was promised is free again.
         Returned = "returned",
+        /// The chain took a sending back and refused it then: the money is where it was.
+        SentReversed = "sent_reversed",
     }
 }
 

@@ -64,6 +64,15 @@ pub struct Entry {
     /// The body's length as it came.
     #[serde(skip)]
     pub bytes: usize,
+    /// Whose secret verified it; nobody else is shown it.
+    #[serde(skip)]
+    pub owner: Option<String>,
+}
+
+impl Entry {
+    fn is_for(&self, psp_id: &str) -> bool {
+        self.owner.as_deref().is_none_or(|owner| owner == psp_id)
+    }
 }
 
 /// There are too many inboxes.
@@ -90,19 +99,30 @@ impl Inboxes {
         Ok(inbox.received)
     }
 
-    /// How many came so far, and up to `limit` entries with a number above `after`, oldest first.
-    pub fn list(&self, name: &str, after: u64, limit: usize) -> (u64, Vec<Entry>) {
+    /// How many came so far, and up to `limit` entries with a number above `after`, oldest first: those of this PSP, and
+    /// those whose signature names nobody.
+    pub fn list(&self, name: &str, psp_id: &str, after: u64, limit: usize) -> (u64, Vec<Entry>) {
         let inner = self.inner.lock();
         let Some(inbox) = inner.by_name.get(name) else { return (0, Vec::new()) };
         let from = inbox.entries.partition_point(|entry| entry.number <= after);
-        (inbox.received, inbox.entries.range(from..).take(limit).cloned().collect())
+        let own = inbox.entries.range(from..).filter(|entry| entry.is_for(psp_id));
+        (inbox.received, own.take(limit).cloned().collect())
     }
 
-    /// Empties an inbox.
-    pub fn clear(&self, name: &str) {
+    /// Takes out what this PSP is shown of an inbox; one with nothing in it is gone.
+    pub fn clear(&self, name: &str, psp_id: &str) {
         let mut inner = self.inner.lock();
-        if let Some(inbox) = inner.by_name.remove(name) {
-            inner.kept_bytes -= inbox.entries.iter().map(|entry| entry.bytes).sum::<usize>();
+        let Inner { by_name, kept_bytes } = &mut *inner;
+        let Some(inbox) = by_name.get_mut(name) else { return };
+        let mut taken_out = 0;
+        inbox.entries.retain(|entry| {
+            let own = entry.is_for(psp_id);
+            taken_out += if own { entry.bytes } else { 0 };
+            !own
+        });
+        *kept_bytes -= taken_out;
+        if inbox.entries.is_empty() {
+            by_name.remove(name);
         }
     }
 }
@@ -190,28 +210,29 @@ mod tests {
             answered: 200,
             body: Value::Null,
             bytes: 0,
+            owner: None,
         };
         for _ in 0..ENTRIES_MAX + 5 {
             inboxes.keep("a", entry).unwrap();
         }
-        let (received, entries) = inboxes.list("a", 0, usize::MAX);
+        let (received, entries) = inboxes.list("a", "psp_1", 0, usize::MAX);
         assert_eq!((received, entries.len(), entries[0].number), (50_005, ENTRIES_MAX, 6));
-        assert_eq!(inboxes.list("a", 50_004, 10).1.len(), 1);
-        assert_eq!(inboxes.list("a", 3, 10).1[0].number, 6);
+        assert_eq!(inboxes.list("a", "psp_1", 50_004, 10).1.len(), 1);
+        assert_eq!(inboxes.list("a", "psp_1", 3, 10).1[0].number, 6);
         for n in 1..INBOXES_MAX {
             inboxes.keep(&n.to_string(), entry).unwrap();
         }
         assert!(inboxes.keep("one more", entry).is_err());
-        inboxes.clear("a");
+        inboxes.clear("a", "psp_1");
         inboxes.keep("one more", entry).unwrap();
 
         let large = |number| Entry { bytes: KEPT_BYTES_MAX / 4, ..entry(number) };
         for _ in 0..5 {
             inboxes.keep("one more", large).unwrap();
         }
-        let kept = |name| inboxes.list(name, 0, usize::MAX).1.len();
+        let kept = |name| inboxes.list(name, "psp_1", 0, usize::MAX).1.len();
         assert_eq!((kept("one more"), kept("1")), (4, 1), "its own oldest went");
-        inboxes.clear("one more");
+        inboxes.clear("one more", "psp_1");
         assert_eq!(inboxes.inner.lock().kept_bytes, 0);
     }
 }

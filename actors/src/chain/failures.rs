@@ -12,10 +12,10 @@ use super::client::ClientError;
 use super::finality::Reach;
 use super::ledger;
 use super::metrics;
-use super::operations::{Verdict, failure_text, is_transient, verdicts};
-use super::resolve::{Place, outcome};
+use super::operations::{Verdict, carried, failure_text, is_transient, verdicts};
+use super::resolve::{Place, done_at, outcome};
 use super::settler::{SettleError, SettlerArgs, SettlerState};
-use crate::journal::OperationOutcome;
+use crate::journal::{Carried, OperationOutcome};
 use crate::wallet::{alloy_address, domain_hash};
 
 /// Failures for a reason that may pass, before the PSP is told.
@@ -82,7 +82,7 @@ impl SettlerState {
         place: &Place,
     ) -> Result<Option<OperationOutcome>, SettleError> {
         let reason: &[u8] = match verdict {
-            Some(Verdict::Succeeded) => return Ok(Some(outcome(row, "mined", Some(place)))),
+            Some(Verdict::Succeeded(carried)) => return Ok(Some(done_at(row, Some(*carried), place))),
             Some(Verdict::Failed(reason)) => reason,
             None => &[],
         };
@@ -94,7 +94,7 @@ impl SettlerState {
         let malformed = |error: alloy::sol_types::Error| ClientError::Malformed(error.to_string());
         if Payferry::isDoneCall::abi_decode_returns(&done?).map_err(malformed)? {
             let found = self.find_done(row).await?;
-            return Ok(found.map(|place| outcome(row, "mined", Some(&place))));
+            return Ok(found.map(|(place, carried)| done_at(row, Some(carried), &place)));
         }
         let held = TokenContract::balanceOfCall::abi_decode_returns(&held?).map_err(malformed)?;
         let enough = held >= U256::from(row.amount.unsigned_abs());
@@ -111,16 +111,16 @@ impl SettlerState {
     }
 
     /// Where an operation succeeded that a later batch carried again: in a transaction of ours, else wherever its event
-    /// is, back to when the operation was made. `None` if that far was not searched yet.
-    async fn find_done(&mut self, row: &operations::Model) -> Result<Option<Place>, SettleError> {
+    /// is, back to when the operation was made; and what it moved there. `None` if that far was not searched yet.
+    async fn find_done(&mut self, row: &operations::Model) -> Result<Option<(Place, Carried)>, SettleError> {
         let SettlerArgs { spec, client, database, watchlist, .. } = &self.args;
         let Some(read) = watchlist.reach(spec.chain).map(|reach| reach.read) else { return Ok(None) };
         if !self.searched.contains_key(&row.id) {
             let since = Timestamp(row.created_at);
             let hashes = ledger::attempts_since(database, spec.chain, since, DONE_SEARCH_ATTEMPTS_MAX).await?;
             for receipt in client.receipts(&hashes).await?.into_iter().flatten().filter(TransactionReceipt::status) {
-                if verdicts(spec.contract, &receipt).get(&row.number) == Some(&Verdict::Succeeded) {
-                    return Ok(Some(Place::of(&receipt)?));
+                if let Some(carried) = verdicts(spec.contract, &receipt).get(&row.number).and_then(Verdict::carried) {
+                    return Ok(Some((Place::of(&receipt)?, carried)));
                 }
             }
         }
@@ -137,11 +137,13 @@ impl SettlerState {
             match client.logs(&filter.clone().from_block(from).to_block(to)).await {
                 Ok(logs) => {
                     let found = logs.into_iter().find_map(|log| {
-                        Some(Place {
+                        let (_, carried) = carried(&log.inner)?;
+                        let place = Place {
                             tx_hash: domain_hash(log.transaction_hash?),
                             block_number: log.block_number?,
                             block_hash: domain_hash(log.block_hash?),
-                        })
+                        };
+                        Some((place, carried))
                     });
                     let oldest = client.headers([from]).await?.first().map(|header| header.time.as_millis());
                     if found.is_some() || from == 0 || oldest.is_some_and(|time| time < row.created_at) {

@@ -8,10 +8,11 @@ use alloy::sol_types::{SolCall, SolEvent};
 use payferry_contracts::{Payferry, SendItem, SettleItem, describe_reason, salt_of};
 use payferry_domain::payment::Command;
 use payferry_domain::sending::{self, FailureReason, SendingId};
-use payferry_domain::{Address, Hash32, OperationId, PaymentId, RefundId, Timestamp};
+use payferry_domain::{Address, Amount, Hash32, OperationId, PaymentId, RefundId, Timestamp};
 use payferry_entities::operations;
 
 use crate::inbox::PaymentInbox;
+use crate::journal::Carried;
 use crate::wallet::{alloy_address, domain_address};
 
 /// Why an operation to a customer that may not be paid any more failed.
@@ -52,8 +53,14 @@ pub struct BadOperation {
 /// What the contract says about one operation in one transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    Succeeded,
+    Succeeded(Carried),
     Failed(Vec<u8>),
+}
+
+impl Verdict {
+    pub(super) fn carried(&self) -> Option<Carried> {
+        if let Self::Succeeded(carried) = self { Some(*carried) } else { None }
+    }
 }
 
 /// The id whose vault an operation takes from.
@@ -113,17 +120,26 @@ fn send_item(row: &operations::Model) -> Result<SendItem, BadOperation> {
     })
 }
 
+/// The number of an operation that a log says was carried out, and what it moved.
+pub(super) fn carried(log: &alloy::primitives::Log) -> Option<(U256, Carried)> {
+    let units = |value: U256| i64::try_from(value).ok();
+    if let Ok(event) = Payferry::Settled::decode_log(log) {
+        let (psp_amount, treasury_fee) = (units(event.pspAmount)?, units(event.treasuryFee)?);
+        let amount = psp_amount.checked_add(treasury_fee)?;
+        return Some((event.number, Carried { amount, psp_amount, treasury_fee }));
+    }
+    let event = Payferry::Sent::decode_log(log).ok()?;
+    Some((event.number, Carried { amount: units(event.amount)?, psp_amount: 0, treasury_fee: 0 }))
+}
+
 /// What the contract's events in a receipt say, by operation number. A later event of the same number wins: a number
 /// that failed can be in the batch again, one that succeeded cannot succeed again.
 pub(super) fn verdicts(contract: Address, receipt: &TransactionReceipt) -> HashMap<i64, Verdict> {
     let mut found: HashMap<i64, Verdict> = HashMap::new();
     for log in receipt.inner.logs().iter().filter(|log| domain_address(log.address()) == contract) {
         let verdict = match log.topic0() {
-            Some(&Payferry::Settled::SIGNATURE_HASH) => {
-                Payferry::Settled::decode_log(&log.inner).ok().map(|event| (event.number, Verdict::Succeeded))
-            }
-            Some(&Payferry::Sent::SIGNATURE_HASH) => {
-                Payferry::Sent::decode_log(&log.inner).ok().map(|event| (event.number, Verdict::Succeeded))
+            Some(&Payferry::Settled::SIGNATURE_HASH | &Payferry::Sent::SIGNATURE_HASH) => {
+                carried(&log.inner).map(|(number, carried)| (number, Verdict::Succeeded(carried)))
             }
             Some(&Payferry::SettleFailed::SIGNATURE_HASH) => Payferry::SettleFailed::decode_log(&log.inner)
                 .ok()
@@ -135,7 +151,7 @@ pub(super) fn verdicts(contract: Address, receipt: &TransactionReceipt) -> HashM
         };
         let Some((number, verdict)) = verdict else { continue };
         let Ok(number) = i64::try_from(number) else { continue };
-        if found.get(&number) != Some(&Verdict::Succeeded) {
+        if found.get(&number).is_none_or(|known| known.carried().is_none()) {
             found.insert(number, verdict);
         }
     }
@@ -183,12 +199,13 @@ pub(super) fn tell(inbox: &dyn PaymentInbox, row: &operations::Model, outcome: &
 
 fn sending_command(row: &operations::Model, outcome: &Outcome<'_>) -> Option<(SendingId, sending::Command)> {
     let id = row.payment_id.parse().ok()?;
+    let revision = u32::try_from(row.revision).ok()?;
     let command = match *outcome {
-        Outcome::Completed { tx_hash, .. } => sending::Command::Complete { tx_hash },
+        Outcome::Completed { tx_hash, .. } => sending::Command::Complete { revision, tx_hash },
         Outcome::Failed { reason } => {
             let cleared = reason != NOT_CLEARED;
             let why = if cleared { FailureReason::SendFailed } else { FailureReason::CustomerNotCleared };
-            sending::Command::Fail { reason: why, detail: reason.to_owned() }
+            sending::Command::Fail { revision, reason: why, detail: reason.to_owned() }
         }
         Outcome::Orphaned => return None,
     };
@@ -203,7 +220,8 @@ fn command(row: &operations::Model, outcome: &Outcome<'_>) -> Option<(PaymentId,
     let command = if matches!(row.kind.as_str(), "settle" | "deliver") {
         match *outcome {
             Outcome::Completed { tx_hash, block_time } => {
-                Command::CompleteSettlement { operation, revision, tx_hash, block_time }
+                let amount = Amount::from_units(row.amount);
+                Command::CompleteSettlement { operation, revision, amount, tx_hash, block_time }
             }
             Outcome::Failed { reason } => Command::FailSettlement { operation, revision, reason: reason.to_owned() },
             Outcome::Orphaned => Command::OrphanSettlement { operation, revision },
@@ -212,8 +230,8 @@ fn command(row: &operations::Model, outcome: &Outcome<'_>) -> Option<(PaymentId,
         // The refund and its sending share the ULID.
         let refund_id = RefundId::from_ulid(operation.ulid());
         match *outcome {
-            Outcome::Completed { tx_hash, .. } => Command::CompleteRefund { refund_id, tx_hash },
-            Outcome::Failed { reason } => Command::FailRefund { refund_id, reason: reason.to_owned() },
+            Outcome::Completed { tx_hash, .. } => Command::CompleteRefund { refund_id, revision, tx_hash },
+            Outcome::Failed { reason } => Command::FailRefund { refund_id, revision, reason: reason.to_owned() },
             Outcome::Orphaned => return None,
         }
     };

@@ -19,7 +19,7 @@ use super::operations::{Verdict, verdicts};
 use super::rows::row_number;
 use super::settler::{SettleError, SettlerArgs, SettlerState};
 use super::watchlist::ChainView;
-use crate::journal::{ChainTxOutcome, OperationOutcome, Unit};
+use crate::journal::{Carried, ChainTxOutcome, OperationOutcome, Unit};
 use crate::wallet::domain_hash;
 
 /// A transaction that is not mined is sent again this often.
@@ -193,9 +193,9 @@ impl SettlerState {
             return Ok(());
         }
         let verdicts = verdicts(self.args.spec.contract, receipt);
-        let succeeded = |row: &&operations::Model| verdicts.get(&row.number) == Some(&Verdict::Succeeded);
-        let (done, other): (Vec<_>, Vec<_>) = rows.iter().partition(succeeded);
-        let mut outcomes: Vec<_> = done.iter().map(|row| outcome(row, "mined", Some(&place))).collect();
+        let carried = |row: &operations::Model| verdicts.get(&row.number).and_then(Verdict::carried);
+        let (done, other): (Vec<_>, Vec<_>) = rows.iter().partition(|row| carried(row).is_some());
+        let mut outcomes: Vec<_> = done.iter().map(|row| done_at(row, carried(row), &place)).collect();
         // Done in the block that was taken back, and not in this one.
         let undone: Vec<_> =
             other.into_iter().filter(|row| matches!(row.status.as_str(), "mined" | "succeeded")).collect();
@@ -301,6 +301,7 @@ impl SettlerState {
             status: "queued",
             tx_hash: None,
             block_number: None,
+            carried: None,
             failure: Some(why.to_owned()),
             not_before: self.args.clock.real_now().as_millis().saturating_add(wait_ms),
         }
@@ -313,9 +314,15 @@ pub(super) fn outcome(row: &operations::Model, status: &'static str, place: Opti
         status,
         tx_hash: place.map(|place| place.tx_hash.to_string()),
         block_number: place.map(|place| row_number(place.block_number)),
+        carried: None,
         failure: None,
         not_before: 0,
     }
+}
+
+/// Carried out there. An older transaction than the last may have done it, with the amounts that it was signed with.
+pub(super) fn done_at(row: &operations::Model, carried: Option<Carried>, place: &Place) -> OperationOutcome {
+    OperationOutcome { carried, ..outcome(row, "mined", Some(place)) }
 }
 
 /// Where a transaction is.

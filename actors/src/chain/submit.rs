@@ -89,6 +89,7 @@ impl SettlerState {
                 status: "failed",
                 tx_hash: None,
                 block_number: None,
+                carried: None,
                 failure: Some(NOT_CLEARED.to_owned()),
                 not_before: 0,
             };

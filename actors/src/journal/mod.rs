@@ -34,9 +34,9 @@ pub use queue::{GROUP_INITIATIONS_MIN, GROUP_UNITS_MAX, GROUP_WAIT, INITIATIONS_
 pub use stats::JournalStats;
 pub use task::JournalTask;
 pub use unit::{
-    AppliedTransfer, ChainBatch, ChainTxOutcome, CustomerCreation, DELIVERY_RETRIES_MAX, DaySends, DeliveryOutcome,
-    Initiation, NewEvent, OperationChange, OperationOutcome, Receipt, Refusal, Reserve, SendingChange, SignedOperation,
-    Submission, TransfersApplied, Transition, Unit,
+    AppliedTransfer, Carried, ChainBatch, ChainTxOutcome, CustomerCreation, DELIVERY_RETRIES_MAX, DaySends,
+    DeliveryOutcome, Initiation, NewEvent, OperationChange, OperationOutcome, Receipt, Refusal, Reserve, SendingChange,
+    SignedOperation, Submission, TransfersApplied, Transition, Unit,
 };
 pub use wake::Wake;
 

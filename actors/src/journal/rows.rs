@@ -144,6 +144,19 @@ impl Bound for OperationRow<'_> {
 }
 
 #[derive(Serialize)]
+pub(super) struct SuccessRow<'a> {
+    pub(super) id: &'a str,
+    pub(super) updated_at: i64,
+    pub(super) revision: i64,
+}
+
+impl Bound for SuccessRow<'_> {
+    fn bind(&self, values: &mut Vec<Value>) {
+        values.extend([self.id.into(), self.updated_at.into(), self.revision.into()]);
+    }
+}
+
+#[derive(Serialize)]
 pub(super) struct CounterRow<'a> {
     pub(super) name: &'a str,
     pub(super) count: usize,
@@ -156,6 +169,9 @@ pub(super) struct OperationOutcomeRow<'a> {
     pub(super) chain_tx_id: Option<i64>,
     pub(super) tx_hash: Option<&'a str>,
     pub(super) block_number: Option<i64>,
+    pub(super) amount: Option<i64>,
+    pub(super) psp_amount: Option<i64>,
+    pub(super) treasury_fee: Option<i64>,
     pub(super) failure: Option<&'a str>,
     pub(super) not_before: i64,
     pub(super) updated_at: i64,
@@ -169,6 +185,9 @@ impl Bound for OperationOutcomeRow<'_> {
             self.chain_tx_id.into(),
             self.tx_hash.into(),
             self.block_number.into(),
+            self.amount.into(),
+            self.psp_amount.into(),
+            self.treasury_fee.into(),
             self.failure.into(),
             self.not_before.into(),
             self.updated_at.into(),

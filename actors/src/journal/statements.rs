@@ -286,11 +286,12 @@ impl Statements {
                      \"updated_at\" = x.\"updated_at\"
                  FROM {rows} WHERE operations.\"id\" = x.\"id\" AND operations.\"status\" IN ('queued', 'failed')",
             ),
-            // Only a mined one: what the chain took back in the meantime stays taken back.
+            // Only a mined one that was not taken back in the meantime: what is mined anew is told anew.
             operations_succeed: many(
-                &operation_id,
+                &[("id", Text), ("updated_at", Int), ("revision", Int)],
                 "UPDATE operations SET \"status\" = 'succeeded', \"updated_at\" = x.\"updated_at\"
-                 FROM {rows} WHERE operations.\"id\" = x.\"id\" AND operations.\"status\" = 'mined'",
+                 FROM {rows} WHERE operations.\"id\" = x.\"id\" AND operations.\"status\" = 'mined'
+                     AND operations.\"revision\" <= x.\"revision\"",
             ),
             operations_outcome: many(
                 &[
@@ -299,6 +300,9 @@ impl Statements {
                     ("chain_tx_id", Int),
                     ("tx_hash", Text),
                     ("block_number", Int),
+                    ("amount", Int),
+                    ("psp_amount", Int),
+                    ("treasury_fee", Int),
                     ("failure", Text),
                     ("not_before", Int),
                     ("updated_at", Int),
@@ -306,6 +310,9 @@ impl Statements {
                 &returning::<operations::Entity>(
                     "UPDATE operations SET \"status\" = x.\"status\", \"chain_tx_id\" = x.\"chain_tx_id\",
                          \"tx_hash\" = x.\"tx_hash\", \"block_number\" = x.\"block_number\",
+                         \"amount\" = COALESCE(x.\"amount\", operations.\"amount\"),
+                         \"psp_amount\" = COALESCE(x.\"psp_amount\", operations.\"psp_amount\"),
+                         \"treasury_fee\" = COALESCE(x.\"treasury_fee\", operations.\"treasury_fee\"),
                          \"failure\" = x.\"failure\", \"not_before\" = x.\"not_before\",
                          \"revision\" = operations.\"revision\" + 1, \"updated_at\" = x.\"updated_at\"
                      FROM {rows} WHERE operations.\"id\" = x.\"id\" AND operations.\"status\" <> 'cancelled'

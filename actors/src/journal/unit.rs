@@ -221,7 +221,7 @@ impl OperationChange {
     pub fn id(&self) -> &str {
         match self {
             Self::Queue(row) => &row.id,
-            Self::Cancel { id } | Self::Succeeded { id } => id,
+            Self::Cancel { id } | Self::Succeeded { id, .. } => id,
         }
     }
 }
@@ -273,10 +273,13 @@ pub enum OperationChange {
         /// `op_` id.
         id: String,
     },
-    /// The payment has taken its success in. Only a mined one becomes succeeded.
+    /// Its success at this revision was taken in. Only a mined one becomes succeeded, and not one that was taken back and
+    /// mined again meanwhile.
     Succeeded {
         /// `op_` id.
         id: String,
+        /// That of the row whose success it was.
+        revision: i64,
     },
 }
 
@@ -387,10 +390,24 @@ pub struct OperationOutcome {
     pub tx_hash: Option<String>,
     /// Where it was mined.
     pub block_number: Option<i64>,
+    /// What it moved, by the chain's own word; as the row has it if absent.
+    pub carried: Option<Carried>,
     /// Why it failed.
     pub failure: Option<String>,
     /// Not tried before then, milliseconds since the epoch.
     pub not_before: i64,
+}
+
+/// What an operation moved, in base units: the shares of a settlement, which are the whole of it, or the amount of a
+/// sending and zeros.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Carried {
+    /// All of it.
+    pub amount: i64,
+    /// The PSP's share.
+    pub psp_amount: i64,
+    /// The treasury's share.
+    pub treasury_fee: i64,
 }
 
 /// What a commit gave back.

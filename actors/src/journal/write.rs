@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::gates::Gates;
 use super::insert::Unplaced;
 use super::rows::{
-    AppliedRow, BlockRow, CounterRow, DeliveryRow, EventRow, HeightRow, OperationOutcomeRow, OperationRow,
+    AppliedRow, BlockRow, CounterRow, DeliveryRow, EventRow, HeightRow, OperationOutcomeRow, OperationRow, SuccessRow,
 };
 use super::statements::Statements;
 use super::{DELIVERY_RETRIES_MAX, JournalError, OperationChange, OperationOutcome, Receipt, Unit};
@@ -234,7 +234,9 @@ impl Writer<'_> {
             match change {
                 OperationChange::Queue(row) => queued.push((**row).clone()),
                 OperationChange::Cancel { id } => cancelled.push(OperationRow { id, updated_at }),
-                OperationChange::Succeeded { id } => succeeded.push(OperationRow { id, updated_at }),
+                OperationChange::Succeeded { id, revision } => {
+                    succeeded.push(SuccessRow { id, updated_at, revision: *revision });
+                }
             }
         }
         self.number(&mut queued).await?;
@@ -396,6 +398,9 @@ fn outcome_row(operation: &OperationOutcome, chain_tx_id: Option<i64>, updated_a
         chain_tx_id: chain_tx_id.filter(|_| operation.status != "queued"),
         tx_hash: operation.tx_hash.as_deref(),
         block_number: operation.block_number,
+        amount: operation.carried.map(|carried| carried.amount),
+        psp_amount: operation.carried.map(|carried| carried.psp_amount),
+        treasury_fee: operation.carried.map(|carried| carried.treasury_fee),
         failure: operation.failure.as_deref(),
         not_before: operation.not_before,
         updated_at,

@@ -71,7 +71,7 @@ pub(super) async fn of_payments(
     Ok(held)
 }
 
-/// What the vaults of PSPs hold, what is promised included; of one of them, or all.
+/// What the vaults of PSPs hold by the postings, what is promised included; of one of them, or all.
 pub(super) async fn of_psps(database: &Database, only: Option<&str>) -> Result<HashMap<String, Vec<Holding>>, DbErr> {
     let sql = format!(
         "SELECT psp_id, chain, token_address, {} FROM ledger_postings \
@@ -79,7 +79,7 @@ pub(super) async fn of_psps(database: &Database, only: Option<&str>) -> Result<H
         held("'psp', 'in_flight'"),
         whose(only)
     );
-    by_psp(database, &sql, only).await
+    by_psp(query_at_length(database, &sql, [only.unwrap_or_default().into()]).await?)
 }
 
 /// The same by the running balances.
@@ -88,7 +88,7 @@ pub(super) async fn balances_of_psps(
     only: Option<&str>,
 ) -> Result<HashMap<String, Vec<Holding>>, DbErr> {
     let sql = format!("SELECT psp_id, chain, token_address, available + reserved FROM balances WHERE {}", whose(only));
-    by_psp(database, &sql, only).await
+    by_psp(query(database, &sql, [only.unwrap_or_default().into()]).await?)
 }
 
 fn whose(only: Option<&str>) -> &'static str {
@@ -96,9 +96,9 @@ fn whose(only: Option<&str>) -> &'static str {
     if only.is_some() { "psp_id = $1" } else { "$1 = ''" }
 }
 
-async fn by_psp(database: &Database, sql: &str, only: Option<&str>) -> Result<HashMap<String, Vec<Holding>>, DbErr> {
+fn by_psp(rows: Vec<QueryResult>) -> Result<HashMap<String, Vec<Holding>>, DbErr> {
     let mut held: HashMap<String, Vec<Holding>> = HashMap::new();
-    for row in query(database, sql, [only.unwrap_or_default().into()]).await? {
+    for row in rows {
         let holding = (row.try_get_by_index(1)?, address(&row, 2)?, row.try_get_by_index(3)?);
         held.entry(row.try_get_by_index(0)?).or_default().push(holding);
     }
@@ -112,7 +112,7 @@ pub(super) async fn of_treasury(database: &Database) -> Result<Vec<Holding>, DbE
          WHERE debit = 'treasury' OR credit = 'treasury' GROUP BY chain, token_address",
         held("'treasury'")
     );
-    let rows = query(database, &sql, []).await?;
+    let rows = query_at_length(database, &sql, []).await?;
     rows.iter().map(|row| Ok((row.try_get_by_index(0)?, address(row, 1)?, row.try_get_by_index(2)?))).collect()
 }
 
@@ -140,7 +140,7 @@ pub(super) async fn unequal(database: &Database) -> Result<Vec<Unequal>, DbErr> 
     };
     let mut found = Vec::new();
     for (account, column) in [("psp", "available"), ("in_flight", "reserved")] {
-        for row in query(database, &one(account, column), []).await? {
+        for row in query_at_length(database, &one(account, column), []).await? {
             found.push(Unequal {
                 psp_id: row.try_get_by_index(0)?,
                 chain: row.try_get_by_index(1)?,
@@ -167,6 +167,18 @@ pub(super) async fn query<const N: usize>(
     values: [Value; N],
 ) -> Result<Vec<QueryResult>, DbErr> {
     database.reader().query_all_raw(Statement::from_sql_and_values(database.backend(), sql, values)).await
+}
+
+/// The same of a ledger of any length: it takes the time it takes, and nobody but the caller waits for it.
+async fn query_at_length<const N: usize>(
+    database: &Database,
+    sql: &str,
+    values: [Value; N],
+) -> Result<Vec<QueryResult>, DbErr> {
+    let snapshot = database.snapshot().await?;
+    let rows = snapshot.query_all_raw(Statement::from_sql_and_values(database.backend(), sql, values)).await?;
+    snapshot.rollback().await?;
+    Ok(rows)
 }
 
 fn address(row: &QueryResult, index: usize) -> Result<Address, DbErr> {

@@ -112,7 +112,9 @@ pub fn change(
 pub fn known(sending: &Sending, command: &Command, real_now: Timestamp) -> Option<Unit> {
     let id = sending.id().operation().to_string();
     let operation = match (command, sending.status) {
-        (Command::Complete { .. }, SendingStatus::Sent) => OperationChange::Succeeded { id },
+        (Command::Complete { revision, .. }, SendingStatus::Sent) => {
+            OperationChange::Succeeded { id, revision: i64::from(*revision) }
+        }
         (Command::Fail { .. }, SendingStatus::Failed) => OperationChange::Cancel { id },
         _ => return None,
     };
@@ -129,7 +131,7 @@ pub fn known(sending: &Sending, command: &Command, real_now: Timestamp) -> Optio
 fn taken_in(sending: &Sending, event: &Event) -> Option<OperationChange> {
     let id = sending.id().operation().to_string();
     match event {
-        Event::Sent { .. } => Some(OperationChange::Succeeded { id }),
+        Event::Sent { revision, .. } => Some(OperationChange::Succeeded { id, revision: i64::from(*revision) }),
         Event::Failed { .. } => Some(OperationChange::Cancel { id }),
         Event::Accepted { .. } | Event::Screened { .. } => None,
     }

@@ -7,7 +7,8 @@ use payferry_domain::{PspId, Timestamp};
 use payferry_entities::{Database, deliveries, delivery_attempts, events};
 use sea_orm::sea_query::{Expr, ExprTrait as _};
 use sea_orm::{
-    ColumnTrait, ConnectionTrait, DbErr, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect, Statement,
+    ColumnTrait, ConnectionTrait, DbErr, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, QueryResult,
+    QuerySelect, Statement,
 };
 
 use crate::journal::DELIVERY_RETRIES_MAX;
@@ -111,7 +112,7 @@ pub async fn redeliver(
 /// Deliveries chosen for a bulk redelivery.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chosen {
-    /// Of the oldest events first; at most [`REDELIVERED_MAX`].
+    /// Of the oldest events first; at most [`REDELIVERED_MAX`], unless as many were made within one millisecond.
     pub delivery_ids: Vec<String>,
     /// Where the next choice is to begin, if there are more.
     pub continue_from: Option<Timestamp>,
@@ -129,19 +130,31 @@ pub async fn choose(
     let wanted = |name: &&EventName| patterns.is_empty() || patterns.iter().any(|pattern| pattern.matches(**name));
     // Of a closed list of names without quotes in them.
     let names: Vec<String> = EventName::ALL.iter().filter(wanted).map(|name| format!("'{name}'")).collect();
-    let sql = format!(
-        "SELECT d.id, e.created_at FROM events e JOIN deliveries d ON d.event_id = e.id \
-         WHERE e.psp_id = $1 AND e.created_at >= $2 AND e.created_at < $3 AND e.name IN ({}) \
-         ORDER BY e.created_at, e.position LIMIT {}",
-        names.join(", "),
-        REDELIVERED_MAX + 1
-    );
-    let values = [psp.to_string().into(), from.as_millis().into(), to.as_millis().into()];
-    let found =
-        database.reader().query_all_raw(Statement::from_sql_and_values(database.backend(), sql, values)).await?;
-    let continue_from = found.get(REDELIVERED_MAX).map(|row| row.try_get_by_index(1)).transpose()?.map(Timestamp);
-    let ids = found.iter().take(REDELIVERED_MAX).map(|row| row.try_get_by_index(0));
-    Ok(Chosen { delivery_ids: ids.collect::<Result<_, _>>()?, continue_from })
+    let between = async |from: i64, to: i64, max: String| {
+        let sql = format!(
+            "SELECT d.id, e.created_at FROM events e JOIN deliveries d ON d.event_id = e.id \
+             WHERE e.psp_id = $1 AND e.created_at >= $2 AND e.created_at < $3 AND e.name IN ({}) \
+             ORDER BY e.created_at, e.position {max}",
+            names.join(", ")
+        );
+        let values = [psp.to_string().into(), from.into(), to.into()];
+        let rows = database.reader().query_all_raw(Statement::from_sql_and_values(database.backend(), sql, values));
+        let row = |row: &QueryResult| Ok::<(String, i64), DbErr>((row.try_get_by_index(0)?, row.try_get_by_index(1)?));
+        rows.await?.iter().map(row).collect::<Result<Vec<_>, _>>()
+    };
+    let mut found = between(from.as_millis(), to.as_millis(), format!("LIMIT {}", REDELIVERED_MAX + 1)).await?;
+    let mut continue_from = None;
+    if let Some(&(_, next)) = found.get(REDELIVERED_MAX) {
+        // A millisecond is chosen whole or not at all: the next choice begins with one, and must get on.
+        found.retain(|(_, at)| *at < next);
+        continue_from = Some(next);
+        if found.is_empty() {
+            found = between(next, next + 1, String::new()).await?;
+            continue_from = Some(next + 1);
+        }
+    }
+    let delivery_ids = found.into_iter().map(|(id, _)| id).collect();
+    Ok(Chosen { delivery_ids, continue_from: continue_from.map(Timestamp) })
 }
 
 /// As [`redeliver`], for many. Answers how many there are.

@@ -132,6 +132,37 @@ async fn an_orphaned_settlement_is_sent_again_and_told() {
 }
 
 #[tokio::test]
+async fn what_an_older_transaction_moved_is_told_and_not_what_was_asked_for_since() {
+    let world = World::new().await;
+    let payments = paid(&world, 1).await;
+    let (watcher, settler) = (world.watch().await, world.settle().await);
+    world.queue_settlements(&payments, 10_000_050).await;
+    world.until("it is signed", async || settler_report(&settler).await.operations == 1).await;
+    // As if the payment had been confirmed anew, with other money, while the first transaction was on its way.
+    operations::Entity::update_many()
+        .col_expr(operations::Column::Amount, Expr::value(5_000_000))
+        .col_expr(operations::Column::PspAmount, Expr::value(4_000_000))
+        .col_expr(operations::Column::TreasuryFee, Expr::value(1_000_000))
+        .exec(world.database.writer())
+        .await
+        .unwrap();
+    world.mine_until_all("mined").await;
+    world.assert_settled_once(1, UNITS).await;
+    let row = &world.operations().await[0];
+    assert_eq!((row.amount, row.psp_amount + row.treasury_fee), (10_000_050, 10_000_050));
+    assert_ne!(row.psp_amount, 4_000_000);
+    world.chain.mine(2).await.unwrap();
+    world.until("it is told", async || world.inbox.count(is_completed) >= 1).await;
+    let told = world.inbox.told.lock().iter().find_map(|(_, command)| match command {
+        Command::CompleteSettlement { amount, .. } => Some(amount.units()),
+        _ => None,
+    });
+    assert_eq!(told, Some(10_000_050));
+    stop(settler).await;
+    stop(watcher).await;
+}
+
+#[tokio::test]
 async fn a_reverted_batch_is_queued_again() {
     let world = World::new().await;
     let payments = paid(&world, 2).await;

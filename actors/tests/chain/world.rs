@@ -298,11 +298,11 @@ impl World {
         }
     }
 
-    /// Calls a contract as the owner; not mined yet.
+    /// Calls a contract as the owner; not mined yet. It tips more than others do, and so comes first in its block.
     pub async fn call_as_owner(&self, to: Address, input: Vec<u8>) -> B256 {
         let nonce = self.owner.next_nonce();
         let (raw, hash) =
-            self.owner.sign_call(CHAIN_ID, nonce, alloy_address(to), input.into(), 15_000_000, GWEI, 1_000_000);
+            self.owner.sign_call(CHAIN_ID, nonce, alloy_address(to), input.into(), 15_000_000, GWEI, 2_000_000);
         self.chain.send_raw(raw).await.unwrap();
         hash
     }

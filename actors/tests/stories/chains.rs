@@ -24,6 +24,8 @@ pub const OPERATOR: [u8; 32] = [7; 32];
 const TREASURY: Account = Account::repeat_byte(0x77);
 const CALL_GAS: u64 = 3_000_000;
 const GWEI: u128 = 1_000_000_000;
+/// What everybody tips, the service included.
+const TIP_WEI: u128 = 1_000_000;
 
 /// A token contract of the story.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -128,17 +130,22 @@ impl StoryChain {
 
     /// Asked each time: a reorganisation that drops transactions gives their nonces back.
     async fn send(&self, from: &str, to: Account, input: Vec<u8>, gas: u64) -> B256 {
+        self.send_tipping(from, to, input, gas, TIP_WEI).await
+    }
+
+    async fn send_tipping(&self, from: &str, to: Account, input: Vec<u8>, gas: u64, tip_wei: u128) -> B256 {
         let wallet = Wallet::from_seed(from);
         let nonce = self.ask("eth_getTransactionCount", json!([wallet.address(), "pending"])).await;
         let nonce = u64::from_str_radix(nonce.as_str().unwrap().trim_start_matches("0x"), 16).unwrap();
         let id = self.devchain.chain_id();
-        let (raw, hash) = wallet.sign_call(id, nonce, to, input.into(), gas, 100 * GWEI, 1_000_000);
+        let (raw, hash) = wallet.sign_call(id, nonce, to, input.into(), gas, 100 * GWEI, tip_wei);
         self.devchain.send_raw(raw).await.unwrap();
         hash
     }
 
+    /// First in its block.
     async fn owner_sends(&self, to: Account, input: Vec<u8>, gas: u64) -> B256 {
-        self.send(OWNER, to, input, gas).await
+        self.send_tipping(OWNER, to, input, gas, 2 * TIP_WEI).await
     }
 
     fn coin_at(&self, coin: Coin) -> Account {

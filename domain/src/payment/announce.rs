@@ -94,6 +94,7 @@ fn of_transfer(after: &Payment, event: &Event) -> &'static [EventName] {
     use EventName as Name;
     match event {
         Event::Mismatched { reason: Reason::Underpaid, .. } => &[Name::TransferUnderpaid],
+        Event::Mismatched { .. } if fails(after) => &[Name::TransferMismatched, Name::TransferFailed],
         Event::Mismatched { .. }
         | Event::TransferCounted { excess: true, .. }
         | Event::Confirmed { reason: Reason::Overpaid, .. } => &[Name::TransferMismatched],
@@ -111,6 +112,12 @@ fn of_transfer(after: &Payment, event: &Event) -> &'static [EventName] {
         Event::RefundFailed { .. } => &[Name::RefundFailed],
         _ => &[],
     }
+}
+
+/// Whether a transfer has failed with its last step, and had not before.
+fn fails(after: &Payment) -> bool {
+    let before = after.public_history().take(after.history.len().saturating_sub(1)).last();
+    after.public_status() == "failed" && before.is_none_or(|(_, status)| status != "failed")
 }
 
 fn of_payment(after: &Payment, event: &Event) -> &'static [EventName] {

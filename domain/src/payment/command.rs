@@ -88,13 +88,17 @@ pub enum Command {
     CompleteRefund {
         /// Which.
         refund_id: RefundId,
+        /// As in `CompleteSettlement`.
+        revision: u32,
         /// The transaction.
         tx_hash: Hash32,
     },
-    /// A refund will definitely not be sent.
+    /// A refund will definitely not be sent, also one that was final before the chain took it back.
     FailRefund {
         /// Which.
         refund_id: RefundId,
+        /// As in `CompleteSettlement`.
+        revision: u32,
         /// Why, for people.
         reason: String,
     },
@@ -110,6 +114,9 @@ pub enum Command {
         /// Grows with every outcome that the settler's row records (completed, failed, orphaned, completed again); a
         /// fact that is not newer than the one applied changes nothing. Begins at 1.
         revision: u32,
+        /// What it moved, by the chain's own word: an older transaction may have carried what was settled before a
+        /// reorganisation.
+        amount: Amount,
         /// The transaction.
         tx_hash: Hash32,
         /// The time of its block.

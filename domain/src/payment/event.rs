@@ -115,6 +115,9 @@ pub enum Event {
     SettlementCompleted {
         /// The settler's revision.
         revision: u32,
+        /// What it moved, where that is not what was frozen last.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        amount: Option<Amount>,
         /// The transaction.
         tx_hash: Hash32,
         /// The time of its block.
@@ -170,15 +173,21 @@ pub enum Event {
     RefundSent {
         /// Which.
         refund_id: RefundId,
+        /// The settler's revision.
+        #[serde(default)]
+        revision: u32,
         /// The transaction.
         tx_hash: Hash32,
         /// When it was recorded.
         at: Timestamp,
     },
-    /// A refund will not be sent; its amount is free again.
+    /// A refund will not be sent, or was taken back by the chain for good; its amount is free again.
     RefundFailed {
         /// Which.
         refund_id: RefundId,
+        /// The settler's revision, if the failure is its word.
+        #[serde(default)]
+        revision: u32,
         /// Why.
         reason: String,
         /// When the settlement that it had withdrawn is tried again.

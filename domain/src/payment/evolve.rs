@@ -103,12 +103,18 @@ fn apply(payment: &mut Payment, event: &Event) {
                 refund.verdict = Some(verdict.clone());
             }
         }
-        Event::RefundSent { refund_id, tx_hash, at } => {
-            finish_refund(payment, *refund_id, RefundState::Sent, *at, |refund| refund.tx_hash = Some(*tx_hash));
+        Event::RefundSent { refund_id, revision, tx_hash, at } => {
+            finish_refund(payment, *refund_id, RefundState::Sent, *at, |refund| {
+                refund.revision = refund.revision.max(*revision);
+                refund.tx_hash = Some(*tx_hash);
+            });
         }
-        Event::RefundFailed { refund_id, reason, retry_at, at } => {
-            let failure = Some(reason.clone());
-            finish_refund(payment, *refund_id, RefundState::Failed, *at, |refund| refund.failure = failure);
+        Event::RefundFailed { refund_id, revision, reason, retry_at, at } => {
+            finish_refund(payment, *refund_id, RefundState::Failed, *at, |refund| {
+                refund.revision = refund.revision.max(*revision);
+                refund.failure = Some(reason.clone());
+                refund.tx_hash = None;
+            });
             if let (Some(retry_at), Some(settlement)) = (retry_at, payment.settlement.as_deref_mut()) {
                 settlement.state = SettlementState::Failed;
                 settlement.retry_at = Some(*retry_at);
@@ -118,11 +124,14 @@ fn apply(payment: &mut Payment, event: &Event) {
 }
 
 fn apply_to_settlement(payment: &mut Payment, event: &Event) {
-    let (status, settleable) = (payment.status, payment.settleable());
+    let (status, settleable, fee_bps) = (payment.status, payment.settleable(), payment.terms.fee_bps);
     let is_promised = !payment.refunded(Funds::Received, Some(Vault::Payment)).is_zero();
     let Some(settlement) = payment.settlement.as_deref_mut() else { return };
     match event {
-        Event::SettlementCompleted { revision, tx_hash, block_time } => {
+        Event::SettlementCompleted { revision, amount, tx_hash, block_time } => {
+            if let Some(amount) = *amount {
+                settlement.carry(amount, fee_bps);
+            }
             settlement.state = SettlementState::Settled;
             settlement.revision = *revision;
             settlement.tx_hash = Some(*tx_hash);
@@ -147,6 +156,9 @@ fn apply_to_settlement(payment: &mut Payment, event: &Event) {
             // It had been carried out after all, its money had been promised back before, and now it is undone: the promise stands.
             if settleable < settlement.amount && is_promised {
                 withdraw(settlement);
+            } else if settleable < settlement.amount && !settleable.is_zero() {
+                // An older transaction had moved more than there is now: the next attempt moves what there is.
+                settlement.carry(settleable, fee_bps);
             }
             enter(payment, Status::Confirmed, Reason::SettlementFailed, *at);
         }

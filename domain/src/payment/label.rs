@@ -22,13 +22,13 @@ named! {
         Excess = "EXCESS",
         /// The chain took back money or a settlement at least once.
         Reorged = "REORGED",
-        /// Money of another token is held.
+        /// Money of another token arrived, whatever became of it.
         WrongToken = "WRONG_TOKEN",
-        /// Money on another chain is held.
+        /// Money arrived on another chain, whatever became of it.
         WrongChain = "WRONG_CHAIN",
         /// A transfer waits for the operator's decision.
         InReview = "IN_REVIEW",
-        /// Blocked money is held.
+        /// Screening blocked money of the due token, whatever became of it.
         FundsBlocked = "FUNDS_BLOCKED",
         /// The settlement failed for a lasting reason and has not succeeded since.
         SettlementFailed = "SETTLEMENT_FAILED",

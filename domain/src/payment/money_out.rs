@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::chain::{Address, Chain, Hash32};
 use crate::ids::{OperationId, RefundId};
 use crate::ledger::Asset;
-use crate::money::Amount;
+use crate::money::{Amount, FeeBps, split_fee};
 use crate::named::named;
 use crate::time::Timestamp;
 
@@ -59,6 +59,15 @@ pub struct Settlement {
     /// Whether a person asked for the attempt that is under way: its failure is announced again.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub retry_demanded: bool,
+}
+
+impl Settlement {
+    /// What it moves, in shares.
+    pub(super) fn carry(&mut self, amount: Amount, fee: FeeBps) {
+        let shares = split_fee(amount, fee);
+        self.amount = amount;
+        (self.psp_amount, self.treasury_fee) = (shares.psp_amount, shares.treasury_fee);
+    }
 }
 
 named! {
@@ -132,6 +141,9 @@ pub struct Refund {
     pub requested_by: Requester,
     /// How far it has come.
     pub state: RefundState,
+    /// The newest revision of the settler's row that was applied.
+    #[serde(default)]
+    pub revision: u32,
     /// When it was accepted.
     pub requested_at: Timestamp,
     /// When it was sent or failed.

@@ -23,7 +23,10 @@ pub(super) fn operations(after: &Payment, event: &Event) -> Vec<NewOperation> {
             Some(SettlementState::Queued) => settle(OperationAction::Requeue).into_iter().collect(),
             _ => settle(OperationAction::Cancel).into_iter().collect(),
         },
-        Event::Reorged { reopened: true, .. } if state == Some(SettlementState::Withdrawn) => {
+        // One that was under way when its money went is cancelled as soon as the chain has refused it.
+        Event::Reorged { reopened: true, .. } | Event::SettlementFailed { .. }
+            if state == Some(SettlementState::Withdrawn) =>
+        {
             settle(OperationAction::Cancel).into_iter().collect()
         }
         Event::RefundRequested { withdraws_settlement: true, .. } => {

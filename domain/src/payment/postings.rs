@@ -16,15 +16,8 @@ pub(super) fn postings(before: &Payment, event: &Event) -> Vec<Posting> {
             before.transfer(*key).map(|transfer| received(before, transfer)).into_iter().collect()
         }
         Event::TransferRecorded { transfer, .. } => recorded(before, transfer),
-        Event::SettlementCompleted { tx_hash, .. } => match before.settlement.as_deref() {
-            Some(settlement) if settlement.state != SettlementState::Settled => settled(before, settlement, *tx_hash),
-            _ => Vec::new(),
-        },
-        Event::SettlementOrphaned { .. } | Event::SettlementFailed { .. } => {
-            let done = before.settlement.as_deref().filter(|settlement| settlement.state == SettlementState::Settled);
-            let undone = done.and_then(|settlement| Some(settled(before, settlement, settlement.tx_hash?)));
-            undone.into_iter().flatten().map(reversed).collect()
-        }
+        Event::SettlementCompleted { amount, tx_hash, .. } => completed(before, *amount, *tx_hash),
+        Event::SettlementOrphaned { .. } | Event::SettlementFailed { .. } => undone(before),
         Event::RefundRequested { refund, .. } if refund.source == Vault::Psp => {
             vec![of_refund(before, refund, PostingKind::Reserved, Account::Psp, Account::InFlight)]
         }
@@ -38,10 +31,7 @@ pub(super) fn postings(before: &Payment, event: &Event) -> Vec<Posting> {
         }
         Event::RefundFailed { refund_id, .. } => {
             let refund = before.refunds.iter().find(|refund| refund.id == *refund_id);
-            let reserved = refund.filter(|refund| refund.source == Vault::Psp && refund.state == RefundState::Pending);
-            let back = reserved
-                .map(|refund| of_refund(before, refund, PostingKind::Returned, Account::InFlight, Account::Psp));
-            back.into_iter().collect()
+            refund.and_then(|refund| given_back(before, refund)).into_iter().collect()
         }
         _ => Vec::new(),
     }
@@ -87,6 +77,25 @@ fn entered(payment: &Payment, transfer: &Transfer) -> Posting {
     }
 }
 
+/// A settlement that was not carried out yet, or was by another transaction that moved another amount.
+fn completed(before: &Payment, amount: Option<Amount>, tx_hash: Hash32) -> Vec<Posting> {
+    let Some(settlement) = before.settlement.as_deref() else { return Vec::new() };
+    let Some(amount) = amount else {
+        let is_new = settlement.state != SettlementState::Settled;
+        return if is_new { settled(before, settlement, tx_hash) } else { Vec::new() };
+    };
+    let mut carried = settlement.clone();
+    carried.carry(amount, before.terms.fee_bps);
+    undone(before).into_iter().chain(settled(before, &carried, tx_hash)).collect()
+}
+
+/// What was posted of the settlement, if it was carried out, is taken back.
+fn undone(before: &Payment) -> Vec<Posting> {
+    let done = before.settlement.as_deref().filter(|settlement| settlement.state == SettlementState::Settled);
+    let posted = done.and_then(|settlement| Some(settled(before, settlement, settlement.tx_hash?)));
+    posted.into_iter().flatten().map(reversed).collect()
+}
+
 /// The shares of a settlement, or the delivery of a transfer.
 fn settled(payment: &Payment, settlement: &Settlement, tx_hash: Hash32) -> Vec<Posting> {
     let share = |kind, credit, amount| Posting {
@@ -128,6 +137,17 @@ fn sent(payment: &Payment, refund: &Refund) -> Posting {
         (Vault::Psp, _) => Account::Psp,
     };
     of_refund(payment, refund, PostingKind::Sent, from, Account::External)
+}
+
+/// Money that will not leave after all, or has come back because the chain took its sending back.
+fn given_back(payment: &Payment, refund: &Refund) -> Option<Posting> {
+    let (kind, debit, credit) = match (refund.state, refund.source) {
+        (RefundState::Pending, Vault::Psp) => (PostingKind::Returned, Account::InFlight, Account::Psp),
+        (RefundState::Sent, Vault::Psp) => (PostingKind::SentReversed, Account::External, Account::Psp),
+        (RefundState::Sent, Vault::Payment) => (PostingKind::SentReversed, Account::External, Account::Payment),
+        (RefundState::Pending, Vault::Payment) | (RefundState::Failed, _) => return None,
+    };
+    Some(of_refund(payment, refund, kind, debit, credit))
 }
 
 fn of_refund(payment: &Payment, refund: &Refund, kind: PostingKind, debit: Account, credit: Account) -> Posting {

@@ -11,11 +11,11 @@ use super::label::{Label, Labels};
 use super::money_out::{Funds, Refund, RefundState, Settlement, SettlementState, Vault};
 use super::status::{FailureReason, HistoryEntry, Reason, Status};
 use super::terms::Terms;
-use super::transfer::{Decision, Transfer, TransferKey, TransferStatus, Verdict};
+use super::transfer::{Decision, Transfer, TransferKey, TransferStatus, TransferToken, Verdict};
 use crate::chain::Finality;
 use crate::ids::PaymentId;
 use crate::ledger::Asset;
-use crate::money::Amount;
+use crate::money::{Amount, Token};
 use crate::time::Timestamp;
 
 /// One payment. Fields that newer versions add have defaults; unknown ones are ignored.
@@ -199,6 +199,18 @@ impl Payment {
         Asset { chain: transfer.key.chain, address: transfer.token_address(self.terms.token_address) }
     }
 
+    /// Which token it is, if it is one that the service deals in.
+    pub fn token_of(&self, asset: Asset) -> Option<Token> {
+        if asset == self.asset() {
+            return Some(self.terms.token);
+        }
+        self.transfers.iter().filter(|transfer| self.asset_of(transfer) == asset).find_map(|t| match t.token {
+            TransferToken::Right => Some(self.terms.token),
+            TransferToken::Other { token, .. } => Some(token),
+            TransferToken::LookAlike { .. } => None,
+        })
+    }
+
     /// Clean money of another token or on another chain in the wallet, less what went or goes back of it.
     pub fn misdirected(&self, asset: Asset) -> Amount {
         self.held_elsewhere(asset, Decision::Allow, Funds::Misdirected)
@@ -296,7 +308,13 @@ impl Payment {
         self.status == Status::Mismatched
             && self.labels.contains(Label::Underpaid)
             && !self.labels.contains(Label::Late)
-            && self.refunds.is_empty()
+            && !self.was_sent_back()
+    }
+
+    /// Whether a refund of what was received was accepted: somebody has decided about the payment. Sending back what
+    /// never counted decides nothing.
+    pub(crate) fn was_sent_back(&self) -> bool {
+        self.refunds.iter().any(|refund| refund.funds == Funds::Received)
     }
 
     /// Whether the deadline still has something to decide.
@@ -345,15 +363,23 @@ impl Payment {
         }
     }
 
-    /// The same of an entry of its history, as it was then.
-    pub fn public_status_of(&self, entry: &HistoryEntry) -> &'static str {
-        match (entry.status, entry.reason) {
-            (status, _) if self.terms.purpose.is_pay_in() => status.as_str(),
-            (Status::Settled, _) => "settled",
-            (Status::Mismatched, Reason::Underpaid) => "underpaid",
-            (Status::Failed | Status::Mismatched, _) | (_, Reason::SettlementFailed) => "failed",
-            (Status::Pending | Status::Confirmed, _) => "pending",
-        }
+    /// Its history with where it stood then, in the same words.
+    pub fn public_history(&self) -> impl Iterator<Item = (&HistoryEntry, &'static str)> {
+        let is_pay_in = self.terms.purpose.is_pay_in();
+        self.history.iter().scan(None, move |before: &mut Option<(Status, &'static str)>, entry| {
+            let noted = matches!(entry.reason, Reason::MoreReceived | Reason::DeadlineMoved | Reason::Reorged);
+            let status = match (entry.status, entry.reason, *before) {
+                (status, _, _) if is_pay_in => status.as_str(),
+                // Only noted: it stands where it stood.
+                (status, _, Some((same, public))) if noted && status == same => public,
+                (Status::Settled, _, _) => "settled",
+                (Status::Mismatched, Reason::Underpaid, _) => "underpaid",
+                (Status::Failed | Status::Mismatched, _, _) | (_, Reason::SettlementFailed, _) => "failed",
+                (Status::Pending | Status::Confirmed, _, _) => "pending",
+            };
+            *before = Some((entry.status, status));
+            Some((entry, status))
+        })
     }
 
     /// Whether it needs an actor: it is not over, or something is in flight.

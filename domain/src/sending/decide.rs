@@ -16,11 +16,16 @@ pub enum Command {
     Screen(Verdict),
     /// The sending is mined and final by the tier.
     Complete {
+        /// Grows with every outcome that the settler's row records; one that is not newer than the last changes nothing.
+        /// Begins at 1.
+        revision: u32,
         /// The transaction.
         tx_hash: Hash32,
     },
-    /// It will definitely not be sent.
+    /// It will definitely not be sent, also if it was final before the chain took it back.
     Fail {
+        /// As in `Complete`.
+        revision: u32,
         /// Why.
         reason: FailureReason,
         /// The same in words, for people.
@@ -50,11 +55,15 @@ pub fn decide(sending: &Sending, command: &Command, now: Timestamp) -> Result<Ve
     match command {
         Command::Screen(verdict) => screen(sending, verdict, now),
         // Money that has left has left, even if a failure had been reported.
-        Command::Complete { tx_hash } if sending.status != SendingStatus::Sent => {
-            Ok(vec![Event::Sent { tx_hash: *tx_hash, at: now }])
+        Command::Complete { revision, tx_hash }
+            if sending.revision < *revision && sending.status != SendingStatus::Sent =>
+        {
+            Ok(vec![Event::Sent { revision: *revision, tx_hash: *tx_hash, at: now }])
         }
-        Command::Fail { reason, detail } if sending.is_live() => {
-            Ok(vec![Event::Failed { reason: *reason, detail: detail.clone(), at: now }])
+        Command::Fail { revision, reason, detail }
+            if sending.revision < *revision && sending.status != SendingStatus::Failed =>
+        {
+            Ok(vec![Event::Failed { revision: *revision, reason: *reason, detail: detail.clone(), at: now }])
         }
         Command::Complete { .. } | Command::Fail { .. } => Ok(Vec::new()),
     }
@@ -72,7 +81,7 @@ fn screen(sending: &Sending, verdict: &Verdict, now: Timestamp) -> Result<Vec<Ev
     let mut events = vec![Event::Screened { verdict: Box::new(verdict.clone()) }];
     if verdict.decision == Decision::Block {
         let (reason, detail) = (FailureReason::AddressBlocked, ADDRESS_BLOCKED.to_owned());
-        events.push(Event::Failed { reason, detail, at: now });
+        events.push(Event::Failed { revision: 0, reason, detail, at: now });
     }
     Ok(events)
 }

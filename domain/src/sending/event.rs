@@ -23,13 +23,19 @@ pub enum Event {
     },
     /// The sending is final.
     Sent {
+        /// The settler's revision.
+        #[serde(default)]
+        revision: u32,
         /// The transaction.
         tx_hash: Hash32,
         /// When it was recorded.
         at: Timestamp,
     },
-    /// It will not be sent; its amount is free again.
+    /// It will not be sent, or was taken back by the chain for good; its amount is free again.
     Failed {
+        /// The settler's revision, if the failure is its word.
+        #[serde(default)]
+        revision: u32,
         /// Why.
         reason: FailureReason,
         /// The same in words, for people.

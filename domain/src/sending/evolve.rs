@@ -19,14 +19,17 @@ pub fn evolve(mut sending: Sending, event: &Event) -> Sending {
     match event {
         Event::Accepted { order } => sending.order = (**order).clone(),
         Event::Screened { verdict } => sending.verdict = Some(verdict.clone()),
-        Event::Sent { tx_hash, at } => {
+        Event::Sent { revision, tx_hash, at } => {
+            sending.revision = sending.revision.max(*revision);
             sending.status = SendingStatus::Sent;
             sending.tx_hash = Some(*tx_hash);
             (sending.failure_reason, sending.failure) = (None, None);
             sending.finished_at = Some(*at);
         }
-        Event::Failed { reason, detail, at } => {
+        Event::Failed { revision, reason, detail, at } => {
+            sending.revision = sending.revision.max(*revision);
             sending.status = SendingStatus::Failed;
+            sending.tx_hash = None;
             (sending.failure_reason, sending.failure) = (Some(*reason), Some(detail.clone()));
             sending.finished_at = Some(*at);
         }

@@ -17,6 +17,9 @@ pub(super) fn posting(before: &Sending, event: &Event) -> Option<Posting> {
             let from = if reserved { Account::InFlight } else { Account::Psp };
             Some(post(PostingKind::Sent, from, Account::External))
         }
+        Event::Failed { .. } if before.status == SendingStatus::Sent => {
+            Some(post(PostingKind::SentReversed, Account::External, Account::Psp))
+        }
         Event::Failed { .. } => Some(post(PostingKind::Returned, Account::InFlight, Account::Psp)),
         Event::Screened { .. } => None,
     }

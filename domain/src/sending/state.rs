@@ -150,6 +150,9 @@ pub struct Sending {
     pub sequence: u32,
     /// Where it stands.
     pub status: SendingStatus,
+    /// The newest revision of the settler's row that was applied.
+    #[serde(default)]
+    pub revision: u32,
     /// What screening says about the address, once it has spoken.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Box<Verdict>>,
@@ -176,6 +179,7 @@ impl Sending {
             version: 0,
             sequence: 0,
             status: SendingStatus::Pending,
+            revision: 0,
             verdict: None,
             tx_hash: None,
             failure_reason: None,

@@ -50,11 +50,16 @@ fn verdict(decision: Decision, by_operator: bool) -> Command {
 }
 
 fn complete() -> Command {
-    Command::Complete { tx_hash: TX }
+    Command::Complete { revision: 2, tx_hash: TX }
 }
 
 fn fail() -> Command {
-    Command::Fail { reason: FailureReason::SendFailed, detail: "reverted".to_owned() }
+    Command::Fail { revision: 1, reason: FailureReason::SendFailed, detail: "reverted".to_owned() }
+}
+
+/// The chain took it back, and refused it when it was sent again.
+fn fail_after_all() -> Command {
+    Command::Fail { revision: 4, reason: FailureReason::SendFailed, detail: "reverted".to_owned() }
 }
 
 /// A sending and all that came of it.
@@ -164,15 +169,27 @@ fn a_failed_sending_gives_the_money_back_and_one_that_left_all_the_same_is_sent(
     );
 }
 
+#[test]
+fn one_that_was_taken_back_and_then_refused_has_failed_and_its_money_is_there_again() {
+    let sent = given(payout()).when(&verdict(Decision::Allow, false)).when(&complete());
+    let told = ["payout.pending", "payout.sent", "payout.failed"];
+    let failed = sent.when(&fail_after_all()).when(&fail_after_all()).when(&complete());
+    let failed = failed.is(SendingStatus::Failed, &told, [0, 0, 0]);
+    assert_eq!((failed.sending.tx_hash, failed.queued), (None, 1));
+    let last = failed.posted.last().map(|posting| (posting.kind, posting.debit, posting.credit));
+    assert_eq!(last, Some((PostingKind::SentReversed, Account::External, Account::Psp)));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(500) })]
 
     #[test]
     fn whatever_comes_in_whatever_order_the_accounts_fit_the_status(
-        facts in proptest::collection::vec(0..5_usize, 0..12)
+        facts in proptest::collection::vec(0..7_usize, 0..12)
     ) {
-        let commands =
-            [verdict(Decision::Allow, false), verdict(Decision::Review, false), verdict(Decision::Block, false), complete(), fail()];
+        let again = Command::Complete { revision: 5, tx_hash: TX };
+        let screened = [Decision::Allow, Decision::Review, Decision::Block].map(|decision| verdict(decision, false));
+        let commands = [screened.as_slice(), &[complete(), fail(), fail_after_all(), again]].concat();
         let mut story = given(payout());
         for fact in facts {
             story = story.when(&commands[fact]);

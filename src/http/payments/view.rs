@@ -284,12 +284,12 @@ pub(super) fn chain_candidates(payment: &Payment) -> Option<Vec<ChainCandidateRe
 }
 
 fn history(payment: &Payment) -> Vec<HistoryRecord> {
-    let record = |entry: &HistoryEntry| HistoryRecord {
-        status: payment.public_status_of(entry),
+    let record = |(entry, status): (&HistoryEntry, &'static str)| HistoryRecord {
+        status,
         at: entry.at.to_string(),
         reason: entry.reason.as_str(),
     };
-    payment.history.iter().map(record).collect()
+    payment.public_history().map(record).collect()
 }
 
 fn text_of(moment: Option<Timestamp>) -> Option<String> {

@@ -55,7 +55,16 @@ pub(super) async fn receive(
         signature: header("webhook-signature"),
     };
     let now = app.clock().real_now();
-    let verdict = verify(signed, &body, &secrets(&app, &name).await?, now);
+    // No PSP's secret but its own makes it verified, and its own alone says whose it is.
+    let mut verdict = verify(signed, &body, &[], now);
+    let mut owner = None;
+    for (psp_id, secrets) in secrets(&app, &name).await? {
+        verdict = verify(signed, &body, &secrets, now);
+        if verdict.is_ok() {
+            owner = Some(psp_id);
+            break;
+        }
+    }
     let bytes = body.len();
     let body =
         serde_json::from_slice(&body).unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&body).into_owned()));
@@ -69,6 +78,7 @@ pub(super) async fn receive(
         answered: answered(number).as_u16(),
         body,
         bytes,
+        owner,
     });
     let number =
         kept.map_err(|_| ApiError::Conflict("too_many_inboxes", "There are too many inboxes.".into(), vec![]))?;
@@ -82,10 +92,10 @@ pub(super) async fn receive(
     Ok((status, if status.is_success() { "received" } else { "the inbox was asked to answer so" }).into_response())
 }
 
-/// What the inbox has received, oldest first.
+/// What the inbox has received, oldest first; nothing of another PSP.
 pub(super) async fn list(
     Extension(world): Extension<Arc<World>>,
-    _: Caller<Read>,
+    caller: Caller<Read>,
     Path(name): Path<String>,
     uri: Uri,
 ) -> Result<Answer, ApiError> {
@@ -94,18 +104,19 @@ pub(super) async fn list(
     let after = query.optional("after", |text| number(text, u64::MAX)).unwrap_or(0);
     let limit = query.optional("limit", |text| number(text, LIST_MAX)).unwrap_or(LIST_DEFAULT);
     query.finish()?;
-    let (received, webhooks) = world.inboxes().list(&name, after, usize::try_from(limit).unwrap_or(usize::MAX));
+    let (psp_id, limit) = (caller.psp_id.to_string(), usize::try_from(limit).unwrap_or(usize::MAX));
+    let (received, webhooks) = world.inboxes().list(&name, &psp_id, after, limit);
     let next = webhooks.last().map_or(after, |entry| entry.number);
     Answer::ok(&json!({"message": "Inbox", "received": received, "next": next, "webhooks": webhooks}))
 }
 
-/// Forgets what the inbox has received.
+/// Forgets what the inbox has received, but for what is another PSP's.
 pub(super) async fn clear(
     Extension(world): Extension<Arc<World>>,
-    _: Caller<Read>,
+    caller: Caller<Read>,
     Path(name): Path<String>,
 ) -> Result<Answer, ApiError> {
-    world.inboxes().clear(&checked(name)?);
+    world.inboxes().clear(&checked(name)?, &caller.psp_id.to_string());
     Answer::ok(&json!({"message": "Emptied"}))
 }
 
@@ -138,19 +149,18 @@ fn number(text: &str, max: u64) -> Result<u64, Fault> {
     text.parse().ok().filter(|number| *number <= max).ok_or_else(out)
 }
 
-/// The secrets of the endpoints that point at this inbox.
-async fn secrets(app: &AppState, name: &str) -> Result<Vec<String>, ApiError> {
+/// The secrets of each PSP whose endpoint points at this inbox.
+async fn secrets(app: &AppState, name: &str) -> Result<Vec<(String, Vec<String>)>, ApiError> {
     let path = format!("/sandbox/inbox/{name}");
     let rows = webhook_endpoints::Entity::find()
         .filter(webhook_endpoints::Column::Url.contains(&path))
         .all(app.database().reader())
         .await?;
     let now = app.clock().real_now();
-    let points_here = |row: &&webhook_endpoints::Model| url::Url::parse(&row.url).is_ok_and(|url| url.path() == path);
-    let mut secrets = Vec::new();
-    for row in rows.iter().filter(points_here) {
-        let opened = endpoints::secrets(app.sealer(), row, now).map_err(ApiError::internal)?;
-        secrets.extend(opened.iter().map(payferry_actors::webhook::signature::Secret::reveal));
-    }
-    Ok(secrets)
+    let points_here = |row: &webhook_endpoints::Model| url::Url::parse(&row.url).is_ok_and(|url| url.path() == path);
+    let of = |row: webhook_endpoints::Model| {
+        let opened = endpoints::secrets(app.sealer(), &row, now).map_err(ApiError::internal)?;
+        Ok((row.psp_id, opened.iter().map(payferry_actors::webhook::signature::Secret::reveal).collect()))
+    };
+    rows.into_iter().filter(points_here).map(of).collect()
 }

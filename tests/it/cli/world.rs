@@ -3,7 +3,7 @@
 use reqwest::{Method, StatusCode};
 use serde_json::json;
 
-use super::{Home, Running};
+use super::{Home, Running, printed, run};
 
 #[tokio::test]
 async fn an_inbox_verifies_keeps_and_misbehaves() {
@@ -54,6 +54,34 @@ async fn an_inbox_verifies_keeps_and_misbehaves() {
     assert_eq!(status, StatusCode::BAD_REQUEST);
     sandbox.ok(Method::DELETE, "/sandbox/inbox/moody", None).await;
     assert_eq!(sandbox.ok(Method::GET, "/sandbox/inbox/moody", None).await["received"], 0);
+    sandbox.stop();
+}
+
+#[tokio::test]
+async fn an_inbox_shows_nobody_what_is_anothers() {
+    let home = Home::new().await;
+    let sandbox = Running::start(&home);
+    let url = format!("{}/sandbox/inbox/shared", sandbox.text("api_url"));
+    sandbox.ok(Method::PATCH, "/api/v1/set_webhook", Some(json!({"webhook_url": url}))).await;
+    let merchant = sandbox.merchant().await;
+    let id = sandbox.payment(&merchant).await;
+    sandbox.ok(Method::POST, &format!("/payments/{id}/cancel"), None).await;
+    let delivered = |inbox: &serde_json::Value| inbox["webhooks"].as_array().unwrap().len() == 2;
+    sandbox.until("/sandbox/inbox/shared", delivered).await;
+
+    let beside = |args: &[&str]| printed(&run(&[args, &home.args()].concat()));
+    let other = beside(&["psp", "create", "--name", "Southern Pay"]);
+    let key = beside(&["key", "create", "--psp", &other, "--name", "theirs"]);
+    let theirs = async |method: Method| {
+        let asked = reqwest::Client::new().request(method, &url).bearer_auth(&key).send().await.unwrap();
+        assert_eq!(asked.status(), StatusCode::OK);
+        asked.json::<serde_json::Value>().await.unwrap()
+    };
+    let seen = theirs(Method::GET).await;
+    assert_eq!((&seen["received"], &seen["webhooks"]), (&json!(2), &json!([])));
+    theirs(Method::DELETE).await;
+    let mine = sandbox.ok(Method::GET, "/sandbox/inbox/shared", None).await;
+    assert_eq!(mine["webhooks"].as_array().unwrap().len(), 2);
     sandbox.stop();
 }
 

@@ -1,7 +1,7 @@
 //! Cursors, transfers, operations and their transactions.
 
 use super::*;
-use crate::journal::{ChainTxOutcome, OperationChange, OperationOutcome};
+use crate::journal::{Carried, ChainTxOutcome, OperationChange, OperationOutcome};
 
 fn unit(batch: ChainBatch) -> Unit {
     Unit::ChainBatch(Box::new(batch))
@@ -143,6 +143,7 @@ fn outcome(chain_tx_id: i64, status: &'static str, operations: &[(&str, &'static
                 status,
                 tx_hash: (*status == "mined").then(|| "0xmined".to_owned()),
                 block_number: (*status == "mined").then_some(9),
+                carried: (*status == "mined").then_some(Carried { amount: 90, psp_amount: 80, treasury_fee: 10 }),
                 failure: None,
                 not_before: 0,
             })
@@ -164,7 +165,7 @@ async fn an_operation_goes_its_way() {
     // On its way: neither cancelled nor queued again.
     change(&world, "1", 2, OperationChange::Cancel { id: "op_1".to_owned() }).await;
     change(&world, "1", 3, OperationChange::Queue(Box::new(operation("op_1", &payment_row("1"))))).await;
-    change(&world, "1", 4, OperationChange::Succeeded { id: "op_1".to_owned() }).await;
+    change(&world, "1", 4, OperationChange::Succeeded { id: "op_1".to_owned(), revision: 1 }).await;
     let row = operations::Entity::find_by_id("op_1").one(world.database.reader()).await.unwrap().unwrap();
     assert_eq!((row.status.as_str(), row.revision), ("submitted", 1));
 
@@ -176,7 +177,12 @@ async fn an_operation_goes_its_way() {
     let tx = &world.all::<chain_txs::Entity>().await[0];
     assert_eq!((tx.status.as_str(), tx.tx_hash.as_deref(), tx.block_number), ("mined", Some("0xmined"), Some(9)));
 
-    change(&world, "1", 5, OperationChange::Succeeded { id: "op_1".to_owned() }).await;
+    // Of a success that was taken back: what is mined now is another.
+    change(&world, "1", 5, OperationChange::Succeeded { id: "op_1".to_owned(), revision: 1 }).await;
+    let row = operations::Entity::find_by_id("op_1").one(world.database.reader()).await.unwrap().unwrap();
+    assert_eq!(row.status, "mined");
+    assert_eq!((row.amount, row.psp_amount, row.treasury_fee), (90, 80, 10), "what the chain says that it moved");
+    change(&world, "1", 6, OperationChange::Succeeded { id: "op_1".to_owned(), revision: 2 }).await;
     change(&world, "2", 2, OperationChange::Cancel { id: "op_2".to_owned() }).await;
     // The chain takes the transaction back: the succeeded one is under way again, the cancelled one stays so.
     let receipt =

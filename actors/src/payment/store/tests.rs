@@ -305,6 +305,7 @@ async fn a_settlement_that_is_taken_in_is_succeeded() {
             status: "mined",
             tx_hash: Some("0x3".to_owned()),
             block_number: Some(101),
+            carried: None,
             failure: None,
             not_before: 0,
         }],
@@ -313,6 +314,7 @@ async fn a_settlement_that_is_taken_in_is_succeeded() {
     let settled = Command::CompleteSettlement {
         operation: OperationId::settlement_of(payment.id()),
         revision: u32::try_from(receipt.operations[0].revision).unwrap(),
+        amount: Amount::from_units(receipt.operations[0].amount),
         tx_hash: Hash32([3; 32]),
         block_time: START.plus_secs(100),
     };

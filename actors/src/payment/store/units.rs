@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use payferry_domain::payment::{
     Announcement, Command, Event, EventName, Funds, NewOperation, OperationAction, OperationBody, Payment, RefundState,
-    Requester, TransferKey, Transition, Vault, payload,
+    Requester, SettlementState, TransferKey, Transition, Vault, payload,
 };
-use payferry_domain::{Amount, DeliveryId, EventId, OperationId, Timestamp};
+use payferry_domain::{Amount, DeliveryId, EventId, OperationId, RefundId, Timestamp};
 use payferry_entities::{audit_log, idempotency_keys, operations, payment_transitions};
 
 use super::{StoreError, row_of};
@@ -81,28 +81,37 @@ pub fn applied_unit(payment: &Payment, command: &Command, real_now: Timestamp) -
     (!nothing).then(|| Unit::TransfersApplied(Box::new(TransfersApplied { version, transfers, operations, at })))
 }
 
-/// A refund's outcome that the payment knows: mined again elsewhere, or told twice.
+/// An outcome that the payment knows: mined again elsewhere, told twice, or of a settlement that is not wanted any more.
 fn known_outcome(payment: &Payment, command: &Command) -> Option<OperationChange> {
-    let (Command::CompleteRefund { refund_id, .. } | Command::FailRefund { refund_id, .. }) = command else {
-        return None;
-    };
-    let known = payment.refunds.iter().find(|refund| refund.id == *refund_id)?;
-    let id = known.operation.to_string();
-    match (command, known.state) {
-        (Command::CompleteRefund { .. }, RefundState::Sent) => Some(OperationChange::Succeeded { id }),
-        (Command::FailRefund { .. }, RefundState::Failed) => Some(OperationChange::Cancel { id }),
+    let refund = |id: RefundId| payment.refunds.iter().find(|refund| refund.id == id);
+    match command {
+        Command::CompleteRefund { refund_id, revision, .. } => {
+            let known = refund(*refund_id).filter(|refund| refund.state == RefundState::Sent)?;
+            Some(OperationChange::Succeeded { id: known.operation.to_string(), revision: i64::from(*revision) })
+        }
+        Command::FailRefund { refund_id, .. } => {
+            let known = refund(*refund_id).filter(|refund| refund.state == RefundState::Failed)?;
+            Some(OperationChange::Cancel { id: known.operation.to_string() })
+        }
+        Command::FailSettlement { operation, .. } => {
+            let known = payment.settlement.as_deref().filter(|known| known.state == SettlementState::Withdrawn)?;
+            (known.operation == *operation).then(|| OperationChange::Cancel { id: operation.to_string() })
+        }
         _ => None,
     }
 }
 
 /// What a refund takes off the PSP's balance, and adds to its day. What the operator sends back of blocked money is not
-/// the PSP's.
+/// the PSP's. Money that could not be settled goes back whole or not at all, so no ceiling stands in its way; nor is there
+/// one of tokens that nobody deals in.
 fn reserve(payment: &Payment, event: &Event, real_now: Timestamp, send_daily_max: Amount) -> Option<Reserve> {
-    let Event::RefundRequested { refund, .. } = event else { return None };
+    let Event::RefundRequested { refund, withdraws_settlement } = event else { return None };
     if refund.funds == Funds::Blocked || refund.requested_by == Requester::Schedule {
         return None;
     }
     let asset = refund.asset.unwrap_or_else(|| payment.asset());
+    let token = payment.token_of(asset);
+    let is_free = *withdraws_settlement || token.is_none();
     let off_balance = if refund.source == Vault::Psp { refund.amount } else { Amount::ZERO };
     Some(Reserve {
         psp_id: payment.terms.psp_id.to_string(),
@@ -110,10 +119,10 @@ fn reserve(payment: &Payment, event: &Event, real_now: Timestamp, send_daily_max
         token_address: asset.address.to_string(),
         amount: off_balance.units(),
         day: DaySends {
-            token: payment.terms.token.as_str().to_owned(),
+            token: token.unwrap_or(payment.terms.token).as_str().to_owned(),
             day: ledger::day_of(real_now),
-            amount: refund.amount.units(),
-            amount_max: send_daily_max.units(),
+            amount: if token.is_some() { refund.amount.units() } else { 0 },
+            amount_max: if is_free { i64::MAX } else { send_daily_max.units() },
         },
     })
 }
@@ -194,15 +203,15 @@ fn operation_row(payment: &Payment, operation: &NewOperation, real_now: Timestam
 
 /// The end of an operation that an event takes in.
 fn ended(payment: &Payment, event: &Event) -> Option<OperationChange> {
-    let id = match event {
-        Event::SettlementCompleted { .. } => OperationId::settlement_of(payment.id()),
-        Event::RefundSent { refund_id, .. } => OperationId::refund_of(*refund_id),
+    let (id, revision) = match event {
+        Event::SettlementCompleted { revision, .. } => (OperationId::settlement_of(payment.id()), *revision),
+        Event::RefundSent { refund_id, revision, .. } => (OperationId::refund_of(*refund_id), *revision),
         Event::RefundFailed { refund_id, .. } => {
             return Some(OperationChange::Cancel { id: OperationId::refund_of(*refund_id).to_string() });
         }
         _ => return None,
     };
-    Some(OperationChange::Succeeded { id: id.to_string() })
+    Some(OperationChange::Succeeded { id: id.to_string(), revision: i64::from(revision) })
 }
 
 /// The transfer rows that the events, or the command itself, took in: each once, at its latest revision.

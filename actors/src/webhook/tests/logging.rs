@@ -96,16 +96,33 @@ async fn a_range_of_very_many_is_chosen_in_parts() {
     let world = World::new(quick()).await;
     let psp = world.psp(None).await;
     world.queue_many(psp, REDELIVERED_MAX + 1, 4).await;
-    let (now, all) = (world.clock.real_now().plus_secs(1), Timestamp(0));
+    // Ten in each millisecond; the last that would fit shares its millisecond with one more.
+    let spread = "UPDATE events SET created_at = created_at + position / 10";
+    world.database.writer().execute_unprepared(spread).await.unwrap();
+    let (now, all) = (world.clock.real_now().plus_secs(5), Timestamp(0));
     let chosen = log::choose(&world.database, psp, all, now, &[]).await.unwrap();
-    assert_eq!(chosen.delivery_ids.len(), REDELIVERED_MAX);
-    let last = world.row(&format!("whd_pay_{}_1", REDELIVERED_MAX / 4)).await;
-    assert_eq!(chosen.continue_from, Some(Timestamp(last.created_at)));
-    assert!(!chosen.delivery_ids.contains(&last.id));
+    assert_eq!(chosen.delivery_ids.len(), REDELIVERED_MAX - 1);
+    let next = chosen.continue_from.expect("there are two more");
+    let rest = log::choose(&world.database, psp, next, now, &[]).await.unwrap();
+    assert_eq!((rest.delivery_ids.len(), rest.continue_from), (2, None));
+    assert!(rest.delivery_ids.iter().all(|id| !chosen.delivery_ids.contains(id)));
     let since = Instant::now();
     let transaction = world.database.begin().await.unwrap();
     let count = log::redeliver_all(&transaction, psp, &chosen.delivery_ids, now).await.unwrap();
     transaction.commit().await.unwrap();
     println!("{count} deliveries queued again within {:?}", since.elapsed());
-    assert_eq!(usize::try_from(count).unwrap(), REDELIVERED_MAX);
+    assert_eq!(usize::try_from(count).unwrap(), REDELIVERED_MAX - 1);
+}
+
+#[tokio::test]
+async fn more_of_one_millisecond_than_one_call_takes_are_chosen_together() {
+    let world = World::new(quick()).await;
+    let psp = world.psp(None).await;
+    world.queue_many(psp, REDELIVERED_MAX + 1, 4).await;
+    let now = world.clock.real_now().plus_secs(1);
+    let chosen = log::choose(&world.database, psp, Timestamp(0), now, &[]).await.unwrap();
+    assert_eq!(chosen.delivery_ids.len(), REDELIVERED_MAX + 1);
+    let next = chosen.continue_from.expect("whatever is later comes next");
+    let rest = log::choose(&world.database, psp, next, now, &[]).await.unwrap();
+    assert_eq!((rest.delivery_ids, rest.continue_from), (vec![], None));
 }

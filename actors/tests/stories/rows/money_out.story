@@ -192,3 +192,27 @@ covers: peers/unrecorded-payout
 = payout events: payout.pending payout.sent
 = payout ledger: reserved 4.00, sent 4.00 from in_flight
 = holds: psp 5.90, treasury 0.10, ada 4.00
+
+== A payout that was sent is taken back by the chain, and the token refuses it then
+  initiate 10
+  pay 10 -> settled
+  hold
+  payout 4 to ada -> unmined
+  mine 1 -> operation=mined
+  mine 1 -> sent
+  reorg sending discard
+  blacklist ada
+  flow
+  payout: wait -> failed
+  payout: told payout.failed status=failed
+  payout again 9.9 to eve -> sent
+= p: pending, confirmed, settled
+= p events: payment.confirmed payin.confirmed payment.settled payin.settled
+= p ledger: received 10.00, settled 9.90, fee 0.10
+= payout: payout pending, sent, failed (send_failed)
+= payout events: payout.pending payout.sent payout.failed
+= payout ledger: reserved 4.00, sent 4.00 from in_flight, sent_reversed 4.00
+= again: payout pending, sent
+= again events: payout.pending payout.sent
+= again ledger: reserved 9.90, sent 9.90 from in_flight
+= holds: treasury 0.10, eve 9.90

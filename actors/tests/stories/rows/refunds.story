@@ -173,3 +173,16 @@ covers: api/completed
   accept -> refused payment_not_mismatched
 = p: pending
 = holds: nothing
+
+== What could not be settled goes back whole, whatever the day's ceiling
+  policy send_daily_max 6
+  blacklist treasury
+  initiate 10
+  pay 10 -> SETTLEMENT_FAILED
+  refund to eve -> failed refund=sent
+= p: pending, confirmed, confirmed (settlement_failed), failed (settlement_failed)
+= p labels: SETTLEMENT_FAILED
+= p refunds: 10.00 to eve sent
+= p events: payment.confirmed payin.confirmed payin.settlement_failed payment.failed refund.sent
+= p ledger: received 10.00, sent 10.00 from payment
+= holds: eve 10.00

@@ -71,3 +71,16 @@
 = t events: transfer.reorged transfer.settled
 = t ledger: received 10.00, orphaned 10.00, received 10.00, delivered 10.00
 = holds: ada 10.00
+
+== A transfer that gets nothing but the wrong token fails, and says so
+  transfer t 10 to ada expires 600
+  t: pay 10 usdt -> WRONG_TOKEN
+  advance 700 -> shows=failed
+  t: refund 10 usdt to eve -> refund=sent
+= t: pending, mismatched (wrong_money)
+= t shows: failed
+= t labels: WRONG_TOKEN
+= t refunds: 10.00 usdt to eve sent
+= t events: transfer.mismatched transfer.mismatched transfer.failed refund.sent
+= t ledger: received 10.00 usdt, sent 10.00 usdt from payment
+= holds: eve 10.00 usdt

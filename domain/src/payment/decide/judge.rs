@@ -92,7 +92,7 @@ fn is_parked(payment: &Payment, transfer: &Transfer) -> bool {
 fn is_late(payment: &Payment, transfer: &Transfer) -> bool {
     let judged = [Label::Underpaid, Label::Overpaid, Label::Late];
     let wrong_money_only = payment.status == Status::Mismatched
-        && payment.refunds.is_empty()
+        && !payment.was_sent_back()
         && !judged.iter().any(|label| payment.labels.contains(*label));
     !payment.is_in_time(transfer) || payment.status == Status::Failed || wrong_money_only
 }
@@ -256,6 +256,7 @@ fn excess_refund(payment: &Payment, amount: Amount, now: Timestamp) -> Option<Ev
         verdict: None,
         requested_by: Requester::Schedule,
         state: RefundState::Pending,
+        revision: 0,
         requested_at: now,
         finished_at: None,
         tx_hash: None,

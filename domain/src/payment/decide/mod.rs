@@ -45,12 +45,21 @@ pub fn decide(payment: &Payment, command: &Command, now: Timestamp) -> Result<Ve
             refund::request(payment, &request, now)?
         }
         Command::ScreenRefund { refund_id, verdict } => refund::screen(payment, *refund_id, verdict, now)?,
-        Command::CompleteRefund { refund_id, tx_hash } => refund::complete(payment, *refund_id, *tx_hash, now),
-        Command::FailRefund { refund_id, reason } => refund::fail(payment, *refund_id, reason, now),
+        Command::CompleteRefund { refund_id, revision, tx_hash } => {
+            refund::complete(payment, *refund_id, *revision, *tx_hash, now)
+        }
+        Command::FailRefund { refund_id, revision, reason } => {
+            refund::fail(payment, *refund_id, *revision, reason, now)
+        }
         Command::RetrySettlement { by } => settlement::retry(payment, *by)?,
-        Command::CompleteSettlement { operation, revision, tx_hash, block_time } => {
-            let completed =
-                Event::SettlementCompleted { revision: *revision, tx_hash: *tx_hash, block_time: *block_time };
+        Command::CompleteSettlement { operation, revision, amount, tx_hash, block_time } => {
+            let frozen = payment.settlement.as_deref().map(|settlement| settlement.amount);
+            let completed = Event::SettlementCompleted {
+                revision: *revision,
+                amount: Some(*amount).filter(|amount| Some(*amount) != frozen),
+                tx_hash: *tx_hash,
+                block_time: *block_time,
+            };
             settlement::complete(payment, *operation, *revision, completed, now)
         }
         Command::FailSettlement { operation, revision, reason } => {

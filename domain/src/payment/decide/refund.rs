@@ -58,6 +58,7 @@ pub(super) fn request(payment: &Payment, request: &Request, now: Timestamp) -> R
         verdict: None,
         requested_by: request.by,
         state: RefundState::Pending,
+        revision: 0,
         requested_at: now,
         finished_at: None,
         tx_hash: None,
@@ -183,18 +184,22 @@ pub(super) fn screen(
     }
     let mut events = vec![Event::RefundScreened { refund_id: id, verdict: Box::new(verdict.clone()) }];
     if verdict.decision == Decision::Block {
-        events.extend(fail(payment, id, ADDRESS_BLOCKED, now));
+        events.extend(given_up(payment, id, 0, ADDRESS_BLOCKED, now));
     }
     Ok(events)
 }
 
+/// What the settler's row says of a refund that does not know it yet: newer revisions win, whatever order they come in.
+fn newer(payment: &Payment, id: RefundId, revision: u32) -> Option<&Refund> {
+    payment.refunds.iter().find(|refund| refund.id == id && refund.revision < revision)
+}
+
 /// The sending is final. Money that has left has left, even if a failure had been reported.
-pub(super) fn complete(payment: &Payment, id: RefundId, tx_hash: Hash32, now: Timestamp) -> Vec<Event> {
-    let Some(refund) = payment.refunds.iter().find(|refund| refund.id == id && refund.state != RefundState::Sent)
-    else {
+pub(super) fn complete(payment: &Payment, id: RefundId, revision: u32, tx_hash: Hash32, now: Timestamp) -> Vec<Event> {
+    let Some(refund) = newer(payment, id, revision).filter(|refund| refund.state != RefundState::Sent) else {
         return Vec::new();
     };
-    let sent = Event::RefundSent { refund_id: id, tx_hash, at: now };
+    let sent = Event::RefundSent { refund_id: id, revision, tx_hash, at: now };
     let mut events = Vec::with_capacity(2);
     if refund.state == RefundState::Pending && ends_settlement(payment, refund) {
         events.push(Event::Failed { reason: FailureReason::SettlementFailed, at: now });
@@ -213,13 +218,18 @@ fn ends_settlement(payment: &Payment, refund: &Refund) -> bool {
         && others.count() == 1
 }
 
-/// The sending will not happen: the reserve is free again, and so is a settlement that it had withdrawn.
-pub(super) fn fail(payment: &Payment, id: RefundId, reason: &str, now: Timestamp) -> Vec<Event> {
-    let pending = payment.refunds.iter().any(|refund| refund.id == id && refund.state == RefundState::Pending);
-    if !pending {
-        return Vec::new();
+/// The chain refuses it for good: one on its way, or one that was final until the chain took it back.
+pub(super) fn fail(payment: &Payment, id: RefundId, revision: u32, reason: &str, now: Timestamp) -> Vec<Event> {
+    match newer(payment, id, revision) {
+        Some(refund) if refund.state != RefundState::Failed => given_up(payment, id, revision, reason, now),
+        _ => Vec::new(),
     }
-    let failed = |retry_at| Event::RefundFailed { refund_id: id, reason: reason.to_owned(), retry_at, at: now };
+}
+
+/// The sending will not happen: the reserve is free again, and so is a settlement that it had withdrawn.
+fn given_up(payment: &Payment, id: RefundId, revision: u32, reason: &str, now: Timestamp) -> Vec<Event> {
+    let failed =
+        |retry_at| Event::RefundFailed { refund_id: id, revision, reason: reason.to_owned(), retry_at, at: now };
     let after = evolve(payment.clone(), &failed(None));
     let withdrawn = after.settlement.as_deref().filter(|s| s.state == SettlementState::Withdrawn);
     let retry_at = withdrawn

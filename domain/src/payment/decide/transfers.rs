@@ -38,7 +38,7 @@ pub(super) fn observe(payment: &Payment, observed: &ObservedTransfer, now: Times
 fn reopens(payment: &Payment) -> bool {
     match payment.status {
         Status::Confirmed | Status::Settled => true,
-        Status::Mismatched => !payment.labels.contains(Label::Late) && payment.refunds.is_empty(),
+        Status::Mismatched => !payment.labels.contains(Label::Late) && !payment.was_sent_back(),
         Status::Pending | Status::Failed => false,
     }
 }

@@ -48,6 +48,17 @@ fn what_never_comes_fails_and_what_comes_late_is_held() {
 }
 
 #[test]
+fn whatever_makes_it_fail_is_told_once() {
+    let both = &["transfer.mismatched", "transfer.failed"];
+    let short = given(transfer()).arrives(tx(1).of("4")).told(&["transfer.underpaid"]);
+    let story = short.arrives(tx(2).of("6").at(1_300)).told(&[]).expired().told(both);
+    assert_eq!(story.payment.public_status(), "failed");
+    story.arrives(tx(3).of("1").at(1_400)).told(&["transfer.mismatched"]);
+    let wrong = given(transfer()).arrives(tx(1).on(Chain::Polygon)).told(&["transfer.mismatched"]);
+    wrong.expired().is(Status::Mismatched, &[Label::WrongChain]).told(both);
+}
+
+#[test]
 fn a_delivery_that_fails_is_told_once_and_can_be_refunded() {
     let story = given(transfer()).arrives(tx(1)).settlement_fails(1).told(&["transfer.failed"]);
     assert_eq!(story.payment.public_status(), "failed");
@@ -60,6 +71,7 @@ fn a_delivery_that_fails_is_told_once_and_can_be_refunded() {
         asset: None,
         by: Requester::Psp,
     };
-    let story = story.when(back).cleared(1).when(Command::CompleteRefund { refund_id: id, tx_hash: hash(91) });
+    let story =
+        story.when(back).cleared(1).when(Command::CompleteRefund { refund_id: id, revision: 1, tx_hash: hash(91) });
     story.told(&["refund.sent"]).failed(FailureReason::SettlementFailed);
 }

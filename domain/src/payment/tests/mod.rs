@@ -258,7 +258,14 @@ impl Story {
 
     pub(super) fn settled(self, revision: u32) -> Self {
         let operation = self.operation();
-        self.when(Command::CompleteSettlement { operation, revision, tx_hash: hash(90), block_time: at(90) })
+        let amount = self.payment.settlement.as_deref().map_or(Amount::ZERO, |settlement| settlement.amount);
+        self.when(Command::CompleteSettlement { operation, revision, amount, tx_hash: hash(90), block_time: at(90) })
+    }
+
+    /// The chain says that it moved another amount than the one that was frozen last.
+    pub(super) fn settled_with(self, revision: u32, text: &str) -> Self {
+        let (operation, amount) = (self.operation(), amount(text));
+        self.when(Command::CompleteSettlement { operation, revision, amount, tx_hash: hash(90), block_time: at(90) })
     }
 
     pub(super) fn settlement_fails(self, revision: u32) -> Self {

@@ -22,11 +22,16 @@ fn blocked_refund(n: u128, by: Requester) -> Command {
 }
 
 fn sent(n: u128) -> Command {
-    Command::CompleteRefund { refund_id: refund_id(n), tx_hash: hash(91) }
+    Command::CompleteRefund { refund_id: refund_id(n), revision: 2, tx_hash: hash(91) }
 }
 
 fn fails(n: u128) -> Command {
-    Command::FailRefund { refund_id: refund_id(n), reason: "screened".to_owned() }
+    Command::FailRefund { refund_id: refund_id(n), revision: 1, reason: "screened".to_owned() }
+}
+
+/// The chain took it back, and refused it when it was sent again.
+fn fails_after_all(n: u128) -> Command {
+    Command::FailRefund { refund_id: refund_id(n), revision: 4, reason: "reverted".to_owned() }
 }
 
 #[test]
@@ -75,6 +80,60 @@ fn a_failed_refund_frees_its_amount() {
         .when(fails(1))
         .money("4.00", "0.00", "6.00", "4.00")
         .unchanged(&fails(1));
+}
+
+#[test]
+fn a_refund_that_was_taken_back_and_then_refused_has_failed_and_its_money_is_there_again() {
+    let told = ["payment.mismatched", "payin.underpaid", "payin.mismatched", "refund.sent", "refund.failed"];
+    given(terms())
+        .arrives(tx(1).of("4"))
+        .when(refund(1, None))
+        .cleared(1)
+        .when(sent(1))
+        .money("4.00", "0.00", "10.00", "0.00")
+        .when(fails_after_all(1))
+        .unchanged(&fails_after_all(1))
+        .unchanged(&sent(1))
+        .told(&told)
+        .money("4.00", "0.00", "6.00", "4.00")
+        .when(refund(2, None))
+        .cleared(2)
+        .when(sent(2));
+    given(terms())
+        .arrives(tx(1))
+        .settled(1)
+        .when(refund(1, None))
+        .cleared(1)
+        .when(sent(1))
+        .when(fails_after_all(1))
+        .money("10.00", "0.00", "0.00", "10.00");
+    given(terms())
+        .arrives(tx(1))
+        .settlement_fails(1)
+        .when(refund(1, None))
+        .cleared(1)
+        .when(sent(1))
+        .failed(FailureReason::SettlementFailed)
+        .when(fails_after_all(1))
+        .failed(FailureReason::SettlementFailed)
+        .when(refund(2, None))
+        .cleared(2)
+        .queues(&[(Queue, "10.00")]);
+}
+
+#[test]
+fn sending_back_what_never_counted_decides_nothing_about_the_rest() {
+    let elsewhere = tx(2).on(Chain::Polygon);
+    let asset = Some(crate::ledger::Asset { chain: Chain::Polygon, address: USDC });
+    let (refund_id, to, by) = (refund_id(1), Some(ELSEWHERE), Requester::Psp);
+    let back = Command::RequestRefund { refund_id, amount: None, to, funds: Funds::Misdirected, asset, by };
+    given(terms())
+        .arrives(tx(1).of("4"))
+        .arrives(elsewhere)
+        .when(back)
+        .is(Mismatched, &[Underpaid, WrongChain])
+        .arrives(tx(3).of("6"))
+        .is(Confirmed, &[Multiple, WrongChain]);
 }
 
 #[test]

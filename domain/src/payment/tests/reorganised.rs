@@ -2,6 +2,7 @@
 
 use super::OperationAction::{Cancel as CancelRow, Requeue};
 use super::*;
+use crate::ledger::Account;
 use Decision::Allow;
 use Label::*;
 use Status::{Confirmed, Pending, Settled};
@@ -111,6 +112,24 @@ fn a_settlement_may_come_back_before_its_money_is_final_again() {
         .arrives(tx(1).rev(3))
         .is(Settled, &[Reorged])
         .told(&[CONFIRMED, SETTLED].concat());
+}
+
+#[test]
+fn an_old_transaction_that_settles_after_other_money_came_settles_what_it_moved() {
+    let accept = Terms { overpayment: OverpaymentPolicy::Accept, ..terms() };
+    let story = given(accept).arrives(tx(1)).when(tx(1).rev(2).gone().seen()).arrives(tx(2).of("15"));
+    let story = story.is(Confirmed, &[Overpaid, Reorged]).settled_with(1, "10").is(Settled, &[Overpaid, Reorged]);
+    let on = |account| Amount::from_units(story.posted.iter().map(|posting| posting.change_of(account)).sum());
+    assert_eq!((on(Account::Psp), on(Account::Treasury)), (amount("9.90"), amount("0.10")));
+    assert_eq!((on(Account::Payment), story.payment.in_wallet()), (amount("5"), amount("5")));
+    // What it did not move can be sent back out of the wallet.
+    story.money("15.00", "0.00", "0.00", "15.00");
+}
+
+#[test]
+fn a_settlement_that_fails_after_its_money_went_is_settled_no_more() {
+    let gone = given(terms()).arrives(tx(1)).when(tx(1).rev(2).gone().seen()).queues(&[(CancelRow, "10.00")]);
+    gone.settlement_fails(1).is(Pending, &[Reorged]).queues(&[(CancelRow, "10.00")]).settlement_fails(2);
 }
 
 #[test]

@@ -55,11 +55,12 @@ impl World {
                     self.settlement_failures -= 1;
                     Command::FailSettlement { operation, revision, reason: "reverted".to_owned() }
                 } else {
-                    Command::CompleteSettlement { operation, revision, tx_hash: hash(90), block_time: at(99) }
+                    let amount = amount("10");
+                    Command::CompleteSettlement { operation, revision, amount, tx_hash: hash(90), block_time: at(99) }
                 }
             }
             Effect::AwaitRetry { .. } => Command::RetrySettlement { by: Requester::Schedule },
-            Effect::Send { refund_id, .. } => Command::CompleteRefund { refund_id, tx_hash: hash(91) },
+            Effect::Send { refund_id, .. } => Command::CompleteRefund { refund_id, revision: 1, tx_hash: hash(91) },
             Effect::ScreenRefund { refund_id, .. } => {
                 Command::ScreenRefund { refund_id, verdict: verdict(Decision::Allow) }
             }
