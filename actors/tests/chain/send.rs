@@ -7,9 +7,6 @@ use alloy::primitives::U256;
 use payferry_actors::wallet::alloy_address;
 use payferry_domain::sending::{Command, FailureReason};
 use payferry_domain::{Address, Finality, FinalityPolicy};
-use payferry_entities::operations;
-use sea_orm::sea_query::Expr;
-use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 
 use crate::world::{CHAIN_ID, GWEI, World, settler_report, stop};
 
@@ -161,44 +158,6 @@ async fn one_that_a_reorganisation_takes_back_is_sent_again_and_once() {
     assert_eq!(world.balance(recipient(1)).await, 0);
     until_completed(&world, 1).await;
     assert_sent_once(&world, &[recipient(1)]).await;
-    stop(settler).await;
-    stop(watcher).await;
-}
-
-#[tokio::test]
-async fn one_that_was_final_taken_back_and_then_refused_is_told_as_failed() {
-    let world = world().await;
-    world.chain.mine(3).await.unwrap();
-    let (watcher, settler) = (world.watch().await, world.settle().await);
-    queued(&world, &[recipient(1)]).await;
-    until_completed(&world, 1).await;
-    // As the withdrawal does when it takes it in.
-    operations::Entity::update_many()
-        .col_expr(operations::Column::Status, Expr::value("succeeded"))
-        .filter(operations::Column::Status.eq("mined"))
-        .exec(world.database.writer())
-        .await
-        .unwrap();
-    let mined = u64::try_from(world.operations().await[0].block_number.unwrap()).unwrap();
-    let head = world.chain.head().number;
-    world.chain.reorg(head - mined + 1, payferry_devchain::Dropped::Discard).await.unwrap();
-    world.blacklist(recipient(1)).await;
-    let told = |of: &dyn Fn(&Command) -> Option<u32>| -> Option<u32> {
-        world.inbox.sendings.lock().iter().filter_map(|(_, command)| of(command)).max()
-    };
-    let failed = || told(&|command| if let Command::Fail { revision, .. } = command { Some(*revision) } else { None });
-    let sent =
-        || told(&|command| if let Command::Complete { revision, .. } = command { Some(*revision) } else { None });
-    world
-        .until("the failure is told", async || {
-            world.chain.mine(1).await.unwrap();
-            tokio::time::sleep(Duration::from_millis(20)).await;
-            failed().is_some()
-        })
-        .await;
-    assert!(failed() > sent(), "{:?} {:?}", failed(), sent());
-    assert_eq!(world.balance(recipient(1)).await, 0);
-    assert_eq!(world.balance(world.vaults.of_psp(world.psp)).await, UNITS * 100);
     stop(settler).await;
     stop(watcher).await;
 }

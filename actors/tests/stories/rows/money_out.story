@@ -198,9 +198,11 @@ covers: peers/unrecorded-payout
   pay 10 -> settled
   hold
   payout 4 to ada -> unmined
-  mine 1 -> operation=mined
-  mine 1 -> sent
-  reorg sending discard
+  mine 1
+  payout: wait -> operation=mined
+  mine 1
+  payout: wait -> sent
+  payout: reorg sending discard
   blacklist ada
   flow
   payout: wait -> failed
