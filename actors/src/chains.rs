@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use payferry_domain::payment::{ObservedTransfer, TransferKey};
-use payferry_domain::{Address, Chain, Finality, PaymentId};
+use payferry_domain::{Address, Chain, Finality, PaymentId, Timestamp};
 use payferry_entities::{Database, transfers};
 
 use crate::chain::{self, ChainSpec, ChainView, LoadError, Selector, SettlerHandle, Watchlist};
@@ -33,6 +33,13 @@ impl Chains {
     /// How a chain stood when it was last looked at.
     pub fn view(&self, chain: Chain) -> Option<ChainView> {
         self.watchlist.view(chain)
+    }
+
+    /// Shows how old each chain's newest block is, whatever its watcher waits for.
+    pub(crate) fn refresh_metrics(&self, now: Timestamp) {
+        for view in self.running().filter_map(|spec| self.view(spec.chain)) {
+            chain::metrics::head_age(&view, now);
+        }
     }
 
     /// Why a chain cannot be read at the moment, if so; known also of one that was never read.

@@ -128,7 +128,7 @@ pub(super) fn looked(view: &ChainView, now: Timestamp) {
 
 /// The age of a head that no look has renewed.
 #[allow(clippy::cast_precision_loss, reason = "ages are far below 2^52 ms")]
-pub(super) fn head_age(view: &ChainView, now: Timestamp) {
+pub(crate) fn head_age(view: &ChainView, now: Timestamp) {
     gauge!(HEAD_AGE, "chain" => view.chain.as_str()).set(view.head_age_ms(now) as f64 / 1_000.0);
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{Instant, MissedTickBehavior};
+use tokio::time::MissedTickBehavior;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::payment::Services;
@@ -15,34 +15,50 @@ const REFRESH_EVERY: Duration = Duration::from_secs(1);
 
 /// Shows gauges until it is dropped.
 pub(super) fn refresh(services: Arc<Services>) -> AbortOnDropHandle<()> {
+    // Side by side: a database that hangs keeps nobody from seeing what is in memory.
     AbortOnDropHandle::new(tokio::spawn(async move {
-        let mut ticks = tokio::time::interval(REFRESH_EVERY);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut asked: Option<Instant> = None;
-        loop {
-            ticks.tick().await;
-            services.books.refresh_metrics();
-            services.journal.refresh_metrics();
-            services.vaults.refresh_metrics(services.clock.real_now());
-            services.ledger.refresh_metrics(services.clock.real_now(), &services.chains);
-            if let Some(screening) = &*services.screening.read() {
-                screening.refresh_metrics();
-            }
-            let webhooks = services.webhooks.read().clone();
-            let Some(webhooks) = webhooks else { continue };
-            webhooks.refresh_metrics();
-            if asked.is_none_or(|asked| asked.elapsed() >= DATABASE_EVERY) {
-                asked = Some(Instant::now());
-                let desk = services.desk.read().clone();
-                if let Some(desk) = desk
-                    && let Err(error) = desk.refresh_backlog().await
-                {
-                    tracing::warn!(%error, "what the compliance desk has to do could not be counted");
-                }
-                if let Err(error) = webhooks.refresh_backlog().await {
-                    tracing::warn!(%error, "what webhooks wait could not be counted");
-                }
-            }
-        }
+        tokio::join!(refresh_from_memory(&services), refresh_from_database(&services));
     }))
+}
+
+async fn refresh_from_memory(services: &Services) {
+    let mut ticks = tokio::time::interval(REFRESH_EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        services.books.refresh_metrics();
+        services.journal.refresh_metrics();
+        services.vaults.refresh_metrics(services.clock.real_now());
+        services.ledger.refresh_metrics(services.clock.real_now(), &services.chains);
+        if let Some(screening) = &*services.screening.read() {
+            screening.refresh_metrics();
+        }
+        services.chains.refresh_metrics(services.clock.now());
+        if let Some(webhooks) = &*services.webhooks.read() {
+            webhooks.refresh_metrics();
+        }
+    }
+}
+
+async fn refresh_from_database(services: &Services) {
+    let mut ticks = tokio::time::interval(DATABASE_EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let webhooks = services.webhooks.read().clone();
+        let Some(webhooks) = webhooks else {
+            // The service has not quite begun.
+            ticks.reset_after(REFRESH_EVERY);
+            continue;
+        };
+        let desk = services.desk.read().clone();
+        if let Some(desk) = desk
+            && let Err(error) = desk.refresh_backlog().await
+        {
+            tracing::warn!(%error, "what the compliance desk has to do could not be counted");
+        }
+        if let Err(error) = webhooks.refresh_backlog().await {
+            tracing::warn!(%error, "what webhooks wait could not be counted");
+        }
+    }
 }

@@ -309,7 +309,7 @@ pub(crate) fn derived_labels(payment: &Payment, labels: Labels) -> Labels {
         .set(Label::WrongToken, any(&|t| is_held(t) && is_wrong_token(payment, t)))
         .set(Label::WrongChain, any(&|t| is_held(t) && t.key.chain != chain))
         .set(Label::InReview, in_review(payment))
-        .set(Label::FundsBlocked, any(&|t| t.is_right() && t.is_present() && t.is_blocked()))
+        .set(Label::FundsBlocked, any(&|t| t.is_present() && t.is_blocked()))
         .set(Label::SettlementFailed, failing)
 }
 

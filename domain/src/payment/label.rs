@@ -28,7 +28,7 @@ named! {
         WrongChain = "WRONG_CHAIN",
         /// A transfer waits for the operator's decision.
         InReview = "IN_REVIEW",
-        /// Screening blocked money of the due token, whatever became of it.
+        /// Screening blocked money that arrived, whatever became of it.
         FundsBlocked = "FUNDS_BLOCKED",
         /// The settlement failed for a lasting reason and has not succeeded since.
         SettlementFailed = "SETTLEMENT_FAILED",
