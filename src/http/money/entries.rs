@@ -4,8 +4,9 @@ use axum::extract::State;
 use axum::http::Uri;
 use payferry_actors::wallet::checksummed;
 use payferry_domain::{Address, Amount, Timestamp};
+use payferry_entities::Database;
 use payferry_entities::ledger_postings::{Column, Entity, Model};
-use sea_orm::{ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect};
+use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect, Select};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -15,6 +16,9 @@ use crate::http::auth::{Caller, Read};
 use crate::http::error::{ApiError, Problem};
 use crate::http::extract::{Fault, QueryFields, read};
 use crate::http::state::AppState;
+
+/// Entries that are counted at most.
+pub const TOTAL_MAX: u64 = 10_000;
 
 /// One posting: what it takes from one account (debit) it gives to another (credit).
 #[derive(Debug, Serialize, ToSchema)]
@@ -42,7 +46,7 @@ pub struct EntryRecord {
 #[derive(Serialize, ToSchema)]
 pub struct EntryList {
     message: &'static str,
-    /// Of all that is asked for; null with `after`.
+    /// Of all that is asked for; null with `after`, and where there are more than 10,000.
     total: Option<u64>,
     limit: u64,
     offset: u64,
@@ -102,13 +106,20 @@ pub async fn list(State(app): State<AppState>, caller: Caller<Read>, uri: Uri) -
     if let Some(end) = span.to {
         wanted = wanted.filter(Column::Position.lt(end));
     }
+    let total = if after.is_none() { total(app.database(), wanted.clone()).await? } else { None };
     let reader = app.database().reader();
-    let total = if after.is_none() { Some(wanted.clone().count(reader).await?) } else { None };
     let rows = wanted.order_by_asc(Column::Position).limit(page.limit).offset(page.offset).all(reader).await?;
     let next_after = rows.last().map(|row| row.position);
     let entries = rows.into_iter().map(record).collect();
     let (limit, offset) = (page.limit, page.offset);
     Answer::ok(&EntryList { message: "Ledger entries", total, limit, offset, next_after, entries })
+}
+
+/// How many there are, if they are not too many to be counted: a ledger only grows.
+async fn total(database: &Database, wanted: Select<Entity>) -> Result<Option<u64>, DbErr> {
+    let first = wanted.select_only().column(Column::Position).order_by_asc(Column::Position).limit(TOTAL_MAX + 1);
+    let found: Vec<i64> = first.into_tuple().all(database.reader()).await?;
+    Ok(u64::try_from(found.len()).ok().filter(|count| *count <= TOTAL_MAX))
 }
 
 fn record(row: Model) -> EntryRecord {

@@ -2,6 +2,11 @@
 
 use std::time::Duration;
 
+use payferry::http::money::entries::TOTAL_MAX;
+use payferry::keys::Scope;
+use payferry_domain::PaymentId;
+use payferry_entities::ledger_postings::{Entity, Model};
+use sea_orm::{ActiveValue, EntityTrait, IntoActiveModel};
 use serde_json::{Value, json};
 
 use crate::app::TestApp;
@@ -57,4 +62,42 @@ async fn the_ledger_is_paged_like_every_list_and_by_its_places() {
     assert_eq!((positions(&late).len(), &late["total"], &late["entries"][0]), (3, &json!(3), &first["entries"][0]));
     let never = app.get(&format!("{ENTRIES}?from=2999-01-01T00:00:00Z")).await.json;
     assert_eq!((positions(&never), &never["total"], &never["next_after"]), (vec![], &json!(0), &Value::Null));
+}
+
+#[tokio::test]
+async fn a_long_ledger_is_not_counted() {
+    let app = TestApp::start().await;
+    let psp = app.add_psp().await;
+    let key = app.add_key(psp, &[Scope::Read]).await;
+    let row = |at: i64| {
+        let mut row = Model {
+            position: 0,
+            subject: PaymentId::generate().to_string(),
+            version: 1,
+            line: 0,
+            psp_id: psp.to_string(),
+            kind: "received".to_owned(),
+            debit: "external".to_owned(),
+            credit: "payment".to_owned(),
+            chain: "base".to_owned(),
+            token_address: format!("0x{}", "0".repeat(40)),
+            amount: 1,
+            reference: String::new(),
+            at,
+        }
+        .into_active_model();
+        row.position = ActiveValue::NotSet;
+        row
+    };
+    let rows: Vec<_> = (0..=i64::try_from(TOTAL_MAX).unwrap()).map(row).collect();
+    for some in rows.chunks(1_000) {
+        Entity::insert_many(some.to_vec()).exec_without_returning(app.writer()).await.unwrap();
+    }
+    let total = async |query: &str| {
+        let page = app.request(axum::http::Method::GET, &format!("{ENTRIES}?limit=1{query}")).key(&key).send().await;
+        assert_eq!(positions(&page.json).len(), 1, "{}", page.text());
+        page.json["total"].clone()
+    };
+    assert_eq!(total("").await, Value::Null);
+    assert_eq!(total("&from=1970-01-01T00:00:00.001Z").await, TOTAL_MAX);
 }
