@@ -139,7 +139,12 @@ fn missing(payment: &Payment, besides: Amount) -> Amount {
 
 /// Whether screening is undecided about a transfer that could still pay.
 fn is_reviewed(transfer: &Transfer) -> bool {
-    transfer.is_right() && transfer.is_present() && transfer.decision() == Some(Decision::Review)
+    could_pay(transfer) && transfer.decision() == Some(Decision::Review)
+}
+
+/// Whether it is in the chain and of what is asked for.
+fn could_pay(transfer: &Transfer) -> bool {
+    transfer.is_right() && transfer.is_present()
 }
 
 fn usual(headline: &'static str, explanation: impl Into<String>, mood: Mood, step: Step) -> Scene {
@@ -296,7 +301,7 @@ fn notices(payment: &Payment) -> Vec<String> {
     }
     let checked = "A transfer that arrived is being checked and does not count meanwhile.";
     if payment.status != Status::Failed {
-        if payment.labels.contains(Label::FundsBlocked) {
+        if payment.transfers.iter().any(|transfer| could_pay(transfer) && transfer.is_blocked()) {
             notices.push(format!("{checked} Contact {them}."));
         } else if payment.transfers.iter().any(is_reviewed) && !waits_for_review(payment) {
             notices.push(checked.to_owned());

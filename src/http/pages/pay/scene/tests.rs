@@ -231,6 +231,9 @@ fn what_cannot_pay_is_not_waited_for_while_it_is_checked() {
     let scene = told(&review, 70, "Waiting for your payment", Some("10"), Some(Step::Waiting));
     assert_eq!(scene.notices.len(), 1, "{:?}", scene.notices);
     assert!(scene.notices[0].contains("on another chain than Base"), "{:?}", scene.notices);
+    let blocked = [elsewhere.seen(), elsewhere.finalised(), elsewhere.screened(Decision::Block)];
+    let scene = told(&after(terms(), blocked), 70, "Waiting for your payment", Some("10"), Some(Step::Waiting));
+    assert_eq!(scene.notices.len(), 1, "that it does not pay this is all there is to say: {:?}", scene.notices);
 }
 
 #[test]
