@@ -113,7 +113,8 @@ impl Stage {
         let received = Arc::new(Mutex::new(Received::default()));
         let hearing = received.clone();
         let receiver = Receiver::start(move |heard| hearing.lock().hear(heard)).await?;
-        receiver.verify_with(&api.receive_at(receiver.url()).await?);
+        let before = api.endpoint().await?;
+        receiver.verify_with(&api.receive_at(receiver.url(), &before).await?);
         let payers = Payers::set_up(api.side(), &ground, name).await?;
         let folder = setup.folder;
         Ok(Arc::new(Self { service, folder, api, merchant, payers, received, _receiver: receiver }))

@@ -116,15 +116,19 @@ impl Api {
         self.read("/api/v1/webhook").await
     }
 
-    /// Sends events there from now on; answers the secret that signs them.
-    pub async fn receive_at(&self, url: &str) -> anyhow::Result<String> {
-        let set = self.set_endpoint(url, &["*".to_owned()]).await?;
+    /// Sends events there from now on, after `before`; answers the secret that signs them.
+    pub async fn receive_at(&self, url: &str, before: &Endpoint) -> anyhow::Result<String> {
+        let all = ["*".to_owned()];
         let secret = |answer: &Value| answer["signing_secret"].as_str().map(str::to_owned);
-        if let Some(secret) = secret(&set) {
+        if before.webhook_url.is_none()
+            && let Some(secret) = secret(&self.set_endpoint(url, &all).await?)
+        {
             return Ok(secret);
         }
-        // It was shown once, to somebody else: a new one, beside which the old one goes on signing for a day.
+        // It was shown once, to somebody else: a new one, beside which the old one goes on signing for a day. Before anything
+        // is sent here, since what was signed before that is signed by the old one alone.
         let rotated = self.send(Method::POST, "/api/v1/webhook/rotate", &json!({})).await?;
+        self.set_endpoint(url, &all).await?;
         secret(&rotated).context("the answer has no signing secret")
     }
 
@@ -252,5 +256,47 @@ impl NotMade {
             Self::Unanswered(error) => format!("initiate: {error}"),
             Self::Unreadable => "initiate: unreadable answer".to_owned(),
         }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use axum::routing::{patch, post};
+    use axum::{Json, Router};
+    use parking_lot::Mutex;
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// What is asked of a service whose endpoint was set before to this, and the secret that is answered.
+    async fn asked_to_receive(before: Option<&str>) -> (Vec<&'static str>, String) {
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let answer = |name: &'static str, secret: Option<&'static str>| {
+            let asked = Arc::clone(&asked);
+            move || async move {
+                asked.lock().push(name);
+                Json(json!({"signing_secret": secret}))
+            }
+        };
+        let router = Router::new()
+            .route("/api/v1/set_webhook", patch(answer("set", before.is_none().then_some("whsec_first"))))
+            .route("/api/v1/webhook/rotate", post(answer("rotate", Some("whsec_new"))));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        let before = Endpoint { webhook_url: before.map(str::to_owned), events: vec!["*".to_owned()] };
+        let api = Api::new(&url, "sk_test_x").unwrap();
+        let secret = api.receive_at("http://127.0.0.1:1/here", &before).await.unwrap();
+        let asked = asked.lock().clone();
+        (asked, secret)
+    }
+
+    #[tokio::test]
+    async fn nothing_comes_here_that_is_signed_by_the_old_secret_alone() {
+        assert_eq!(asked_to_receive(None).await, (vec!["set"], "whsec_first".to_owned()));
+        // Between the two, events still go to where they went before.
+        let before = Some("http://127.0.0.1:1/before");
+        assert_eq!(asked_to_receive(before).await, (vec!["rotate", "set"], "whsec_new".to_owned()));
     }
 }

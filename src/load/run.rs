@@ -92,7 +92,7 @@ pub async fn run(plan: &Plan, target: &Target, stop: &CancellationToken, bar: &P
         Receiver::start(move |heard| book.hear(heard)).await?
     };
     let before = api.endpoint().await?;
-    receiver.verify_with(&api.receive_at(receiver.url()).await?);
+    receiver.verify_with(&api.receive_at(receiver.url(), &before).await?);
     let ran = async {
         bar.say("payers are given accounts and money");
         let merchant = api.merchant(&run).await?;

@@ -176,8 +176,8 @@ fn course(course: &[Second]) -> Markup {
             (plot("Errors", "a second", Scale::Linear, &[("errors", |second| rate(second, second.errors))]))
             @if knows_service {
                 (plot("Cores kept busy", "", Scale::Linear, &[
-                    ("service", |second| second.service_cores),
-                    ("load tester", |second| second.own_cores),
+                    ("service", |second| second.service_cores.filter(|_| has_rate(second))),
+                    ("load tester", |second| second.own_cores.filter(|_| has_rate(second))),
                 ]))
                 (plot("Memory of the service", "MiB", Scale::Linear, &[
                     ("resident", |second| second.service_bytes.map(mebi)),
@@ -189,7 +189,11 @@ fn course(course: &[Second]) -> Markup {
 
 /// So many a second: what is told of as a second may have been longer.
 fn rate(second: &Second, count: u64) -> Option<f64> {
-    (second.period_secs >= RATE_SECS_LEAST).then(|| float(count) / second.period_secs)
+    has_rate(second).then(|| float(count) / second.period_secs)
+}
+
+fn has_rate(second: &Second) -> bool {
+    second.period_secs >= RATE_SECS_LEAST
 }
 
 fn counts(report: &Report) -> Markup {

@@ -178,7 +178,7 @@ fn plots_have_a_point_for_each_second_and_tell_rates_of_the_real_time() {
         ("Initiations in flight", 1, 4),
         ("Payments accepted and not complete", 1, 4),
         ("Errors", 1, 3),
-        ("Cores kept busy", 2, 4),
+        ("Cores kept busy", 2, 3),
         ("Memory of the service", 1, 4),
         ("From the intended beginning to each stage", 1, 4),
     ] {
