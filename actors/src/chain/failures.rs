@@ -7,10 +7,10 @@ use payferry_contracts::{Payferry, Token as TokenContract};
 use payferry_domain::{Amount, Timestamp};
 use payferry_entities::{chain_txs, operations};
 
+use super::attempts;
 use super::checkpoint::Step;
 use super::client::ClientError;
 use super::finality::Reach;
-use super::ledger;
 use super::metrics;
 use super::operations::{Verdict, carried, failure_text, is_transient, verdicts};
 use super::resolve::{Place, done_at, outcome};
@@ -20,7 +20,7 @@ use crate::wallet::{alloy_address, domain_hash};
 
 /// Failures for a reason that may pass, before the PSP is told.
 const TRANSIENT_ATTEMPTS_MAX: i64 = 3;
-/// Transactions of ours whose receipts are searched for an operation that is done already.
+/// Transactions of each account whose receipts are searched for an operation that is done already.
 const DONE_SEARCH_ATTEMPTS_MAX: u64 = 1_000;
 /// Requests for its event in one look; the next look goes on from there.
 const DONE_SEARCH_REQUESTS_MAX: usize = 100;
@@ -117,7 +117,7 @@ impl SettlerState {
         let Some(read) = watchlist.reach(spec.chain).map(|reach| reach.read) else { return Ok(None) };
         if !self.searched.contains_key(&row.id) {
             let since = Timestamp(row.created_at);
-            let hashes = ledger::attempts_since(database, spec.chain, since, DONE_SEARCH_ATTEMPTS_MAX).await?;
+            let hashes = attempts::since(database, spec.chain, since, DONE_SEARCH_ATTEMPTS_MAX).await?;
             for receipt in client.receipts(&hashes).await?.into_iter().flatten().filter(TransactionReceipt::status) {
                 if let Some(carried) = verdicts(spec.contract, &receipt).get(&row.number).and_then(Verdict::carried) {
                     return Ok(Some((Place::of(&receipt)?, carried)));

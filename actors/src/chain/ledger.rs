@@ -1,19 +1,47 @@
-//! The settler's queries: operations that wait, transactions that are not final, signed bytes.
+//! The settler's queries: operations that wait, transactions that are not final. Signed bytes are in `attempts`.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
-use payferry_domain::{Address, Amount, Chain, Finality, FinalityPolicy, Hash32, Timestamp};
-use payferry_entities::{Database, chain_tx_attempts, chain_txs, operations, payments, sendings};
-use sea_orm::{ColumnTrait, DbErr, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect};
+use payferry_domain::{Address, Amount, Chain, Finality, FinalityPolicy, Timestamp};
+use payferry_entities::{Database, chain_txs, operations, payments, sendings};
+use sea_orm::sea_query::Expr;
+use sea_orm::{ColumnTrait, DbErr, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect, Select};
 use serde::Deserialize;
 
 use super::operations::{Role, is_sending};
 use super::rows::row_number;
 
-/// Most mined operations looked at in one pass.
-const MINED_MAX: u64 = 5_000;
-/// Most transactions looked at in one pass.
-const OPEN_TXS_MAX: u64 = 1_000;
+/// Most mined or failed operations looked at in one pass; the next pass goes on behind them.
+const OPERATIONS_PAGE: u64 = 5_000;
+/// Most transactions looked at in one pass that are not mined: far more than accounts may have under way at once.
+const SUBMITTED_TXS_MAX: u64 = 1_000;
+/// Most mined transactions looked at in one pass; the next pass goes on behind them.
+const MINED_TXS_PAGE: u64 = 1_000;
+/// Most reverted transactions looked at in one pass: the newest.
+const REVERTED_TXS_MAX: u64 = 1_000;
+
+/// Where a list goes on that may be longer than what is looked at in one pass. It begins again after its end, so that
+/// what waits long at its front hides nothing behind it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Page {
+    after: Option<i64>,
+}
+
+impl Page {
+    /// Whether the next pass begins with the first of the list.
+    pub(super) fn is_first(self) -> bool {
+        self.after.is_none()
+    }
+
+    fn after(self) -> i64 {
+        self.after.unwrap_or(i64::MIN)
+    }
+
+    /// Goes on behind these rows if there may be more.
+    fn turn<T>(&mut self, rows: &[T], limit: u64, place: impl Fn(&T) -> i64) {
+        self.after = rows.last().filter(|_| rows.len() as u64 >= limit).map(place);
+    }
+}
 
 /// Operations of this role that may be batched now, in the order of their numbers.
 pub(super) async fn queued(
@@ -34,19 +62,23 @@ pub(super) async fn queued(
         .await
 }
 
-/// Operations with this status, in the order of their numbers.
+/// A page of the operations with this status, in the order of their numbers.
 pub(super) async fn with_status(
     database: &Database,
     chain: Chain,
     status: &str,
+    page: &mut Page,
 ) -> Result<Vec<operations::Model>, DbErr> {
-    operations::Entity::find()
+    let rows = operations::Entity::find()
         .filter(operations::Column::Chain.eq(chain.as_str()))
         .filter(operations::Column::Status.eq(status))
+        .filter(operations::Column::Number.gt(page.after()))
         .order_by_asc(operations::Column::Number)
-        .limit(MINED_MAX)
+        .limit(OPERATIONS_PAGE)
         .all(database.reader())
-        .await
+        .await?;
+    page.turn(&rows, OPERATIONS_PAGE, |row| row.number);
+    Ok(rows)
 }
 
 /// Operations that these transactions carry.
@@ -71,32 +103,56 @@ pub(super) async fn carried_undecided(database: &Database, txs: &[i64]) -> Resul
         .await
 }
 
-/// Transactions that are not final, by nonce: submitted, mined, and those of the newest reverted ones that may still be
-/// taken back.
-pub(super) async fn open_txs(
+fn txs(chain: Chain, status: &str) -> Select<chain_txs::Entity> {
+    chain_txs::Entity::find()
+        .filter(chain_txs::Column::Chain.eq(chain.as_str()))
+        .filter(chain_txs::Column::Status.eq(status))
+}
+
+/// Transactions that are not mined, by nonce.
+pub(super) async fn submitted_txs(database: &Database, chain: Chain) -> Result<Vec<chain_txs::Model>, DbErr> {
+    let query = txs(chain, "submitted").order_by_asc(chain_txs::Column::Nonce).limit(SUBMITTED_TXS_MAX);
+    query.all(database.reader()).await
+}
+
+/// A page of the transactions that are mined and not final, those made first at its start. Without their call data, which is
+/// long and only needed to sign.
+pub(super) async fn mined_txs(
     database: &Database,
     chain: Chain,
-    finalized: Option<u64>,
+    page: &mut Page,
 ) -> Result<Vec<chain_txs::Model>, DbErr> {
-    let of_chain = || chain_txs::Entity::find().filter(chain_txs::Column::Chain.eq(chain.as_str()));
-    let mut txs = of_chain()
-        .filter(chain_txs::Column::Status.is_in(["submitted", "mined"]))
-        .order_by_asc(chain_txs::Column::Nonce)
-        .limit(OPEN_TXS_MAX)
-        .all(database.reader())
-        .await?;
-    if let Some(finalized) = finalized {
-        let reverted = of_chain()
-            .filter(chain_txs::Column::Status.eq("reverted"))
-            .filter(chain_txs::Column::BlockNumber.gt(row_number(finalized)))
-            .order_by_desc(chain_txs::Column::BlockNumber)
-            .limit(OPEN_TXS_MAX)
-            .all(database.reader())
-            .await?;
-        txs.extend(reverted);
-        txs.sort_by_key(|tx| tx.nonce);
-    }
-    Ok(txs)
+    let query = without_input(txs(chain, "mined").filter(chain_txs::Column::Id.gt(page.after())));
+    let query = query.order_by_asc(chain_txs::Column::Id).limit(MINED_TXS_PAGE);
+    let rows = query.all(database.reader()).await?;
+    page.turn(&rows, MINED_TXS_PAGE, |row| row.id);
+    Ok(rows)
+}
+
+/// How many transactions are mined and not final.
+pub(super) async fn mined_txs_len(database: &Database, chain: Chain) -> Result<u64, DbErr> {
+    txs(chain, "mined").count(database.reader()).await
+}
+
+/// The newest transactions that reverted in a block that may still be taken back. Without their call data, too.
+pub(super) async fn reverted_txs(
+    database: &Database,
+    chain: Chain,
+    finalized: u64,
+) -> Result<Vec<chain_txs::Model>, DbErr> {
+    let query = without_input(txs(chain, "reverted").filter(chain_txs::Column::BlockNumber.gt(row_number(finalized))));
+    let query = query.order_by_desc(chain_txs::Column::BlockNumber).limit(REVERTED_TXS_MAX);
+    query.all(database.reader()).await
+}
+
+fn without_input(query: Select<chain_txs::Entity>) -> Select<chain_txs::Entity> {
+    use chain_txs::Column;
+    query
+        .select_only()
+        .columns([Column::Id, Column::Chain, Column::Sender, Column::Nonce, Column::ToAddress])
+        .columns([Column::GasLimit, Column::Status, Column::TxHash, Column::BlockNumber, Column::BlockHash])
+        .columns([Column::CreatedAt, Column::UpdatedAt])
+        .expr_as(Expr::val(""), "input")
 }
 
 /// How many transactions of the account wait to be mined.
@@ -136,48 +192,6 @@ pub(super) async fn next_nonce(database: &Database, chain: Chain, sender: Addres
         .one(database.reader())
         .await?;
     Ok(last.map(|tx| tx.nonce.saturating_add(1)))
-}
-
-/// Signed bytes by sender and nonce, the first attempt first.
-pub(super) type Attempts = BTreeMap<(String, i64), Vec<chain_tx_attempts::Model>>;
-
-/// The attempts of these transactions.
-pub(super) async fn attempts(database: &Database, chain: Chain, txs: &[chain_txs::Model]) -> Result<Attempts, DbErr> {
-    let mut found = Attempts::new();
-    let Some(lowest) = txs.iter().map(|tx| tx.nonce).min() else { return Ok(found) };
-    let rows = chain_tx_attempts::Entity::find()
-        .filter(chain_tx_attempts::Column::Chain.eq(chain.as_str()))
-        .filter(chain_tx_attempts::Column::Nonce.gte(lowest))
-        .order_by_asc(chain_tx_attempts::Column::CreatedAt)
-        .all(database.reader())
-        .await?;
-    for row in rows {
-        found.entry((row.sender.clone(), row.nonce)).or_default().push(row);
-    }
-    Ok(found)
-}
-
-/// The hashes of the newest attempts of any transaction, of those made since then.
-pub(super) async fn attempts_since(
-    database: &Database,
-    chain: Chain,
-    since: Timestamp,
-    limit: u64,
-) -> Result<Vec<Hash32>, DbErr> {
-    let rows = chain_tx_attempts::Entity::find()
-        .filter(chain_tx_attempts::Column::Chain.eq(chain.as_str()))
-        .filter(chain_tx_attempts::Column::CreatedAt.gte(since.as_millis()))
-        .order_by_desc(chain_tx_attempts::Column::CreatedAt)
-        .limit(limit)
-        .all(database.reader())
-        .await?;
-    Ok(rows.iter().filter_map(|row| row.tx_hash.parse().ok()).collect())
-}
-
-/// The hashes of a transaction's attempts.
-pub(super) fn hashes(attempts: &Attempts, tx: &chain_txs::Model) -> Vec<Hash32> {
-    let attempts = attempts.get(&(tx.sender.clone(), tx.nonce));
-    attempts.into_iter().flatten().filter_map(|attempt| attempt.tx_hash.parse().ok()).collect()
 }
 
 /// The finality that each payment's terms ask for the amount moved. Terms that cannot be read ask for the most.
@@ -225,4 +239,58 @@ pub(super) async fn tiers(
         (row.id.clone(), tier)
     };
     Ok(rows.iter().map(tier).collect())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use payferry_harness::database::TestDatabase;
+    use payferry_migration::{Migrator, MigratorTrait};
+    use sea_orm::IntoActiveModel;
+
+    use super::*;
+
+    fn tx(nonce: i64, status: &str) -> chain_txs::Model {
+        chain_txs::Model {
+            id: nonce + 1,
+            chain: "base".to_owned(),
+            sender: "0x00000000000000000000000000000000000000aa".to_owned(),
+            nonce,
+            to_address: "0x00000000000000000000000000000000000000cc".to_owned(),
+            input: "0x1234".to_owned(),
+            gas_limit: 1,
+            status: status.to_owned(),
+            tx_hash: None,
+            block_number: Some(nonce),
+            block_hash: None,
+            created_at: 0,
+            updated_at: 0,
+        }
+    }
+
+    #[tokio::test]
+    async fn mined_transactions_come_page_by_page_and_hide_no_submitted_one() {
+        let test_database = TestDatabase::create().await;
+        let database = Database::open(test_database.url()).await.unwrap();
+        Migrator::up(database.patient(), None).await.unwrap();
+        let rows = (0..1_001).map(|nonce| tx(nonce, "mined")).chain([tx(1_001, "submitted"), tx(1_002, "reverted")]);
+        let rows: Vec<_> = rows.map(IntoActiveModel::into_active_model).collect();
+        for some in rows.chunks(250) {
+            chain_txs::Entity::insert_many(some.to_vec()).exec(database.writer()).await.unwrap();
+        }
+        let short = |nonce, status| chain_txs::Model { input: String::new(), ..tx(nonce, status) };
+
+        assert_eq!(submitted_txs(&database, Chain::Base).await.unwrap(), [tx(1_001, "submitted")]);
+        assert_eq!(mined_txs_len(&database, Chain::Base).await.unwrap(), 1_001);
+        let mut page = Page::default();
+        let first = mined_txs(&database, Chain::Base, &mut page).await.unwrap();
+        assert_eq!((first.len(), &first[0], page.is_first()), (1_000, &short(0, "mined"), false));
+        assert_eq!(mined_txs(&database, Chain::Base, &mut page).await.unwrap(), [short(1_000, "mined")]);
+        assert!(page.is_first(), "from the start again");
+        assert_eq!(mined_txs(&database, Chain::Base, &mut page).await.unwrap(), first);
+        assert!(mined_txs(&database, Chain::Polygon, &mut Page::default()).await.unwrap().is_empty());
+
+        assert_eq!(reverted_txs(&database, Chain::Base, 1_001).await.unwrap(), [short(1_002, "reverted")]);
+        assert!(reverted_txs(&database, Chain::Base, 1_002).await.unwrap().is_empty(), "final");
+    }
 }

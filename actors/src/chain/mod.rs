@@ -4,6 +4,7 @@
 //! settler turns rows of `operations` into transactions. Both rebuild all they know from the database and the chain.
 //! alloy's types end here and in `wallet`: what leaves these modules are the domain's words.
 
+mod attempts;
 pub mod checkpoint;
 pub mod client;
 pub mod config;

@@ -2,7 +2,7 @@
 //!
 //! Whether a mined transaction still stands is read off the watcher's blocks, so that it costs no request a block.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
 use alloy::rpc::types::TransactionReceipt;
@@ -11,9 +11,10 @@ use payferry_domain::Hash32;
 use payferry_entities::{chain_txs, operations};
 use tokio::time::Instant;
 
+use super::attempts::{self, Attempts};
 use super::checkpoint::Step;
 use super::client::ClientError;
-use super::ledger::{self, Attempts};
+use super::ledger;
 use super::metrics;
 use super::operations::{Verdict, verdicts};
 use super::rows::row_number;
@@ -41,37 +42,41 @@ struct Mined<'a> {
 }
 
 impl SettlerState {
-    /// Looks after every transaction that is not final.
+    /// Looks after every transaction that is not final; of very many mined ones, after some at each look.
     pub(super) async fn resolve(&mut self) -> Result<(), SettleError> {
         let SettlerArgs { spec, database, watchlist, .. } = &self.args;
         let view = watchlist.view(spec.chain);
-        // What was reverted may be taken back only while its block is not final.
-        let finalized = view.as_ref().map(|view| view.finalized.unwrap_or(0).min(view.read_number));
-        let txs = ledger::open_txs(database, spec.chain, finalized).await?;
-        let attempts = ledger::attempts(database, spec.chain, &txs).await?;
-        self.report.open = txs.len();
-        self.report.unmined = txs.iter().filter(|tx| tx.status == "submitted").count();
+        let submitted = ledger::submitted_txs(database, spec.chain).await?;
+        let mut mined = ledger::mined_txs(database, spec.chain, &mut self.mined_page).await?;
+        let mined_len = ledger::mined_txs_len(database, spec.chain).await?;
+        self.report.unmined = submitted.len();
+        self.report.open = submitted.len() + usize::try_from(mined_len).unwrap_or(usize::MAX);
         metrics::settling(spec.chain, self.report.open, self.report.unmined);
-        let open: std::collections::HashSet<i64> = txs.iter().map(|tx| tx.id).collect();
+        let open: HashSet<i64> = submitted.iter().map(|tx| tx.id).collect();
         self.sent.retain(|id, _| open.contains(id));
         self.usurped.retain(|id, _| open.contains(id));
 
-        let (submitted, mined): (Vec<_>, Vec<_>) = txs.iter().partition(|tx| tx.status == "submitted");
-        if !std::mem::replace(&mut self.sent_again, true) {
-            self.send_mined_again(&mined, &attempts).await;
+        if !self.sent_again {
+            self.send_mined_again(&mined).await?;
+            self.sent_again = self.mined_page.is_first();
         }
-        let mut outcome = self.resolve_submitted(&submitted, &attempts).await;
+        let mut outcome = self.resolve_submitted(&submitted).await;
         if let Err(SettleError::Killed(_)) = outcome {
             return outcome;
         }
         if let Some(view) = view {
+            // What was reverted may be taken back only while its block is not final.
+            let finalized = view.finalized.unwrap_or(0).min(view.read_number);
+            let SettlerArgs { spec, database, .. } = &self.args;
+            mined.extend(ledger::reverted_txs(database, spec.chain, finalized).await?);
+            mined.sort_by_key(|tx| tx.nonce);
             let ids: Vec<i64> = mined.iter().map(|tx| tx.id).collect();
             let mut failed: HashMap<i64, Vec<operations::Model>> = HashMap::new();
-            for row in ledger::carried_undecided(&self.args.database, &ids).await? {
+            for row in ledger::carried_undecided(database, &ids).await? {
                 failed.entry(row.chain_tx_id.unwrap_or_default()).or_default().push(row);
             }
-            for tx in mined {
-                match self.resolve_mined(tx, failed.remove(&tx.id).unwrap_or_default(), &attempts, &view).await {
+            for tx in &mined {
+                match self.resolve_mined(tx, failed.remove(&tx.id).unwrap_or_default(), &view).await {
                     Err(SettleError::Killed(killed)) => return Err(killed.into()),
                     Err(error) => outcome = Err(error),
                     Ok(()) => {}
@@ -83,23 +88,25 @@ impl SettlerState {
 
     /// What was mined before this settler began and is not final may be in no block by now: nodes that have it in one
     /// take no notice.
-    async fn send_mined_again(&self, txs: &[&chain_txs::Model], attempts: &Attempts) {
-        let mut mined: Vec<&str> = Vec::new();
-        for tx in txs.iter().filter(|tx| tx.status == "mined") {
-            let attempts = attempts.get(&(tx.sender.clone(), tx.nonce)).into_iter().flatten();
-            let of_it = attempts.filter(|attempt| Some(&attempt.tx_hash) == tx.tx_hash.as_ref());
-            mined.extend(of_it.map(|attempt| attempt.raw.as_str()));
+    async fn send_mined_again(&self, txs: &[chain_txs::Model]) -> Result<(), SettleError> {
+        let SettlerArgs { spec, database, .. } = &self.args;
+        for some in txs.chunks(SENDS_AT_ONCE) {
+            let attempts = attempts::of(database, spec.chain, some).await?;
+            let mined = some.iter().flat_map(|tx| {
+                let attempts = attempts.get(&(tx.sender.clone(), tx.nonce)).into_iter().flatten();
+                attempts.filter(|attempt| Some(&attempt.tx_hash) == tx.tx_hash.as_ref())
+            });
+            join_all(mined.map(|attempt| self.broadcast(&attempt.raw))).await;
         }
-        for some in mined.chunks(SENDS_AT_ONCE) {
-            join_all(some.iter().map(|raw| self.broadcast(raw))).await;
-        }
+        Ok(())
     }
 
-    async fn resolve_submitted(&mut self, txs: &[&chain_txs::Model], attempts: &Attempts) -> Result<(), SettleError> {
+    async fn resolve_submitted(&mut self, txs: &[chain_txs::Model]) -> Result<(), SettleError> {
+        let attempts = attempts::of(&self.args.database, self.args.spec.chain, txs).await?;
         let hashes: Vec<(usize, Hash32)> = txs
             .iter()
             .enumerate()
-            .flat_map(|(place, tx)| ledger::hashes(attempts, tx).into_iter().map(move |hash| (place, hash)))
+            .flat_map(|(place, tx)| attempts::hashes(&attempts, tx).into_iter().map(move |hash| (place, hash)))
             .collect();
         let asked: Vec<Hash32> = hashes.iter().map(|(_, hash)| *hash).collect();
         let mut receipts: BTreeMap<usize, TransactionReceipt> = BTreeMap::new();
@@ -116,7 +123,7 @@ impl SettlerState {
             }
         }
         for txs in waiting.into_values() {
-            self.look_after_waiting(&txs, attempts).await?;
+            self.look_after_waiting(&txs, &attempts).await?;
         }
         Ok(())
     }
@@ -213,7 +220,6 @@ impl SettlerState {
         &mut self,
         tx: &chain_txs::Model,
         failed: Vec<operations::Model>,
-        attempts: &Attempts,
         view: &ChainView,
     ) -> Result<(), SettleError> {
         let Some(number) = tx.block_number.and_then(|number| u64::try_from(number).ok()) else {
@@ -226,7 +232,7 @@ impl SettlerState {
             None => self.stands_by_hash(tx).await?,
         };
         if !stands {
-            return self.taken_back(tx, attempts).await;
+            return self.taken_back(tx).await;
         }
         if tx.status == "reverted" {
             return Ok(());
@@ -247,8 +253,10 @@ impl SettlerState {
     }
 
     /// The block of a mined transaction is not of the chain any more: it is mined elsewhere, or waits again.
-    async fn taken_back(&mut self, tx: &chain_txs::Model, attempts: &Attempts) -> Result<(), SettleError> {
-        let hashes = ledger::hashes(attempts, tx);
+    async fn taken_back(&mut self, tx: &chain_txs::Model) -> Result<(), SettleError> {
+        let SettlerArgs { spec, database, .. } = &self.args;
+        let attempts = attempts::of(database, spec.chain, std::slice::from_ref(tx)).await?;
+        let hashes = attempts::hashes(&attempts, tx);
         let receipts = self.args.client.receipts(&hashes).await?;
         if let Some(receipt) = receipts.into_iter().flatten().next() {
             // The node may not have left the old branch yet; then there is nothing to say.

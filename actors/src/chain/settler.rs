@@ -219,6 +219,12 @@ pub struct SettlerState {
     pub(super) searched: HashMap<String, u64>,
     /// Whether what was mined before it began was sent again.
     pub(super) sent_again: bool,
+    /// Where the next look at mined transactions goes on.
+    pub(super) mined_page: ledger::Page,
+    /// Where the next look at mined operations goes on.
+    pub(super) done_page: ledger::Page,
+    /// Where the next look at failed operations goes on.
+    pub(super) failed_page: ledger::Page,
     /// Why the last transaction that went out was not taken, if it was not.
     pub(super) refused: Mutex<Option<String>>,
     window_open: bool,
@@ -268,6 +274,9 @@ impl Behaviour for Settler {
             usurped: HashMap::new(),
             searched: HashMap::new(),
             sent_again: false,
+            mined_page: ledger::Page::default(),
+            done_page: ledger::Page::default(),
+            failed_page: ledger::Page::default(),
             refused: Mutex::default(),
             window_open: false,
             looks,

@@ -25,7 +25,7 @@ impl SettlerState {
         let SettlerArgs { spec, database, watchlist, .. } = &self.args;
         let Some(view) = watchlist.view(spec.chain) else { return Ok(()) };
         let reach = view.reach();
-        let mined = ledger::with_status(database, spec.chain, "mined").await?;
+        let mined = ledger::with_status(database, spec.chain, "mined", &mut self.done_page).await?;
         let now = Instant::now();
         self.told.retain(|_, (_, at)| now.duration_since(*at) < TELL_AGAIN_AFTER);
         let untold =
@@ -73,7 +73,8 @@ impl SettlerState {
 
     /// Tells failures that stand, so that none is lost to a crash: a payment that knows it takes no notice.
     async fn retell_failed(&mut self) -> Result<(), SettleError> {
-        let failed = ledger::with_status(&self.args.database, self.args.spec.chain, "failed").await?;
+        let SettlerArgs { spec, database, .. } = &self.args;
+        let failed = ledger::with_status(database, spec.chain, "failed", &mut self.failed_page).await?;
         let now = Instant::now();
         self.failed_told.retain(|_, (_, at)| now.duration_since(*at) < TELL_FAILED_AGAIN_AFTER);
         for row in failed {

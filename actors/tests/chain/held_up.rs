@@ -6,32 +6,29 @@ use sea_orm::sea_query::Expr;
 use sea_orm::{ColumnTrait, EntityTrait, IntoActiveModel, QueryFilter};
 use serde_json::json;
 
-use crate::world::{World, stop};
+use crate::world::{World, settler_report, stop};
 
-/// More reverted transactions of long ago than are looked at in one pass.
-const REVERTED: i64 = 1_001;
+/// More transactions than are looked at in one pass.
+const BEFORE: i64 = 1_001;
 
-#[tokio::test]
-async fn reverted_transactions_of_long_ago_do_not_hide_those_under_way() {
-    let mut world = World::new().await;
-    world.spec.in_flight_max = 1;
-    world.spec.batch_items_max = 1;
+/// So many transactions of another account that stand like this, with nonces below ours.
+async fn before_ours(world: &World, status: &str, block_number: i64) {
     let row = |place: i64| chain_txs::Model {
         id: 0,
         chain: "base".to_owned(),
         sender: world.treasury.to_string(),
-        nonce: place - REVERTED,
+        nonce: place - BEFORE,
         to_address: world.treasury.to_string(),
         input: "0x".to_owned(),
         gas_limit: 1,
-        status: "reverted".to_owned(),
+        status: status.to_owned(),
         tx_hash: Some(format!("0x{place:064x}")),
-        block_number: Some(1),
+        block_number: Some(block_number),
         block_hash: Some(format!("0x{place:064x}")),
         created_at: 0,
         updated_at: 0,
     };
-    for places in (0..REVERTED).collect::<Vec<_>>().chunks(100) {
+    for places in (0..BEFORE).collect::<Vec<_>>().chunks(100) {
         let rows = places.iter().map(|place| {
             let mut row = row(*place).into_active_model();
             row.id = sea_orm::ActiveValue::NotSet;
@@ -39,6 +36,38 @@ async fn reverted_transactions_of_long_ago_do_not_hide_those_under_way() {
         });
         chain_txs::Entity::insert_many(rows).exec(world.database.writer()).await.unwrap();
     }
+}
+
+#[tokio::test]
+async fn many_mined_transactions_that_are_not_final_hide_neither_those_under_way_nor_those_behind_them() {
+    let world = World::new().await;
+    // In blocks that are far from final, and from being read.
+    before_ours(&world, "mined", 1_000_000).await;
+    let (watcher, settler) = (world.watch().await, world.settle().await);
+    let payments = world.payments(2).await;
+    world.pay_all(&payments, 10_000_000).await;
+    world.queue_settlements(&payments, 10_000_000).await;
+    world.mine_until_all("mined").await;
+    world.assert_settled_once(2, 10_000_000).await;
+    world
+        .until("ours is final", async || {
+            world.chain.mine(1).await.unwrap();
+            let txs = world.txs().await;
+            let ours: Vec<_> = txs.iter().filter(|tx| tx.nonce >= 0).collect();
+            let open = usize::try_from(BEFORE).unwrap();
+            ours.iter().all(|tx| tx.status == "final") && settler_report(&settler).await.open == open
+        })
+        .await;
+    stop(settler).await;
+    stop(watcher).await;
+}
+
+#[tokio::test]
+async fn reverted_transactions_of_long_ago_do_not_hide_those_under_way() {
+    let mut world = World::new().await;
+    world.spec.in_flight_max = 1;
+    world.spec.batch_items_max = 1;
+    before_ours(&world, "reverted", 1).await;
     world.chain.mine(20).await.unwrap();
     let (watcher, settler) = (world.watch().await, world.settle().await);
     let payments = world.payments(2).await;
