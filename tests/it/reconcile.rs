@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use payferry::sandbox::Payer;
-use payferry_actors::chain::{ChainClient, ChainSpec, reread};
+use payferry_actors::chain::{ChainClient, ChainSpec, RereadError, reread};
 use payferry_actors::clock::Clock;
 use payferry_actors::reconcile::{Options, Owner, Report, reconcile};
 use payferry_actors::wallet::Vaults;
@@ -65,13 +65,23 @@ async fn a_transfer_that_was_missed_is_found_again_and_goes_the_usual_way() {
     let made = app.add_payment(&merchant).await;
     app.pay(&made, "10").await;
     app.payment_when(&made, "settled").await;
-    let head = app.state.system.chain_view(Chain::Base).unwrap().read_number;
     let (spec, client) = chains(&app).into_iter().find(|(spec, _)| spec.chain == Chain::Base).unwrap();
     let database = app.state.database();
     let read = async |to| reread(&spec, &client, database, &Clock::default(), (0, to), |_| {}).await;
-    let again = read(head).await.unwrap();
-    assert_eq!((again.blocks, again.recorded.len(), again.otherwise.len()), (head + 1, 0, 0), "all of it is known");
-    assert!(read(head + 1_000_000).await.is_err(), "what was not read yet is the watcher's");
+    app.world().chain(Chain::Base).devchain().mine(20).await.unwrap();
+    let view = async |app: &TestApp| {
+        let view = app.state.system.chain_view(Chain::Base).unwrap();
+        view.finalized.filter(|finalized| *finalized > 0).map(|finalized| (finalized, view.read_number))
+    };
+    let (last_final, head) = app.until("blocks are final", view).await;
+    let again = read(last_final).await.unwrap();
+    assert_eq!(
+        (again.blocks, again.recorded.len(), again.otherwise.len()),
+        (last_final + 1, 0, 0),
+        "all of it is known"
+    );
+    let ahead = read(head + 1_000_000).await.unwrap_err();
+    assert!(matches!(ahead, RereadError::Unread(_)), "what was not read yet is the watcher's: {ahead}");
 
     // Missed for real: while it was paid, and when its block was looked at a second time, nobody knew whose wallet it is.
     let late = app.add_payment(&merchant).await;
@@ -105,6 +115,8 @@ async fn a_transfer_that_was_missed_is_found_again_and_goes_the_usual_way() {
         matches!(&found.differences[0].place.owner, Owner::Payment { payment_id, .. } if payment_id == id_of(&late))
     );
 
+    // The transfer is far below.
+    let mined = mined - 32;
     let again = read(mined).await.unwrap();
     assert_eq!(again.recorded.iter().map(|row| row.payment_id.as_str()).collect::<Vec<_>>(), [id_of(&late)]);
     let late = app.payment_when(&late, "mismatched").await;

@@ -2,8 +2,9 @@
 //! that are missing. The watcher of a running service finds them by its sweep and tells their payments, as any other.
 //!
 //! Unlike the second look it needs no watcher and no remembered blocks: what it finds is believed by the transactions'
-//! receipts. Deliberately absent: taking anything back. A transfer that is recorded otherwise than the chain has it is
-//! named and left alone.
+//! receipts. So only blocks that are final are read: what it recorded of a block that the watcher has just taken back, nobody
+//! would take back again. Deliberately absent: taking anything back. A transfer that is recorded otherwise than the chain
+//! has it is named and left alone.
 
 use payferry_entities::{Database, chain_cursors, transfers};
 use sea_orm::{EntityTrait, IntoActiveModel, TryInsertResult};
@@ -27,6 +28,14 @@ pub enum RereadError {
     /// Those are for the watcher to read first.
     #[error("the watcher has read up to block {0} only; what comes after that it reads by itself")]
     Unread(u64),
+    /// Those may still be taken back.
+    #[error(
+        "only blocks up to {0} are final; what comes after that may still be taken back, and the watcher looks after it"
+    )]
+    NotFinal(u64),
+    /// All of them may still be taken back.
+    #[error("no block of this chain is final yet; what may still be taken back the watcher looks after")]
+    NothingFinal,
     /// There is no cursor yet.
     #[error("the watcher has read nothing of this chain yet")]
     NeverRead,
@@ -61,7 +70,7 @@ pub struct Reread {
     pub otherwise: Vec<transfers::Model>,
 }
 
-/// Reads the blocks from `from` to `to` again. `watch` is told how far it has come.
+/// Reads the blocks from `from` to `to`, all of them final, again. `watch` is told how far it has come.
 pub async fn reread(
     spec: &ChainSpec,
     client: &ChainClient,
@@ -75,6 +84,10 @@ pub async fn reread(
     let read = u64::try_from(read).unwrap_or(0);
     if to > read {
         return Err(RereadError::Unread(read));
+    }
+    let last_final = last_final(spec, client, read).await?.ok_or(RereadError::NothingFinal)?;
+    if to > last_final {
+        return Err(RereadError::NotFinal(last_final));
     }
     let (reader, watchlist) = (Reader::new(spec), Watchlist::new());
     let lookup = Lookup { spec, client, database, watchlist: &watchlist, clock };
@@ -97,6 +110,15 @@ pub async fn reread(
         }
     }
     Ok(reread)
+}
+
+/// The last block that is final, of those that the watcher has read; by their depth where the endpoints do not say it.
+async fn last_final(spec: &ChainSpec, client: &ChainClient, read: u64) -> Result<Option<u64>, ClientError> {
+    if !spec.has_finalized {
+        return Ok(read.checked_sub(spec.fallback_depth_blocks));
+    }
+    let heads = client.heads(false, true, None, 0).await?;
+    Ok(heads.finalized.map(|finalized| finalized.number.min(read)))
 }
 
 async fn missing(reader: &Reader, lookup: Lookup<'_>, from: u64, to: u64) -> Result<Vec<transfers::Model>, PollError> {

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use payferry::sandbox::{Folder, Payer, World};
 use payferry_domain::{Address, Chain, Token};
-use payferry_entities::Database;
+use payferry_entities::{Database, chain_cursors, transfers};
 use reqwest::Method;
-use sea_orm::ConnectionTrait;
-use serde_json::Value;
+use sea_orm::{ConnectionTrait, EntityTrait, PaginatorTrait};
+use serde_json::{Value, json};
 
 use super::{Home, Running, complaint, run};
 
@@ -24,6 +24,16 @@ fn report(home: &Home, code: i32) -> Value {
     assert_eq!(output.status.code(), Some(code), "{said:#}");
     assert_eq!(said["is_clean"], code == 0, "{said:#}");
     said
+}
+
+/// Money that comes while no sandbox runs: 2.5 USDC on Base.
+async fn pay_while_closed(home: &Home, wallet: Address) {
+    let folder = Folder::open(home.path()).unwrap();
+    let world = World::open(&folder, Duration::from_hours(24)).await.unwrap();
+    let chain = world.chain(Chain::Base);
+    chain.transfer(Payer::Clean, Token::Usdc, wallet, "2.5".parse().unwrap()).await.unwrap();
+    chain.devchain().mine(3).await.unwrap();
+    world.close().await;
 }
 
 async fn change(home: &Home, sql: &str) {
@@ -57,14 +67,7 @@ async fn what_is_right_is_clean_and_what_is_not_is_named_with_its_payment() {
 
     // Closed, straight from its folder; and money that came while nobody looked.
     report(&home, 0);
-    let folder = Folder::open(home.path()).unwrap();
-    let world = World::open(&folder, Duration::from_hours(24)).await.unwrap();
-    let wallet: Address = payment["intermediary_wallet"].as_str().unwrap().parse().unwrap();
-    let chain = world.chain(Chain::Base);
-    chain.transfer(Payer::Clean, Token::Usdc, wallet, "2.5".parse().unwrap()).await.unwrap();
-    chain.devchain().mine(3).await.unwrap();
-    world.close().await;
-    drop((world, folder));
+    pay_while_closed(&home, payment["intermediary_wallet"].as_str().unwrap().parse().unwrap()).await;
     let found = report(&home, 1);
     assert_eq!(found["differences_total"], 1, "{found:#}");
     let difference = &found["differences"][0];
@@ -78,6 +81,65 @@ async fn what_is_right_is_clean_and_what_is_not_is_named_with_its_payment() {
     assert!(line.contains(&id) && line.contains("the ledger says 0.00 USDC, there are 2.50"), "{printed}");
 
     // Running again it reads what it missed, and all is right.
+    let sandbox = Running::start(&home);
+    sandbox.until(&format!("/payments/{id}"), |payment| payment["excess_received"] == "2.50").await;
+    report(&home, 0);
+    sandbox.stop();
+}
+
+#[tokio::test]
+async fn blocks_are_read_once_more_if_they_are_final_and_what_was_missed_is_taken_in() {
+    let home = Home::new().await;
+    let sandbox = Running::start(&home);
+    let merchant = sandbox.merchant().await;
+    let id = sandbox.payment(&merchant).await;
+    sandbox.ok(Method::POST, &format!("/sandbox/payments/{id}/pay"), None).await;
+    let payment = sandbox.until(&format!("/payments/{id}"), |payment| payment["status"] == "settled").await;
+    sandbox.stop();
+
+    // Missed for real: nobody knew whose wallet it is, at the first look and at the second.
+    let wallet = payment["intermediary_wallet"].as_str().unwrap().to_lowercase();
+    pay_while_closed(&home, wallet.parse().unwrap()).await;
+    let rename = async |wallet: &str| change(&home, &format!("UPDATE payments SET wallet = '{wallet}'")).await;
+    rename("0x00000000000000000000000000000000000000aa").await;
+    let sandbox = Running::start(&home);
+    let database = Database::open(&home.database_url()).await.unwrap();
+    let cursor = async || chain_cursors::Entity::find_by_id("base").one(database.reader()).await.unwrap().unwrap();
+    let paid = cursor().await.block_number + 10;
+    sandbox.ok(Method::POST, "/sandbox/chains/base/mine", Some(json!({"blocks": 200}))).await;
+    let since = std::time::Instant::now();
+    while cursor().await.second_look_from <= paid {
+        assert!(since.elapsed() < super::PATIENCE, "{:?}", cursor().await);
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    sandbox.stop();
+    rename(&wallet).await;
+    let found = report(&home, 1);
+    assert_eq!(found["differences"][0]["on_chain"], 2_500_000, "{found:#}");
+
+    let recorded = async || transfers::Entity::find().count(database.reader()).await.unwrap();
+    let head = cursor().await.block_number;
+    let again = |from: i64, to: i64| {
+        let (from, to) = (from.to_string(), to.to_string());
+        reconcile(&home, &["--json", "--chain", "base", "--from-block", &from, "--to-block", &to])
+    };
+    for (from, to, why) in [(0, head, "are final"), (0, head + 1, "the watcher has read up to"), (5, 4, "is after")] {
+        let refused = again(from, to);
+        assert!(!refused.status.success() && complaint(&refused).contains(why), "{}", complaint(&refused));
+        assert!(refused.stdout.is_empty());
+    }
+    assert_eq!(recorded().await, 1, "a refusal changes nothing");
+    assert!(!reconcile(&home, &["--from-block", "1", "--to-block", "2"]).status.success(), "of which chain?");
+
+    let found = again(0, head - 20);
+    let said: Value = serde_json::from_slice(&found.stdout).unwrap_or_else(|_| panic!("{}", complaint(&found)));
+    let missed = said["reread"]["recorded"].as_array().unwrap();
+    assert_eq!(said["reread"]["blocks"], head - 19);
+    assert_eq!((missed.len(), &missed[0]["payment_id"], &missed[0]["amount"]), (1, &id.clone().into(), &"2.50".into()));
+    assert_eq!((&said["under_way"], found.status.code()), (&1.into(), Some(0)), "recorded, and not told yet: {said:#}");
+    assert_eq!(recorded().await, 2);
+    database.close().await.unwrap();
+
     let sandbox = Running::start(&home);
     sandbox.until(&format!("/payments/{id}"), |payment| payment["excess_received"] == "2.50").await;
     report(&home, 0);
