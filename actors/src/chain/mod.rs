@@ -32,6 +32,7 @@ mod second_look;
 pub mod selector;
 pub mod settler;
 mod submit;
+mod sweep;
 mod telling;
 mod trouble;
 pub mod watcher;

@@ -3,7 +3,7 @@
 //! Polling is the truth and a wake-up only shortens the wait. Everything it knows is rebuilt from the database; an
 //! error never moves the cursor. Deliberately absent: what a transfer means to a payment.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,18 +23,14 @@ use super::poll::{Poll, PollError};
 use super::reader::Reader;
 use super::rows;
 use super::second_look::{LookedAgain, SecondLook};
+use super::sweep::{SWEEP_INTERVAL, Sweep};
 use super::trouble::Trouble;
 use super::watchlist::Watchlist;
 use crate::clock::Clock;
 use crate::inbox::PaymentInbox;
 use crate::journal::Journal;
 use crate::observe::{ActorKind, Behaviour, Books, Mailbox};
-use crate::payment::store::{self, StoreError};
 
-/// How often transfers that no payment has taken in are told again. One is told when two sweeps in a row found it.
-pub const SWEEP_INTERVAL: Duration = Duration::from_secs(5);
-/// Most unapplied transfers told in one sweep.
-const SWEEP_ROWS_MAX: u64 = 2_000;
 /// Looks in a row at a node that lags before it is called trouble.
 const LAG_LOOKS_QUIET: u32 = 3;
 /// The wait after the chain was found to be another one than configured.
@@ -133,8 +129,7 @@ pub struct WatcherState {
     stood_still: bool,
     not_before: Instant,
     polls: Looks,
-    /// Unapplied rows that the last sweep found: transaction, log index and revision.
-    swept: HashSet<(String, i64, i64)>,
+    pub(super) swept: Sweep,
     _ticker: AbortOnDrop,
 }
 
@@ -180,7 +175,7 @@ impl Behaviour for Watcher {
             checked: false,
             not_before: Instant::now(),
             polls,
-            swept: HashSet::new(),
+            swept: Sweep::default(),
             _ticker: ticker,
             args,
         };
@@ -364,21 +359,6 @@ impl WatcherState {
             tracing::info!(%chain, head.number = view.head_number, "chain {chain} shows new blocks again");
         }
         self.stood_still = stands_still;
-    }
-
-    /// Tells payments about transfers that they have not taken in: at once when `all`, else those that the sweep before
-    /// this one found too, so that what is just under way is left alone.
-    async fn sweep(&mut self, all: bool) -> Result<(), StoreError> {
-        let found = store::unapplied_on(&self.args.database, self.args.spec.chain, SWEEP_ROWS_MAX).await?;
-        let key = |row: &payferry_entities::transfers::Model| (row.tx_hash.clone(), row.log_index, row.revision);
-        let swept: HashSet<_> = found.iter().map(key).collect();
-        let due: Vec<_> = found.into_iter().filter(|row| all || self.swept.contains(&key(row))).collect();
-        self.swept = swept;
-        if !due.is_empty() {
-            tracing::info!(chain = %self.args.spec.chain, transfers = due.len(), "telling transfers again");
-            self.tell_observed(&due).await;
-        }
-        Ok(())
     }
 
     /// Tells the payments concerned what is in these rows.

@@ -15,14 +15,14 @@ use payferry_domain::payment::Payment;
 use payferry_domain::{Address, Chain, PaymentId};
 use payferry_entities::{Database, payments, transfers};
 use sea_orm::sea_query::{Expr, ExprTrait};
-use sea_orm::{
-    ColumnTrait, DbBackend, DbErr, EntityTrait, FromQueryResult, QueryFilter, QueryOrder, QuerySelect, Statement,
-};
+use sea_orm::{ColumnTrait, DbBackend, DbErr, EntityTrait, FromQueryResult, QueryFilter, QueryOrder, Statement};
 
 pub use units::{RowsBeside, applied_unit, initiation_unit, transition_unit};
 
 /// Payments that one statement looks up.
 const LOOKUP_PAYMENTS_MAX: usize = 512;
+/// Transfers of one payment that are told again at a time.
+const UNAPPLIED_OF_ONE_MAX: i64 = 100;
 /// Addresses that one statement looks up.
 const LOOKUP_ADDRESSES_MAX: usize = 1_000;
 
@@ -155,10 +155,47 @@ fn readable(row: &Stored) -> Option<Payment> {
         .ok()
 }
 
-/// Transfers on a chain that their payment has not taken in at their current revision, the oldest blocks first.
-pub async fn unapplied_on(database: &Database, chain: Chain, limit: u64) -> Result<Vec<transfers::Model>, StoreError> {
-    let query = unapplied().filter(transfers::Column::Chain.eq(chain.as_str())).limit(limit);
-    Ok(query.all(database.reader()).await?)
+/// Where a transfer stands among the transfers of its chain, the oldest blocks first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TransferPlace {
+    block_number: i64,
+    log_index: i64,
+    tx_hash: String,
+}
+
+impl TransferPlace {
+    /// Of this row.
+    pub fn of(row: &transfers::Model) -> Self {
+        Self { block_number: row.block_number, log_index: row.log_index, tx_hash: row.tx_hash.clone() }
+    }
+}
+
+const UNAPPLIED: &str = "SELECT * FROM (SELECT transfers.*, ROW_NUMBER() OVER \
+    (PARTITION BY payment_id ORDER BY block_number, log_index, tx_hash) AS nth \
+    FROM transfers WHERE chain = $1 AND applied_revision < revision) AS unapplied \
+    WHERE nth <= $2 AND (block_number, log_index, tx_hash) > ($3, $4, $5) \
+    ORDER BY block_number, log_index, tx_hash LIMIT $6";
+
+/// A page of the transfers on a chain that their payment has not taken in at their current revision, the oldest blocks first,
+/// from after `after` on. Of one payment there are only the first few: one that takes nothing in leaves room for others.
+pub async fn unapplied_on(
+    database: &Database,
+    chain: Chain,
+    after: Option<&TransferPlace>,
+    limit: u64,
+) -> Result<Vec<transfers::Model>, StoreError> {
+    let (block_number, log_index, tx_hash) =
+        after.map_or((-1, -1, ""), |place| (place.block_number, place.log_index, &place.tx_hash));
+    let values = [
+        chain.as_str().into(),
+        UNAPPLIED_OF_ONE_MAX.into(),
+        block_number.into(),
+        log_index.into(),
+        tx_hash.into(),
+        i64::try_from(limit).unwrap_or(i64::MAX).into(),
+    ];
+    let page = Statement::from_sql_and_values(database.backend(), UNAPPLIED, values);
+    Ok(transfers::Entity::find().from_raw_sql(page).all(database.reader()).await?)
 }
 
 /// Every transfer that these payments have not taken in, the oldest blocks first. Without a limit: whoever asks must know

@@ -5,7 +5,9 @@ use alloy::sol_types::SolCall;
 use payferry_actors::wallet::alloy_address;
 use payferry_contracts::Token as TokenContract;
 use payferry_domain::payment::Presence;
-use payferry_domain::{Amount, Chain, Finality, Token};
+use payferry_domain::{Amount, Chain, Finality, PaymentId, Token};
+use payferry_entities::transfers;
+use sea_orm::{EntityTrait, IntoActiveModel};
 
 use crate::world::{Progress, World, report, stop};
 
@@ -154,4 +156,47 @@ async fn a_chain_that_is_not_the_configured_one_is_not_read() {
     world.spec.chain_id = 1;
     let error = world.spec.check(&world.client()).await.unwrap_err();
     assert_eq!(error.to_string(), "base: the endpoint is of chain 8453, expected chain id 1");
+}
+
+/// So many transfers of a payment in transaction `n`, recorded in block 1.
+fn recorded(world: &World, n: usize, payment: PaymentId, count: i64) -> Vec<transfers::Model> {
+    let row = |log_index: i64| transfers::Model {
+        chain: "base".to_owned(),
+        tx_hash: format!("0x{n:064x}"),
+        log_index,
+        payment_id: payment.to_string(),
+        token_address: world.token.to_string(),
+        from_address: world.treasury.to_string(),
+        to_address: world.vaults.of_payment(payment).to_string(),
+        amount: 1,
+        block_number: 1,
+        block_hash: format!("0x{:064x}", 1),
+        block_time: 0,
+        presence: "present".to_owned(),
+        revision: 1,
+        applied_revision: 0,
+        applied_version: 0,
+        created_at: 0,
+    };
+    (0..count).map(row).collect()
+}
+
+#[tokio::test]
+async fn payments_that_take_nothing_in_do_not_keep_what_is_newer_from_being_told_again() {
+    let world = World::new().await;
+    // Nobody takes anything in here: more than a sweep looks at, and very many of one payment.
+    let stuck = world.payments(22).await;
+    let count = |n: usize| if n == 0 { 2_500 } else { 100 };
+    let rows = stuck.iter().enumerate().flat_map(|(n, payment)| recorded(&world, n, *payment, count(n)));
+    let rows: Vec<_> = rows.map(IntoActiveModel::into_active_model).collect();
+    for rows in rows.chunks(500) {
+        transfers::Entity::insert_many(rows.to_vec()).exec(world.database.writer()).await.unwrap();
+    }
+    let payment = world.payment().await;
+    let newest = transfers::Model { block_number: 2, ..recorded(&world, 99, payment, 1).remove(0) };
+    transfers::Entity::insert(newest.into_active_model()).exec(world.database.writer()).await.unwrap();
+    let watcher = world.watch().await;
+    world.until("it is told again", async || world.inbox.observed(payment).len() == 1).await;
+    assert_eq!(world.inbox.observed(stuck[0]).len(), 100, "of one payment only some at a time");
+    stop(watcher).await;
 }

@@ -80,7 +80,7 @@ impl World {
     async fn busy(&self) -> Option<String> {
         let reader = self.database().reader();
         for chain in self.chains.keys() {
-            let unapplied = store::unapplied_on(self.database(), *chain, UNAPPLIED_MAX).await.unwrap();
+            let unapplied = store::unapplied_on(self.database(), *chain, None, UNAPPLIED_MAX).await.unwrap();
             if !unapplied.is_empty() {
                 return Some(format!("transfers that no payment has taken in: {unapplied:?}"));
             }

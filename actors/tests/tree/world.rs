@@ -28,6 +28,8 @@ use sea_orm::{ActiveModelTrait, ColumnTrait, EntityTrait, IntoActiveModel, Query
 const PATIENCE: Duration = Duration::from_secs(30);
 const CHAIN: Chain = Chain::Base;
 const GWEI: u128 = 1_000_000_000;
+/// Transfers of a flood in one transaction.
+const FLOOD_BATCH: usize = 100;
 /// What a world has that others do not.
 #[derive(Clone, Default)]
 pub struct Options {
@@ -132,6 +134,17 @@ impl World {
         self.transfer(&self.outlaw, payment.terms.wallet, tokens).await
     }
 
+    /// So many transfers of the least there is, in a few blocks.
+    pub async fn flood(&self, payment: &Payment, transfers: usize) {
+        let wallet = alloy_address(payment.terms.wallet);
+        for place in (0..transfers).step_by(FLOOD_BATCH) {
+            let count = FLOOD_BATCH.min(transfers - place);
+            let to = vec![wallet; count];
+            let input = contracts::Token::mintBatchCall { to, values: vec![U256::from(1); count] }.abi_encode();
+            call(&self.chain, &self.payer, Some(self.deployed.2[0].1), input).await;
+        }
+    }
+
     async fn transfer(&self, from: &Wallet, to: Address, tokens: &str) -> B256 {
         let amount: Amount = tokens.parse().unwrap();
         let input = contracts::Token::transferCall { to: alloy_address(to), value: U256::from(amount.units()) };
@@ -160,7 +173,7 @@ impl World {
 
     /// Transfers that no payment has taken in.
     pub async fn unapplied(&self) -> usize {
-        store::unapplied_on(self.system.database(), CHAIN, 100).await.unwrap().len()
+        store::unapplied_on(self.system.database(), CHAIN, None, 100).await.unwrap().len()
     }
 
     /// Nobody else writes until it is released.

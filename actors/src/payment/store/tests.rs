@@ -332,9 +332,9 @@ async fn a_transfer_is_unapplied_until_its_payment_has_taken_it_in() {
     world.journal.submit(found(transfer_row(&payment))).await.unwrap();
     let database = &world.database;
     assert_eq!(unapplied_of(database, &[payment.id()]).await.unwrap().len(), 1);
-    assert_eq!(unapplied_on(database, payment.terms.chain, 10).await.unwrap().len(), 1);
+    assert_eq!(unapplied_on(database, payment.terms.chain, None, 10).await.unwrap().len(), 1);
     assert_eq!(unapplied_of(database, &[PaymentId::generate()]).await.unwrap().len(), 0);
-    assert_eq!(unapplied_on(database, payment.terms.chain, 0).await.unwrap().len(), 0);
+    assert_eq!(unapplied_on(database, payment.terms.chain, None, 0).await.unwrap().len(), 0);
 
     let fact = Command::ObserveTransfer(observed(1));
     let payment = world.told(&payment, &fact).await;

@@ -1,0 +1,121 @@
+//! Tells payments again about transfers that they have not taken in: a message may have been lost.
+//!
+//! Deliberately absent: why a payment takes nothing in. One that is held back keeps nothing from the others.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use payferry_entities::transfers;
+
+use super::watcher::{WatcherArgs, WatcherState};
+use crate::payment::store::{self, StoreError, TransferPlace};
+
+/// How often transfers that no payment has taken in are told again. One is told when two sweeps in a row found it.
+pub const SWEEP_INTERVAL: Duration = Duration::from_secs(5);
+/// Most unapplied transfers that one sweep looks at. Of more, each such page is looked at by two sweeps.
+const SWEEP_ROWS_MAX: u64 = 2_000;
+
+/// Where the sweeps stand.
+#[derive(Debug, Default)]
+pub(super) struct Sweep {
+    /// Behind this place the page begins; at the very beginning if it is `None`.
+    after: Option<TransferPlace>,
+    /// What the sweep before found: transaction, log index and revision.
+    found: HashSet<(String, i64, i64)>,
+    /// Whether it was on this page, and the page is one of several.
+    is_second: bool,
+}
+
+impl Sweep {
+    /// Which of the page's rows are to be told: all of them, or those that the sweep before found too, so that what is just
+    /// under way is left alone. Goes on to the next page if this one is done with.
+    fn take(&mut self, rows: Vec<transfers::Model>, is_full: bool, all: bool) -> Vec<transfers::Model> {
+        let key = |row: &transfers::Model| (row.tx_hash.clone(), row.log_index, row.revision);
+        let found: HashSet<_> = rows.iter().map(key).collect();
+        let last = rows.last().map(TransferPlace::of);
+        let due = rows.into_iter().filter(|row| all || self.found.contains(&key(row))).collect();
+        let is_only = self.after.is_none() && !is_full;
+        *self = if is_only {
+            Self { found, ..Self::default() }
+        } else if all || self.is_second {
+            Self { after: last.filter(|_| is_full), ..Self::default() }
+        } else {
+            Self { after: self.after.take(), found, is_second: true }
+        };
+        due
+    }
+}
+
+impl WatcherState {
+    /// Tells payments about transfers that they have not taken in: at once when `all`.
+    pub(super) async fn sweep(&mut self, all: bool) -> Result<(), StoreError> {
+        let WatcherArgs { spec, database, .. } = &self.args;
+        let found = store::unapplied_on(database, spec.chain, self.swept.after.as_ref(), SWEEP_ROWS_MAX).await?;
+        let is_full = found.len() as u64 >= SWEEP_ROWS_MAX;
+        let due = self.swept.take(found, is_full, all);
+        if !due.is_empty() {
+            tracing::info!(chain = %spec.chain, transfers = due.len(), "telling transfers again");
+            self.tell_observed(&due).await;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows(blocks: std::ops::Range<i64>) -> Vec<transfers::Model> {
+        let row = |block_number: i64| transfers::Model {
+            chain: "base".to_owned(),
+            tx_hash: format!("0x{block_number}"),
+            log_index: 0,
+            payment_id: String::new(),
+            token_address: String::new(),
+            from_address: String::new(),
+            to_address: String::new(),
+            amount: 1,
+            block_number,
+            block_hash: String::new(),
+            block_time: 0,
+            presence: "present".to_owned(),
+            revision: 1,
+            applied_revision: 0,
+            applied_version: 0,
+            created_at: 0,
+        };
+        blocks.map(row).collect()
+    }
+
+    fn blocks(rows: &[transfers::Model]) -> Vec<i64> {
+        rows.iter().map(|row| row.block_number).collect()
+    }
+
+    #[test]
+    fn what_two_sweeps_in_a_row_found_is_told() {
+        let mut sweep = Sweep::default();
+        assert!(sweep.take(rows(1..4), false, false).is_empty());
+        assert_eq!(blocks(&sweep.take(rows(2..6), false, false)), [2, 3]);
+        assert_eq!(blocks(&sweep.take(rows(5..7), false, false)), [5]);
+        assert_eq!(blocks(&sweep.take(rows(8..9), false, true)), [8], "at the start");
+        let mut again = rows(8..9);
+        again[0].revision = 2;
+        assert!(sweep.take(again, false, false).is_empty(), "something new about it");
+    }
+
+    #[test]
+    fn of_more_than_a_page_each_is_looked_at_twice_and_then_the_next() {
+        let mut sweep = Sweep::default();
+        let place = |block: i64| rows(block..block + 1).first().map(TransferPlace::of);
+        assert!(sweep.take(rows(1..4), true, false).is_empty());
+        assert_eq!(sweep.after, None);
+        assert_eq!(blocks(&sweep.take(rows(2..5), true, false)), [2, 3]);
+        assert_eq!(sweep.after, place(4));
+        assert!(sweep.take(rows(5..7), false, false).is_empty());
+        assert_eq!(sweep.after, place(4));
+        assert_eq!(blocks(&sweep.take(rows(5..7), false, false)), [5, 6]);
+        assert_eq!(sweep.after, None, "from the start");
+        assert_eq!(blocks(&sweep.take(rows(1..4), true, true)), [1, 2, 3]);
+        assert_eq!(sweep.after, place(3));
+    }
+}
