@@ -40,7 +40,7 @@ pub struct Model {
     pub revision: i64,
     /// The last revision that the payment has taken in; 0 before.
     pub applied_revision: i64,
-    /// The payment version that took it in; 0 before.
+    /// The payment version that took it in; 0 before, and if the payment has set it aside.
     pub applied_version: i64,
     /// Milliseconds since the epoch.
     pub created_at: i64,

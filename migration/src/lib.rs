@@ -19,6 +19,7 @@ mod m0009_event_floors;
 mod m0010_ledger_openings;
 mod m0011_payment_lists;
 mod m0012_by_time;
+mod m0013_set_aside;
 mod statements;
 
 /// All changes, oldest first.
@@ -40,6 +41,7 @@ impl MigratorTrait for Migrator {
             Box::new(m0010_ledger_openings::Migration),
             Box::new(m0011_payment_lists::Migration),
             Box::new(m0012_by_time::Migration),
+            Box::new(m0013_set_aside::Migration),
         ]
     }
 }

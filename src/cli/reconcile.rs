@@ -29,7 +29,8 @@ goes on: what is under way is left out, and what differs is looked at again befo
 or a chain could not be read.
 
 With blocks, those are read once more first: transfers to payments' wallets that were missed are recorded, and the running
-service takes them in within seconds, as any other.
+service takes them in within seconds, as any other. Only final blocks are read: others may still be taken back, and the
+service looks after them itself.
 
 With a sandbox's data folder, its own chains are read: through the sandbox while it runs, else straight from the folder.")]
 pub(super) struct Args {
@@ -42,7 +43,7 @@ pub(super) struct Args {
     /// The first block that is read once more.
     #[arg(long, value_name = "NUMBER", requires = "chain")]
     from_block: Option<u64>,
-    /// The last block that is read once more.
+    /// The last block that is read once more; it has to be final.
     #[arg(long, value_name = "NUMBER", requires = "chain")]
     to_block: Option<u64>,
     /// Seconds between two looks at what differs.
@@ -166,11 +167,12 @@ fn print(report: &Report, chains: &[(ChainSpec, ChainClient)]) {
         println!("unread   {chain}: {why}");
     }
     println!(
-        "\n{} payments and {} balances looked at: {} differ, {} are under way",
+        "\n{} payments and {} balances looked at: {} differ, {} are under way, {} hold what was set aside",
         report.payments,
         report.balances,
         report.differences_total + report.unbalanced.len() as u64,
-        report.under_way
+        report.under_way,
+        report.set_aside
     );
     println!("waited {} ms for the chains", report.chains_ms);
 }

@@ -229,7 +229,7 @@ impl OperationChange {
 /// Facts that are known already. Without a gate: a later revision is never marked by an earlier one.
 #[derive(Debug)]
 pub struct TransfersApplied {
-    /// The payment's version, which stays as it is.
+    /// The payment's version, which stays as it is; 0 for transfers that it has set aside.
     pub version: i64,
     /// Transfers that were taken in.
     pub transfers: Vec<AppliedTransfer>,

@@ -17,7 +17,7 @@ use payferry_entities::{Database, payments, transfers};
 use sea_orm::sea_query::{Expr, ExprTrait};
 use sea_orm::{ColumnTrait, DbBackend, DbErr, EntityTrait, FromQueryResult, QueryFilter, QueryOrder, Statement};
 
-pub use units::{RowsBeside, applied_unit, initiation_unit, transition_unit};
+pub use units::{RowsBeside, SET_ASIDE, applied_unit, initiation_unit, transition_unit};
 
 /// Payments that one statement looks up.
 const LOOKUP_PAYMENTS_MAX: usize = 512;

@@ -109,6 +109,7 @@ impl<'a> Look<'a> {
             payments: 0,
             balances: 0,
             under_way: 0,
+            set_aside: 0,
             chains_ms: 0,
             after: String::new(),
             sums: BTreeMap::new(),
@@ -257,7 +258,9 @@ impl<'a> Look<'a> {
             for difference in std::mem::take(&mut self.doubtful) {
                 let under_way = open::under_way(self.database, &difference.place).await?;
                 if under_way.explains(difference.on_chain.saturating_sub(difference.ledger)) {
-                    self.report.under_way += 1;
+                    let reason =
+                        if under_way.aside == 0 { &mut self.report.under_way } else { &mut self.report.set_aside };
+                    *reason += 1;
                 } else {
                     left.push(difference);
                 }

@@ -1,6 +1,9 @@
-//! What is under way: money that has moved on the chain and is not in the ledger yet, or is about to move.
+//! What is under way: money that has moved on the chain and is not in the ledger yet, or is about to move. And what is set
+//! aside: transfers that a payment has no room for, which are never posted.
 
-use payferry_domain::payment::{Payment, TransferStatus};
+use std::collections::HashSet;
+
+use payferry_domain::payment::{DUST_LISTED_MAX, Payment, TransferStatus};
 use payferry_domain::{Address, PaymentId};
 use payferry_entities::Database;
 use sea_orm::DbErr;
@@ -14,12 +17,14 @@ use crate::payment::store;
 pub(super) struct UnderWay {
     pub coming: i64,
     pub going: i64,
+    /// What lies there beside that, as far as the ledger goes.
+    pub aside: i64,
 }
 
 impl UnderWay {
     /// Whether a difference may be nothing but this.
     pub fn explains(self, difference: i64) -> bool {
-        difference != 0 && (-self.going..=self.coming).contains(&difference)
+        difference != 0 && (-self.going..=self.coming).contains(&difference.saturating_sub(self.aside))
     }
 }
 
@@ -41,7 +46,33 @@ async fn of_payment(database: &Database, payment_id: &str, place: &Place) -> Res
                AND token_address = $3 AND applied_revision < revision";
     let values = [payment_id.into(), place.chain.as_str().into(), place.token_address.to_string().into()];
     let untold: i64 = first(database, sql, values).await?;
-    Ok(UnderWay { coming: seen.saturating_add(untold), going: going.saturating_add(untold) })
+    let aside = match &payment {
+        Some(payment) => set_aside(database, payment, place).await?,
+        None => 0,
+    };
+    Ok(UnderWay { coming: seen.saturating_add(untold), going: going.saturating_add(untold), aside })
+}
+
+/// Transfers that the payment has taken note of and does not list.
+async fn set_aside(database: &Database, payment: &Payment, place: &Place) -> Result<i64, DbErr> {
+    if payment.transfers.len() < DUST_LISTED_MAX {
+        return Ok(0);
+    }
+    let sql = "SELECT tx_hash, log_index, amount FROM transfers WHERE payment_id = $1 AND chain = $2 \
+               AND token_address = $3 AND presence = 'present' AND applied_revision = revision";
+    let (id, chain) = (payment.id().to_string(), place.chain.as_str());
+    let rows = query(database, sql, [id.into(), chain.into(), place.token_address.to_string().into()]).await?;
+    let here = payment.transfers.iter().filter(|transfer| transfer.key.chain == place.chain);
+    let listed: HashSet<(String, i64)> =
+        here.map(|transfer| (transfer.key.tx_hash.to_string(), i64::from(transfer.key.log_index))).collect();
+    let mut aside = 0_i64;
+    for row in rows {
+        let amount: i64 = row.try_get_by_index(2)?;
+        if !listed.contains(&(row.try_get_by_index(0)?, row.try_get_by_index(1)?)) {
+            aside = aside.saturating_add(amount);
+        }
+    }
+    Ok(aside)
 }
 
 /// What has been seen and is not final, and so not in the ledger.
@@ -60,14 +91,14 @@ async fn of_psp(database: &Database, psp_id: &str, place: &Place) -> Result<Unde
     let values = [psp_id.into(), place.chain.as_str().into(), place.token_address.to_string().into()];
     let coming = first(database, sql, values).await?;
     let going = moved(database, "psp_id", psp_id, "'send_psp', 'payout', 'withdrawal'", place).await?;
-    Ok(UnderWay { coming, going })
+    Ok(UnderWay { coming, going, aside: 0 })
 }
 
 async fn of_treasury(database: &Database, place: &Place) -> Result<UnderWay, DbErr> {
     let sql = "SELECT CAST(COALESCE(SUM(treasury_fee), 0) AS BIGINT) FROM operations WHERE chain = $1 \
                AND token_address = $2 AND kind = 'settle' AND status IN ('submitted', 'mined')";
     let values = [place.chain.as_str().into(), place.token_address.to_string().into()];
-    Ok(UnderWay { coming: first(database, sql, values).await?, going: 0 })
+    Ok(UnderWay { coming: first(database, sql, values).await?, ..UnderWay::default() })
 }
 
 /// What operations that are signed or mined, and not taken in, move out.
@@ -91,9 +122,12 @@ mod tests {
 
     #[test]
     fn what_is_under_way_explains_no_more_than_it_is() {
-        let under_way = UnderWay { coming: 5, going: 3 };
+        let under_way = UnderWay { coming: 5, going: 3, aside: 0 };
         let explained: Vec<i64> = (-5..=7).filter(|difference| under_way.explains(*difference)).collect();
         assert_eq!(explained, [-3, -2, -1, 1, 2, 3, 4, 5]);
         assert!(!UnderWay::default().explains(1));
+        let beside = UnderWay { coming: 1, going: 0, aside: 7 };
+        let explained: Vec<i64> = (-1..=9).filter(|difference| beside.explains(*difference)).collect();
+        assert_eq!(explained, [7, 8], "what is set aside is there, no more and no less");
     }
 }

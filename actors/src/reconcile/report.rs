@@ -165,6 +165,8 @@ pub struct Report {
     pub balances: u64,
     /// Vaults that differ by no more than what is under way.
     pub under_way: u64,
+    /// Vaults of payments that hold more because of transfers that their payments have no room for.
+    pub set_aside: u64,
     /// How long was waited for answers of chains, milliseconds.
     pub chains_ms: u64,
     /// Where a part ended: the next one goes on behind it. Empty after the last payment.

@@ -1,7 +1,9 @@
 //! Many payments at once in one tree.
 
 use futures::StreamExt as _;
-use payferry_domain::payment::Status;
+use payferry_domain::payment::{DUST_LISTED_MAX, Status};
+use payferry_entities::{payment_transitions, payments, transfers};
+use sea_orm::{ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter};
 
 use crate::world::World;
 
@@ -26,4 +28,37 @@ async fn three_hundred_payments_at_once_settle_and_are_told_in_order() {
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
     }
     assert_eq!(world.system.observe().payments_spawned, 300, "one actor each");
+}
+
+/// More transfers than any payment has.
+const FLOOD: usize = 2_000;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flood_of_dust_makes_no_payment_large_and_holds_up_no_other() {
+    let world = World::new().await;
+    let (flooded, other) = (world.initiate("10").await, world.initiate("10").await);
+    world.flood(&flooded, FLOOD).await;
+    world.pay(&other, "10").await;
+    world.until_status(other.id(), Status::Settled).await;
+
+    let database = world.system.database();
+    let id = flooded.id().to_string();
+    let taken_note_of = async || {
+        let rows = transfers::Entity::find().filter(transfers::Column::PaymentId.eq(&id));
+        let applied = rows.filter(transfers::Column::AppliedVersion.gt(0)).count(database.reader()).await.unwrap();
+        usize::try_from(applied).unwrap() == FLOOD
+    };
+    let since = std::time::Instant::now();
+    while !taken_note_of().await {
+        assert!(since.elapsed() < std::time::Duration::from_mins(4), "{} are not taken in", world.unapplied().await);
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    let transitions = payment_transitions::Entity::find().filter(payment_transitions::Column::PaymentId.eq(&id));
+    assert_eq!(transitions.count(database.reader()).await.unwrap(), 1 + DUST_LISTED_MAX as u64);
+    world.pay(&flooded, "10").await;
+    let settled = world.until_status(flooded.id(), Status::Settled).await;
+    assert_eq!(settled.transfers.len(), DUST_LISTED_MAX + 1);
+    let row = payments::Entity::find_by_id(&id).one(database.reader()).await.unwrap().unwrap();
+    assert!(row.state.len() < 20_000, "{}", row.state.len());
+    assert_eq!(world.holdings().await, (2 * 9_900_000, 2 * 100_000));
 }

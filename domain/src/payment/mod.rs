@@ -11,6 +11,7 @@ mod event;
 mod evolve;
 mod holdings;
 mod label;
+mod listed;
 mod money_out;
 mod operations;
 mod payload;
@@ -32,6 +33,7 @@ pub use event::Event;
 pub(crate) use evolve::derived_labels;
 pub use evolve::{commit, evolve, replay};
 pub use label::{Label, Labels};
+pub use listed::{DUST_LISTED_MAX, MISDIRECTED_LISTED_MAX, PARTS_LISTED_MAX, WHOLES_LISTED_MAX};
 pub use money_out::{
     Funds, NewOperation, OperationAction, OperationBody, Refund, RefundState, Requester, Settlement, SettlementState,
     Vault,

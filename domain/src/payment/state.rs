@@ -49,7 +49,7 @@ pub struct Payment {
     /// Until when (at least) an in-time transfer that was orphaned is waited for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remine_until: Option<Timestamp>,
-    /// Every transfer to the wallet that was ever seen.
+    /// The transfers to the wallet that were ever seen, as far as there is room (`listed`).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub transfers: Vec<Transfer>,
     /// The settlement, once the payment has been confirmed.
@@ -292,8 +292,7 @@ impl Payment {
 
     /// Whether the transfer is below the floor under which money is ignored.
     pub fn is_dust(&self, transfer: &Transfer) -> bool {
-        let floor = self.terms.dust_floor.min(self.terms.amount);
-        transfer.amount.units() <= 0 || transfer.amount < floor
+        self.is_dust_amount(transfer.amount)
     }
 
     /// The finality that this payment's transfers need now: that of max(amount, everything received so far).

@@ -15,6 +15,9 @@ use crate::journal::{DaySends, Reserve};
 use crate::ledger;
 use crate::observe::Moved;
 
+/// The version in the rows of transfers that their payment has taken note of and does not list.
+pub const SET_ASIDE: i64 = 0;
+
 /// A new payment, with the answer that its idempotency key keeps.
 pub fn initiation_unit(
     transition: &Transition,
@@ -72,11 +75,13 @@ pub fn transition_unit(
 }
 
 /// What marks the fact in `command` as taken in, if it is one that the database remembers and that changed nothing: else
-/// it would be told again for ever.
+/// it would be told again for ever. Money that the payment has set aside is taken in by no version of it.
 pub fn applied_unit(payment: &Payment, command: &Command, real_now: Timestamp) -> Option<Unit> {
     let transfers = applied(&[], command);
     let operations: Vec<_> = known_outcome(payment, command).into_iter().collect();
-    let (version, at) = (i64::from(payment.version), real_now.as_millis());
+    let is_aside = matches!(command, Command::ObserveTransfer(observed) if payment.sets_aside(observed));
+    let version = if is_aside { SET_ASIDE } else { i64::from(payment.version) };
+    let at = real_now.as_millis();
     let nothing = transfers.is_empty() && operations.is_empty();
     (!nothing).then(|| Unit::TransfersApplied(Box::new(TransfersApplied { version, transfers, operations, at })))
 }

@@ -4,6 +4,7 @@ use super::REMINE_GRACE_SECS;
 use crate::chain::Finality;
 use crate::payment::event::Event;
 use crate::payment::label::Label;
+use crate::payment::listed::has_room;
 use crate::payment::rejection::Rejection;
 use crate::payment::state::Payment;
 use crate::payment::status::Status;
@@ -12,14 +13,17 @@ use crate::payment::transfer::{
 };
 use crate::time::Timestamp;
 
-/// The watcher's row, unless it is no newer than what was applied. A transfer found in another block than before has
-/// been taken back and re-mined at once.
+/// The watcher's row, unless it is no newer than what was applied, or is new and finds no room. A transfer found in
+/// another block than before has been taken back and re-mined at once.
 pub(super) fn observe(payment: &Payment, observed: &ObservedTransfer, now: Timestamp) -> Vec<Event> {
     let known = payment.transfer(observed.key);
     if known.is_some_and(|known| known.revision >= observed.revision) {
         return Vec::new();
     }
     let transfer = entry(payment, known, observed);
+    if known.is_none() && !has_room(payment, &transfer) {
+        return Vec::new();
+    }
     let lost = known.is_some_and(|known| known.counted) && !transfer.counted;
     let missing = transfer.status == TransferStatus::Orphaned && transfer.is_right() && payment.is_in_time(&transfer);
     // The chain's own clock may run ahead of ours.

@@ -1,6 +1,7 @@
 //! Given, when, then on events: a story of one payment, told with a small builder.
 #![allow(clippy::unwrap_used, clippy::needless_pass_by_value)]
 
+mod crowded;
 mod deliveries;
 mod ledger;
 mod money_back;

@@ -42,6 +42,8 @@ pub enum StuckKind {
     Overdue,
     /// A recorded transfer that its payment has not taken in.
     TransferUnapplied,
+    /// Money that came to a payment and that it does not list, for it has too many transfers.
+    TransferSetAside,
     /// A PSP's receiver is left alone for failing.
     BreakerOpen,
     /// A PSP's events wait for long.
@@ -54,7 +56,7 @@ pub enum StuckKind {
 
 impl StuckKind {
     /// Every kind, the most pressing first.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::JournalHindered,
         Self::LedgerImbalance,
         Self::VaultDifference,
@@ -72,6 +74,7 @@ impl StuckKind {
         Self::Unsettled,
         Self::Overdue,
         Self::TransferUnapplied,
+        Self::TransferSetAside,
         Self::BreakerOpen,
         Self::WebhooksDelayed,
         Self::WebhooksExhausted,
@@ -98,6 +101,7 @@ impl StuckKind {
             Self::Unsettled => "unsettled",
             Self::Overdue => "overdue",
             Self::TransferUnapplied => "transfer_unapplied",
+            Self::TransferSetAside => "transfer_set_aside",
             Self::BreakerOpen => "breaker_open",
             Self::WebhooksDelayed => "webhooks_delayed",
             Self::WebhooksExhausted => "webhooks_exhausted",
@@ -129,6 +133,9 @@ impl StuckKind {
             Self::Unsettled => "The payment is confirmed and was not settled for long.",
             Self::Overdue => "The payment is pending long after its deadline.",
             Self::TransferUnapplied => "A recorded transfer was not taken in by its payment.",
+            Self::TransferSetAside => {
+                "The payment had so many transfers that these are not listed and do not count; the money is in its wallet."
+            }
             Self::BreakerOpen => "The PSP's receiver failed many times in a row and is left alone for a while.",
             Self::WebhooksDelayed => "Events of the PSP wait for delivery for long.",
             Self::WebhooksExhausted => "Events of the PSP were given up after all their attempts.",
@@ -179,6 +186,9 @@ impl StuckKind {
                 "Look at the payment's chain and at its transfers; one may wait for finality or screening."
             }
             Self::TransferUnapplied => "It is told again every few seconds; look at the payment's actor.",
+            Self::TransferSetAside => {
+                "Look at who sent so many, and agree with the PSP what becomes of the money; nothing moves it by itself."
+            }
             Self::BreakerOpen => "Tell the PSP; it is probed and goes on by itself, and nothing is lost meanwhile.",
             Self::WebhooksDelayed => "Look at the PSP's receiver; tell the PSP if it is slow or failing.",
             Self::Paused => "Lift the pause once its reason is gone: `payferry pause lift`, or the page of pauses.",
@@ -196,6 +206,7 @@ impl StuckKind {
                 | Self::Unsettled
                 | Self::Overdue
                 | Self::TransferUnapplied
+                | Self::TransferSetAside
         )
     }
 

@@ -1,0 +1,128 @@
+//! However many transfers come to a wallet, the payment stays small, and what is worth more is crowded out by nothing.
+
+use super::*;
+use Label::{Multiple, Overpaid, Reorged, Underpaid};
+use Status::{Confirmed, Mismatched, Pending, Settled};
+
+const DUST: &str = "0.000001";
+
+/// Transfer `index` of transaction `n`.
+fn one(n: u8, index: usize, of: &str) -> Tx {
+    tx(n).log(u32::try_from(index).unwrap()).of(of)
+}
+
+impl Story {
+    /// So many of them are seen.
+    fn sees(self, count: usize, tx: impl Fn(usize) -> Tx) -> Self {
+        (0..count).fold(self, |story, index| story.when(tx(index).seen()))
+    }
+
+    /// So many more change nothing.
+    fn takes_no_notice(self, places: std::ops::Range<usize>, tx: impl Fn(usize) -> Tx) -> Self {
+        places.fold(self, |story, index| story.unchanged(&tx(index).seen()))
+    }
+
+    #[track_caller]
+    fn lists(self, count: usize) -> Self {
+        assert_eq!(self.payment.transfers.len(), count);
+        self
+    }
+}
+
+#[test]
+fn dust_has_little_room_and_the_payment_goes_its_way() {
+    let dust = |index| one(1, index, DUST);
+    let story = given(terms())
+        .sees(DUST_LISTED_MAX, dust)
+        .takes_no_notice(DUST_LISTED_MAX..2_000, dust)
+        .lists(DUST_LISTED_MAX)
+        .arrives(tx(2))
+        .is(Confirmed, &[])
+        .takes_no_notice(2_000..2_010, dust)
+        .settled(1)
+        .is(Settled, &[])
+        .takes_no_notice(2_010..2_020, dust)
+        .lists(DUST_LISTED_MAX + 1);
+    assert!(!story.payment.sets_aside(&dust(30).0), "nobody has to know of dust");
+    assert!(serde_json::to_string(&story.payment).unwrap().len() < 20_000);
+}
+
+#[test]
+fn what_becomes_of_listed_dust_is_noted_and_of_other_dust_nothing_is() {
+    let dust = |index| one(1, index, DUST);
+    let (listed, other) = (dust(0), dust(DUST_LISTED_MAX));
+    given(terms())
+        .sees(DUST_LISTED_MAX, dust)
+        .unchanged(&other.seen())
+        .when(listed.rev(2).gone().seen())
+        .unchanged(&other.rev(2).gone().seen())
+        .when(listed.rev(3).seen())
+        .unchanged(&other.rev(3).seen())
+        .lists(DUST_LISTED_MAX)
+        // In another branch it is another transfer.
+        .arrives(other.rev(4).of("10"))
+        .is(Confirmed, &[]);
+}
+
+#[test]
+fn dust_that_was_taken_back_makes_room_for_what_the_chain_has_instead() {
+    let dust = |index| one(1, index, DUST);
+    let renumbered = |index| one(1, 5_000 + index, DUST);
+    given(terms())
+        .sees(DUST_LISTED_MAX, dust)
+        .sees(DUST_LISTED_MAX, |index| dust(index).rev(2).gone())
+        .takes_no_notice(DUST_LISTED_MAX..100, |index| dust(index).rev(2).gone())
+        .sees(DUST_LISTED_MAX, renumbered)
+        .takes_no_notice(DUST_LISTED_MAX..100, renumbered)
+        .lists(2 * DUST_LISTED_MAX);
+}
+
+#[test]
+fn wrong_money_has_room_of_its_own() {
+    let wrong = |index| one(1, index, "1").look_alike();
+    let story = given(terms())
+        .sees(MISDIRECTED_LISTED_MAX, wrong)
+        .takes_no_notice(MISDIRECTED_LISTED_MAX..200, wrong)
+        .arrives(tx(2))
+        .is(Confirmed, &[])
+        .lists(MISDIRECTED_LISTED_MAX + 1);
+    assert!(story.payment.sets_aside(&wrong(150).0), "somebody has to know of money");
+    assert!(!story.payment.sets_aside(&wrong(0).0) && !story.payment.sets_aside(&tx(2).0), "these are listed");
+}
+
+#[test]
+fn no_number_of_parts_keeps_out_what_pays_on_its_own() {
+    let part = |index| one(1, index, "0.001");
+    let story = given(terms())
+        .sees(PARTS_LISTED_MAX, part)
+        .unchanged(&part(PARTS_LISTED_MAX).seen())
+        .unchanged(&tx(2).of("9.999999").seen())
+        .lists(PARTS_LISTED_MAX);
+    assert!(story.payment.sets_aside(&part(PARTS_LISTED_MAX).0));
+    story.arrives(tx(3)).is(Confirmed, &[]).lists(PARTS_LISTED_MAX + 1);
+}
+
+#[test]
+fn of_what_pays_on_its_own_there_is_an_end_too() {
+    let whole = |index| one(1, index, "10");
+    given(terms())
+        .sees(WHOLES_LISTED_MAX, whole)
+        .takes_no_notice(WHOLES_LISTED_MAX..150, whole)
+        .when(one(2, 0, "4").seen())
+        .lists(WHOLES_LISTED_MAX + 1)
+        .is(Pending, &[]);
+}
+
+#[test]
+fn a_listed_part_that_is_mined_again_elsewhere_counts_there() {
+    let dust = |index| one(1, index, DUST);
+    given(terms())
+        .sees(DUST_LISTED_MAX, dust)
+        .arrives(tx(2).of("4"))
+        .is(Mismatched, &[Underpaid])
+        .when(tx(2).of("4").rev(2).gone().seen())
+        .is(Pending, &[Reorged])
+        .arrives(tx(2).of("4").log(9).at(70))
+        .arrives(tx(3).of("7"))
+        .is(Mismatched, &[Overpaid, Multiple, Reorged]);
+}
