@@ -16,7 +16,7 @@ use crate::people::Asked;
 use crate::world::World;
 
 /// Which accounts a kind of posting moves money between.
-const MOVEMENTS: [(PostingKind, &[Account], &[Account]); 13] = {
+const MOVEMENTS: [(PostingKind, &[Account], &[Account]); 14] = {
     use Account as A;
     use PostingKind as K;
     [
@@ -33,6 +33,7 @@ const MOVEMENTS: [(PostingKind, &[Account], &[Account]); 13] = {
         (K::Reserved, &[A::Psp], &[A::InFlight]),
         (K::Sent, &[A::Payment, A::InFlight, A::Psp], &[A::External]),
         (K::Returned, &[A::InFlight], &[A::Psp]),
+        (K::SentReversed, &[A::External], &[A::Psp, A::Payment]),
     ]
 };
 

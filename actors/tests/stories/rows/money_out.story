@@ -211,7 +211,7 @@ covers: peers/unrecorded-payout
 = p: pending, confirmed, settled
 = p events: payment.confirmed payin.confirmed payment.settled payin.settled
 = p ledger: received 10.00, settled 9.90, fee 0.10
-= payout: payout pending, sent, failed (send_failed)
+= payout: payout pending, failed (send_failed)
 = payout events: payout.pending payout.sent payout.failed
 = payout ledger: reserved 4.00, sent 4.00 from in_flight, sent_reversed 4.00
 = again: payout pending, sent
