@@ -1,7 +1,9 @@
 //! Many payments at once in one tree.
 
 use futures::StreamExt as _;
-use payferry_domain::payment::{DUST_LISTED_MAX, Status};
+use payferry_actors::payment::store::SET_ASIDE;
+use payferry_domain::Amount;
+use payferry_domain::payment::{DUST_LISTED_MAX, Status, WHOLES_LISTED_MAX};
 use payferry_entities::{payment_transitions, payments, transfers};
 use sea_orm::{ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter};
 
@@ -61,4 +63,25 @@ async fn a_flood_of_dust_makes_no_payment_large_and_holds_up_no_other() {
     let row = payments::Entity::find_by_id(&id).one(database.reader()).await.unwrap().unwrap();
     assert!(row.state.len() < 20_000, "{}", row.state.len());
     assert_eq!(world.holdings().await, (2 * 9_900_000, 2 * 100_000));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn money_that_a_payment_has_no_room_for_is_set_aside_and_all_that_is_listed_counts() {
+    let world = World::new().await;
+    let payment = world.initiate("10").await;
+    world.pay(&payment, "10").await;
+    world.until_status(payment.id(), Status::Settled).await;
+    for _ in 0..WHOLES_LISTED_MAX + 2 {
+        world.pay(&payment, "10").await;
+    }
+    let excess = Amount::from_tokens(10 * (i64::try_from(WHOLES_LISTED_MAX).unwrap() - 1));
+    let database = world.system.database();
+    let since = std::time::Instant::now();
+    while world.load(payment.id()).await.excess_received() < excess || world.unapplied().await > 0 {
+        assert!(since.elapsed() < std::time::Duration::from_mins(4), "{} are not taken in", world.unapplied().await);
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    assert_eq!(world.load(payment.id()).await.transfers.len(), WHOLES_LISTED_MAX);
+    let aside = transfers::Entity::find().filter(transfers::Column::AppliedVersion.eq(SET_ASIDE));
+    assert_eq!(aside.count(database.reader()).await.unwrap(), 3);
 }
