@@ -1,7 +1,9 @@
 //! Many payments at once in one tree.
 
 use futures::StreamExt as _;
+use payferry_actors::chain::ChainClient;
 use payferry_actors::payment::store::SET_ASIDE;
+use payferry_actors::reconcile;
 use payferry_domain::Amount;
 use payferry_domain::payment::{DUST_LISTED_MAX, Status, WHOLES_LISTED_MAX};
 use payferry_entities::{payment_transitions, payments, transfers};
@@ -84,4 +86,12 @@ async fn money_that_a_payment_has_no_room_for_is_set_aside_and_all_that_is_liste
     assert_eq!(world.load(payment.id()).await.transfers.len(), WHOLES_LISTED_MAX);
     let aside = transfers::Entity::find().filter(transfers::Column::AppliedVersion.eq(SET_ASIDE));
     assert_eq!(aside.count(database.reader()).await.unwrap(), 3);
+
+    // The wallet holds more than the ledger says, and reconciling knows why.
+    let spec = world.system.chains().spec(payment.terms.chain).unwrap().clone();
+    let chains = [(spec, ChainClient::new(world.chain.transport()))];
+    let options = reconcile::Options { pause: std::time::Duration::from_millis(50), ..Default::default() };
+    let report = reconcile::reconcile(database, &chains, &world.options.clock, options, |_| {}).await.unwrap();
+    assert!(report.is_clean(), "{report:?}");
+    assert_eq!(report.set_aside, 1);
 }
