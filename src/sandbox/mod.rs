@@ -49,6 +49,10 @@ pub use world::World;
 /// Milliseconds between blocks, unless asked otherwise.
 pub const BLOCK_TIME_MS_DEFAULT: u64 = 500;
 /// The name of the PSP that a sandbox makes.
+/// How long a start waits for every chain to be read once.
+const CHAINS_READ_PATIENCE: Duration = Duration::from_secs(10);
+/// How often it looks.
+const CHAINS_READ_LOOK: Duration = Duration::from_millis(10);
 const PSP_NAME: &str = "Sandbox PSP";
 const KEY_NAME: &str = "sandbox";
 
@@ -110,6 +114,20 @@ pub struct Sandbox {
     folder: Folder,
 }
 
+/// Waits until every chain was read once, so that whoever comes first can pay on any of them; not for ever, since a chain
+/// may have been left with faults.
+async fn chains_read(system: &System) {
+    let all_read = || Chain::ALL.into_iter().all(|chain| system.chains().view(chain).is_some());
+    let read = async {
+        while !all_read() {
+            tokio::time::sleep(CHAINS_READ_LOOK).await;
+        }
+    };
+    if tokio::time::timeout(CHAINS_READ_PATIENCE, read).await.is_err() {
+        tracing::warn!("a chain could not be read yet; no payment can be made on it until it is");
+    }
+}
+
 impl Sandbox {
     /// Opens or makes everything and answers requests when it returns.
     pub async fn start(options: SandboxOptions, config: &Config) -> anyhow::Result<Self> {
@@ -167,6 +185,7 @@ impl Sandbox {
         let public_url = listeners.public_url().clone();
         let routes = |system: &System| routes::router(system.clone(), public_url, documents, closing, world.clone());
         let app = App::start(config, listeners, parts, routes).await?;
+        chains_read(app.system()).await;
         Ok(Self { app, world, ready, folder })
     }
 
