@@ -1,7 +1,7 @@
 //! Opens the database: connections that write and connections that read beside them.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sea_orm::sqlx::Connection as _;
 use sea_orm::{
@@ -12,6 +12,7 @@ use tokio::sync::Semaphore;
 
 use crate::checkpoints::{Checkpoints, READERS_PATIENCE, SQLITE_LOG_PAGES_MAX};
 use crate::connection::{Connection, Transaction, within};
+use crate::failure::Failure;
 use crate::postgres;
 
 /// Connections that read while the one writer of SQLite writes.
@@ -25,8 +26,16 @@ pub const SQLITE_STATEMENTS_MAX: usize = 512;
 /// Rows that SQLite's thread hands over before it waits for whoever reads them: all that a group of the journal's returns, so
 /// that a statement is one way there and back.
 pub const SQLITE_ROWS_AHEAD_MAX: usize = 1_024;
+/// What each connection that reads keeps of the file, KiB.
+const SQLITE_READER_CACHE_KIB: u32 = 65_536;
+/// The same of the one that writes. A commit that has split pages walks over all of it (SQLite gives a page the number of
+/// the one at 1 GiB for a moment, and drops everything behind the end of the file afterwards); what is not in it is in the
+/// system's cache.
+const SQLITE_WRITER_CACHE_KIB: u32 = 16_384;
 /// How long to wait for SQLite's writer, and for another process that holds the file.
 pub const SQLITE_BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long opening SQLite's file may take.
+pub const SQLITE_OPEN_PATIENCE: Duration = Duration::from_secs(30);
 
 /// Why the database could not be opened.
 pub type DatabaseError = DbErr;
@@ -49,8 +58,7 @@ impl Database {
     /// SQLite runs in WAL mode with `synchronous=FULL` and foreign keys on: what was committed survives a power cut.
     pub async fn open(url: &str) -> Result<Self, DatabaseError> {
         if url.starts_with("sqlite:") {
-            let connect =
-                |connections_max, patience| sea_orm::Database::connect(sqlite_options(url, connections_max, patience));
+            let connect = |connections_max, patience| open_sqlite(sqlite_options(url, connections_max, patience));
             let writer = connect(1, SQLITE_BUSY_TIMEOUT).await?;
             let reader = connect(SQLITE_READERS_MAX, SQLITE_BUSY_TIMEOUT).await?;
             let visitors = connect(SQLITE_VISITORS_MAX, SQLITE_BUSY_TIMEOUT).await?;
@@ -147,7 +155,20 @@ impl Database {
     }
 }
 
+/// A disk that stands still for a while, or another process that is just at the file, keeps nobody from starting.
+async fn open_sqlite(options: ConnectOptions) -> Result<DatabaseConnection, DatabaseError> {
+    let since = Instant::now();
+    loop {
+        match sea_orm::Database::connect(options.clone()).await {
+            // Each of these has waited for the busy timeout.
+            Err(error) if Failure::is_delay(&error) && since.elapsed() < SQLITE_OPEN_PATIENCE => {}
+            opened => return opened,
+        }
+    }
+}
+
 fn sqlite_options(url: &str, connections_max: u32, patience: Duration) -> ConnectOptions {
+    let cache_kib = if connections_max == 1 { SQLITE_WRITER_CACHE_KIB } else { SQLITE_READER_CACHE_KIB };
     let mut options = ConnectOptions::new(url);
     options
         .max_connections(connections_max)
@@ -172,9 +193,31 @@ fn sqlite_options(url: &str, connections_max: u32, patience: Duration) -> Connec
                 .pragma("busy_timeout", patience.as_millis().to_string())
                 .pragma("temp_store", "MEMORY")
                 .pragma("wal_autocheckpoint", SQLITE_LOG_PAGES_MAX.to_string())
-                .pragma("cache_size", "-65536")
+                .pragma("cache_size", format!("-{cache_kib}"))
                 .statement_cache_capacity(SQLITE_STATEMENTS_MAX)
                 .row_buffer_size(SQLITE_ROWS_AHEAD_MAX)
         });
     options
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_file_that_is_held_for_longer_than_one_wait_is_opened_all_the_same() {
+        let folder = tempfile::tempdir().unwrap();
+        let url = format!("sqlite://{}?mode=rwc", folder.path().join("test.db").display());
+        let holder = sea_orm::Database::connect(ConnectOptions::new(&url).max_connections(1).clone()).await.unwrap();
+        holder.execute_unprepared("BEGIN EXCLUSIVE; CREATE TABLE things (id INTEGER)").await.unwrap();
+        let opening = tokio::spawn(async move { Database::open(&url).await });
+        tokio::time::sleep(SQLITE_BUSY_TIMEOUT + Duration::from_secs(1)).await;
+        assert!(!opening.is_finished());
+        holder.execute_unprepared("COMMIT").await.unwrap();
+        holder.close().await.unwrap();
+        let database = opening.await.unwrap().unwrap();
+        database.reader().execute_unprepared("SELECT * FROM things").await.unwrap();
+        database.close().await.unwrap();
+    }
 }

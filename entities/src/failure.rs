@@ -1,6 +1,7 @@
 //! What an error of the database means to whoever asked for something.
 
 use sea_orm::sqlx::Error as SqlxError;
+use sea_orm::error::ConnAcquireErr;
 use sea_orm::{DbErr, RuntimeErr};
 
 /// Who or what is to blame for an error, and so whether it helps to ask again.
@@ -37,6 +38,14 @@ impl Failure {
             }
             _ => Self::Request,
         }
+    }
+
+    /// Whether opening took too long, or somebody was in the way: nothing is known to be wrong.
+    pub(crate) fn is_delay(error: &DbErr) -> bool {
+        let DbErr::Conn(RuntimeErr::SqlxError(error)) = error else {
+            return matches!(error, DbErr::ConnectionAcquire(ConnAcquireErr::Timeout));
+        };
+        matches!(&**error, SqlxError::PoolTimedOut) || Self::of_sqlx(error) == Self::Contention
     }
 
     fn of_sqlx(error: &SqlxError) -> Self {
