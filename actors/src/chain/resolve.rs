@@ -186,7 +186,8 @@ impl SettlerState {
     async fn record_mined(&mut self, mined: Mined<'_>) -> Result<(), SettleError> {
         let Mined { tx, receipt } = &mined;
         self.reached(Step::Mined)?;
-        let rows = ledger::carried(&self.args.database, &[tx.id]).await?;
+        let SettlerArgs { spec, database, .. } = &self.args;
+        let mut rows = ledger::carried(database, &[tx.id]).await?;
         let place = Place::of(receipt)?;
         if !receipt.status() {
             metrics::reverted(self.args.spec.chain);
@@ -199,7 +200,12 @@ impl SettlerState {
             self.tell_orphaned(&requeued, &changed);
             return Ok(());
         }
-        let verdicts = verdicts(self.args.spec.contract, receipt);
+        let verdicts = verdicts(spec.contract, receipt);
+        // An older transaction may carry what was queued again since, and then cancelled.
+        let is_known = |number: &i64| rows.iter().any(|row| row.number == *number);
+        let succeeded = verdicts.iter().filter(|(_, verdict)| verdict.carried().is_some()).map(|(number, _)| *number);
+        let others: Vec<i64> = succeeded.filter(|number| !is_known(number)).collect();
+        rows.extend(ledger::cancelled(database, spec.chain, &others).await?);
         let carried = |row: &operations::Model| verdicts.get(&row.number).and_then(Verdict::carried);
         let (done, other): (Vec<_>, Vec<_>) = rows.iter().partition(|row| carried(row).is_some());
         let mut outcomes: Vec<_> = done.iter().map(|row| done_at(row, carried(row), &place)).collect();

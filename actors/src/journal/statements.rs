@@ -293,6 +293,7 @@ impl Statements {
                  FROM {rows} WHERE operations.\"id\" = x.\"id\" AND operations.\"status\" = 'mined'
                      AND operations.\"revision\" <= x.\"revision\"",
             ),
+            // A cancelled one stays so, unless the chain has carried it out all the same.
             operations_outcome: many(
                 &[
                     ("id", Text),
@@ -315,7 +316,8 @@ impl Statements {
                          \"treasury_fee\" = COALESCE(x.\"treasury_fee\", operations.\"treasury_fee\"),
                          \"failure\" = x.\"failure\", \"not_before\" = x.\"not_before\",
                          \"revision\" = operations.\"revision\" + 1, \"updated_at\" = x.\"updated_at\"
-                     FROM {rows} WHERE operations.\"id\" = x.\"id\" AND operations.\"status\" <> 'cancelled'
+                     FROM {rows} WHERE operations.\"id\" = x.\"id\"
+                         AND (operations.\"status\" <> 'cancelled' OR x.\"status\" = 'mined')
                      RETURNING {all}",
                 ),
             ),
@@ -358,6 +360,7 @@ impl Statements {
                      OR transfers.\"presence\" <> excluded.\"presence\"
                  RETURNING *",
             ),
+            // What was set aside (version 0) is listed later at the revision that was known then.
             transfers_apply: many(
                 &[
                     ("chain", Text),
@@ -371,7 +374,9 @@ impl Statements {
                  FROM {rows}
                  WHERE transfers.\"chain\" = x.\"chain\" AND transfers.\"tx_hash\" = x.\"tx_hash\"
                      AND transfers.\"log_index\" = x.\"log_index\"
-                     AND transfers.\"applied_revision\" < x.\"applied_revision\"",
+                     AND (transfers.\"applied_revision\" < x.\"applied_revision\"
+                         OR transfers.\"applied_revision\" = x.\"applied_revision\"
+                             AND transfers.\"applied_version\" = 0 AND x.\"applied_version\" > 0)",
             ),
             headers_drop: statement(
                 &[("chain", Text), ("hash", Text)],

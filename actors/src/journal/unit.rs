@@ -378,8 +378,8 @@ pub struct Refusal {
     pub operations: Vec<OperationOutcome>,
 }
 
-/// What became of one operation. Applied unless the operation is cancelled; `revision` grows by one. A succeeded one is
-/// taken back by it: its transaction was orphaned, or mined again elsewhere.
+/// What became of one operation. Applied unless the operation is cancelled, and `mined` even then; `revision` grows by one.
+/// A succeeded one is taken back by it: its transaction was orphaned, or mined again elsewhere.
 #[derive(Debug)]
 pub struct OperationOutcome {
     /// `op_` id.

@@ -5,8 +5,12 @@ use std::time::Duration;
 
 use alloy::primitives::U256;
 use payferry_actors::wallet::alloy_address;
+use payferry_devchain::Dropped;
 use payferry_domain::sending::{Command, FailureReason};
 use payferry_domain::{Address, Finality, FinalityPolicy};
+use payferry_entities::operations;
+use sea_orm::sea_query::{Expr, ExprTrait};
+use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 
 use crate::world::{CHAIN_ID, GWEI, World, settler_report, stop};
 
@@ -81,6 +85,58 @@ async fn a_recipient_that_the_token_refuses_fails_alone() {
     let row = world.operations().await.into_iter().find(|row| row.payment_id == id.to_string()).unwrap();
     assert_eq!(row.recipient.as_deref(), Some(recipient(2).to_string().as_str()));
     assert_sent_once(&world, &[recipient(1), recipient(3)]).await;
+    stop(settler).await;
+    stop(watcher).await;
+}
+
+/// The row of an operation that failed and is wanted no more, as its sending leaves it.
+async fn given_up(world: &World) -> operations::Model {
+    world
+        .until("one failed", async || {
+            world.chain.mine(1).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            world.operations().await.iter().any(|row| row.status == "failed")
+        })
+        .await;
+    operations::Entity::update_many()
+        .col_expr(operations::Column::Status, Expr::value("cancelled"))
+        .col_expr(operations::Column::Revision, Expr::col(operations::Column::Revision).add(1))
+        .filter(operations::Column::Status.eq("failed"))
+        .exec(world.database.writer())
+        .await
+        .unwrap();
+    world.operations().await.into_iter().find(|row| row.status == "cancelled").unwrap()
+}
+
+#[tokio::test]
+async fn one_that_was_given_up_and_goes_out_after_a_reorganisation_is_told() {
+    let world = world().await;
+    let vault = world.vaults.of_psp(world.psp);
+    world.send_money(vault, u128::from(UNITS) * 100).await;
+    world.chain.mine(3).await.unwrap();
+    let before = world.chain.head().number;
+    world.blacklist(recipient(2)).await;
+    let (watcher, settler) = (world.watch().await, world.settle().await);
+    world.queue_withdrawals(&[recipient(1), recipient(2)], UNITS).await;
+    let row = given_up(&world).await;
+    let revision = u32::try_from(row.revision).unwrap();
+    // The chain forgets the block that barred the recipient, and mines the same transaction in another one.
+    let depth = world.chain.head().number - before;
+    world.chain.reorg(depth, Dropped::Discard).await.unwrap();
+    let told = || {
+        let told = world.inbox.sendings.lock();
+        let is_news = |command: &Command| matches!(command, Command::Complete { revision: now, .. } if *now > revision);
+        told.iter().any(|(id, command)| id.to_string() == row.payment_id && is_news(command))
+    };
+    world
+        .until("it is told", async || {
+            world.chain.mine(1).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            told()
+        })
+        .await;
+    assert_sent_once(&world, &[recipient(1), recipient(2)]).await;
+    assert_eq!(world.txs().await.len(), 1, "the same transaction");
     stop(settler).await;
     stop(watcher).await;
 }

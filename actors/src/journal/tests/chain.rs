@@ -190,6 +190,12 @@ async fn an_operation_goes_its_way() {
     assert_eq!(receipt.operations.len(), 1);
     assert_eq!((receipt.operations[0].status.as_str(), receipt.operations[0].revision), ("submitted", 3));
     assert_eq!(receipt.operations[0].tx_hash, None);
+    // And does it in another block, the cancelled one, too: what was moved was moved, wanted or not.
+    let receipt = world.submit(outcome(chain_tx_id, "mined", &[("op_1", "mined"), ("op_2", "mined")])).await.unwrap();
+    let mut told: Vec<_> =
+        receipt.operations.iter().map(|row| (row.id.as_str(), row.status.as_str(), row.revision)).collect();
+    told.sort_unstable();
+    assert_eq!(told, [("op_1", "mined", 4), ("op_2", "mined", 4)]);
 
     assert!(matches!(world.submit(outcome(999, "mined", &[])).await, Err(JournalError::Conflict)));
 }
