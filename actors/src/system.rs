@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use payferry_domain::payment::{Command, Payment, Rejection};
+use payferry_domain::payment::{Command, ObservedTransfer, Payment, Rejection};
 use payferry_domain::{Amount, Chain, PaymentId, Timestamp};
 use payferry_entities::Database;
 use serde::Serialize;
@@ -29,6 +29,7 @@ use crate::observe::{
     TreeView,
 };
 use crate::pauses::Pauses;
+use crate::payment::store;
 use crate::payment::{Ask, Beside, CommandFailure, Message, PaymentMemory, Services};
 use crate::psps::PspDirectory;
 use crate::reconcile::watch::VaultsView;
@@ -158,6 +159,14 @@ impl System {
             Ok(Err(_)) => Err(away("was interrupted")),
             Err(_) => Err(away("did not answer in time")),
         }
+    }
+
+    /// What is known of transfers that a payment has set aside for want of room, what is worth most first; at most so many.
+    pub async fn set_aside(&self, payment_id: PaymentId, limit: u64) -> Result<Vec<ObservedTransfer>, CommandError> {
+        let Services { database, chains, .. } = &*self.inner.services;
+        let unavailable = |error: &dyn std::fmt::Display| CommandError::Unavailable(error.to_string());
+        let rows = store::set_aside_of(database, payment_id, limit).await.map_err(|error| unavailable(&error))?;
+        chains.facts(database, &rows).await.map_err(|error| unavailable(&error))
     }
 
     /// Shows a payment's actor; `None` if it has none and is not quarantined.

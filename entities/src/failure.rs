@@ -1,7 +1,7 @@
 //! What an error of the database means to whoever asked for something.
 
-use sea_orm::sqlx::Error as SqlxError;
 use sea_orm::error::ConnAcquireErr;
+use sea_orm::sqlx::Error as SqlxError;
 use sea_orm::{DbErr, RuntimeErr};
 
 /// Who or what is to blame for an error, and so whether it helps to ask again.

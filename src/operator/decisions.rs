@@ -1,5 +1,5 @@
 //! `/ops/payments`: what an operator decides about a payment's money: about a transfer that screening is undecided about,
-//! about money that it blocked, and about a settlement that failed.
+//! about money that it blocked, about money that was set aside, and about a settlement that failed.
 //!
 //! Every decision has a reason and is written down in its own commit. Deliberately absent: what the PSP decides (accept,
 //! cancel, refund what was received).
@@ -19,6 +19,8 @@ use crate::http::answer::Answer;
 use crate::http::error::ApiError;
 use crate::http::extract::{Fault, Fields, JsonBody, Path, read};
 
+/// Transfers that one decision has listed: all of them are written in one commit.
+const TAKEN_IN_AT_ONCE_MAX: u64 = 100;
 /// The field that says where money goes.
 const ADDRESS: &str = "address";
 
@@ -73,6 +75,17 @@ pub(super) async fn retry_settlement(
     Answer::accepted(&carry_out(&operator, id, asked).await?)
 }
 
+/// Has money listed that was set aside, what is worth most first: `{"reason"}`.
+pub(super) async fn take_in(
+    State(operator): State<Operator>,
+    Path(payment_id): Path<String>,
+    body: JsonBody,
+) -> Result<Answer, ApiError> {
+    let id = payment_id_of(&payment_id)?;
+    let asked = body.read(Asked::read_taking_in)?;
+    Answer::ok(&carry_out(&operator, id, asked).await?)
+}
+
 /// What can be decided about a payment, and what was.
 pub(super) async fn find(operator: &Operator, id: PaymentId) -> Result<Decisions, ApiError> {
     decisions::decisions(&operator.system, id).await?.ok_or(ApiError::NotFound("payment"))
@@ -89,6 +102,7 @@ enum Action {
     ScreenRefund { refund_id: RefundId, decision: Decision },
     RefundBlocked { to: Address, amount: Option<Amount>, asset: Option<Asset> },
     RetrySettlement,
+    TakeIn,
 }
 
 impl Asked {
@@ -142,6 +156,12 @@ impl Asked {
         only(fields, &["reason"]);
         Some(Self { action: Action::RetrySettlement, reason: fields.required("reason", read::text)? })
     }
+
+    /// The field of a wish to have listed what was set aside.
+    pub(super) fn read_taking_in(fields: &Fields<'_>) -> Option<Self> {
+        only(fields, &["reason"]);
+        Some(Self { action: Action::TakeIn, reason: fields.required("reason", read::text)? })
+    }
 }
 
 /// allow or block.
@@ -193,6 +213,11 @@ pub(super) async fn carry_out(operator: &Operator, id: PaymentId, asked: Asked) 
         }
         Action::RetrySettlement => {
             ("payment.settlement_retried", Command::RetrySettlement { by: Requester::Operator }, json!({}))
+        }
+        Action::TakeIn => {
+            let observed = system.set_aside(id, TAKEN_IN_AT_ONCE_MAX).await?;
+            let detail = json!({ "transfers": observed.len() });
+            ("payment.set_aside_taken_in", Command::TakeIn { observed }, detail)
         }
     };
     detail["reason"] = json!(reason);

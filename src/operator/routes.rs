@@ -58,6 +58,7 @@ pub fn table() -> Vec<Route> {
         write("/ops/payments/{payment_id}/screen_refund", decisions::screen_refund),
         write("/ops/payments/{payment_id}/refund_blocked", decisions::refund_blocked),
         write("/ops/payments/{payment_id}/retry_settlement", decisions::retry_settlement),
+        write("/ops/payments/{payment_id}/take_in", decisions::take_in),
         read("/ops/sendings/{sending_id}", sendings::get),
         write("/ops/sendings/{sending_id}/screen", sendings::screen),
         read("/ops/psps", admin::psps::list),

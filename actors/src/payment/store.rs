@@ -170,6 +170,17 @@ impl TransferPlace {
     }
 }
 
+// As the index has it.
+const ASIDE: &str = "SELECT * FROM transfers WHERE payment_id = $1 AND applied_version = 0 AND applied_revision > 0 \
+    AND presence = 'present' ORDER BY amount DESC, block_number, log_index, tx_hash LIMIT $2";
+
+/// Transfers that the payment has taken note of and does not list for want of room, what is worth most first.
+pub async fn set_aside_of(database: &Database, id: PaymentId, limit: u64) -> Result<Vec<transfers::Model>, StoreError> {
+    let values = [id.to_string().into(), i64::try_from(limit).unwrap_or(i64::MAX).into()];
+    let page = Statement::from_sql_and_values(database.backend(), ASIDE, values);
+    Ok(transfers::Entity::find().from_raw_sql(page).all(database.reader()).await?)
+}
+
 const UNAPPLIED: &str = "SELECT * FROM (SELECT transfers.*, ROW_NUMBER() OVER \
     (PARTITION BY payment_id ORDER BY block_number, log_index, tx_hash) AS nth \
     FROM transfers WHERE chain = $1 AND applied_revision < revision) AS unapplied \

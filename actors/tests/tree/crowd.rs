@@ -1,11 +1,12 @@
 //! Many payments at once in one tree.
 
 use futures::StreamExt as _;
+use payferry_actors::CommandError;
 use payferry_actors::chain::ChainClient;
 use payferry_actors::payment::store::SET_ASIDE;
 use payferry_actors::reconcile;
 use payferry_domain::Amount;
-use payferry_domain::payment::{DUST_LISTED_MAX, Status, WHOLES_LISTED_MAX};
+use payferry_domain::payment::{Command, DUST_LISTED_MAX, Rejection, Status, WHOLES_LISTED_MAX};
 use payferry_entities::{payment_transitions, payments, transfers};
 use sea_orm::{ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter};
 
@@ -90,8 +91,25 @@ async fn money_that_a_payment_has_no_room_for_is_set_aside_and_all_that_is_liste
     // The wallet holds more than the ledger says, and reconciling knows why.
     let spec = world.system.chains().spec(payment.terms.chain).unwrap().clone();
     let chains = [(spec, ChainClient::new(world.chain.transport()))];
-    let options = reconcile::Options { pause: std::time::Duration::from_millis(50), ..Default::default() };
-    let report = reconcile::reconcile(database, &chains, &world.options.clock, options, |_| {}).await.unwrap();
-    assert!(report.is_clean(), "{report:?}");
-    assert_eq!(report.set_aside, 1);
+    let reconciled = async || {
+        let options = reconcile::Options { pause: std::time::Duration::from_millis(50), ..Default::default() };
+        let report = reconcile::reconcile(database, &chains, &world.options.clock, options, |_| {}).await.unwrap();
+        assert!(report.is_clean(), "{report:?}");
+        report.set_aside
+    };
+    assert_eq!(reconciled().await, 1);
+
+    // The operator has it listed, and it is the payer's like all that came too much.
+    let observed = world.system.set_aside(payment.id(), 100).await.unwrap();
+    assert_eq!(observed.len(), 3);
+    let take_in = Command::TakeIn { observed };
+    let listed = world.system.command(payment.id(), take_in.clone(), None).await.unwrap();
+    assert_eq!(listed.transfers.len(), WHOLES_LISTED_MAX + 3);
+    let all = Amount(excess.units() + 30_000_000);
+    let counted = world.until(payment.id(), "it counts", |payment| payment.excess_received() == all).await;
+    assert_eq!(counted.status, Status::Settled);
+    assert_eq!(reconciled().await, 0);
+    assert!(world.system.set_aside(payment.id(), 100).await.unwrap().is_empty());
+    let again = world.system.command(payment.id(), take_in, None).await;
+    assert!(matches!(again, Err(CommandError::Rejected(Rejection::NothingSetAside))), "{again:?}");
 }

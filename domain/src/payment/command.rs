@@ -23,6 +23,11 @@ pub struct OutageId(pub u64);
 pub enum Command {
     /// The chain watcher's row about a transfer: seen, re-mined or orphaned.
     ObserveTransfer(ObservedTransfer),
+    /// List money that was set aside for want of room. (A person's, the operator's.)
+    TakeIn {
+        /// The watcher's rows about it, each transfer once.
+        observed: Vec<ObservedTransfer>,
+    },
     /// The block that held `revision` has reached a finality.
     FinaliseTransfer {
         /// Which transfer.

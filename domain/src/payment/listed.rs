@@ -3,6 +3,7 @@
 //! Anybody can send any number of transfers to a wallet, and every transition writes all that the payment lists: without
 //! an end to that, one payer would hold up the writing for everybody. What has no room changes nothing about the payment, is
 //! not posted, and stays in the watcher's rows alone. Less worth has less room, so that it crowds out nothing of more worth.
+//! What a person has looked at is listed beyond that, up to an end of its own.
 
 use super::state::Payment;
 use super::transfer::{ObservedTransfer, Transfer, TransferStatus};
@@ -16,6 +17,9 @@ pub const MISDIRECTED_LISTED_MAX: usize = 100;
 pub const PARTS_LISTED_MAX: usize = 500;
 /// Transfers that are listed and pay the payment on their own: no number of small ones keeps out the one that is due.
 pub const WHOLES_LISTED_MAX: usize = 100;
+
+/// Transfers that are listed at most, those that the operator has taken in included.
+pub const LISTED_MAX: usize = 2_000;
 
 /// What a transfer is worth to the payment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,6 +61,11 @@ pub(super) fn has_room(payment: &Payment, transfer: &Transfer) -> bool {
     let alike = payment.transfers.iter().filter(|t| Worth::of(payment, t) == worth);
     let taking = alike.filter(|t| is_gone(transfer) || !is_gone(t));
     taking.count() < worth.listed_max()
+}
+
+/// Whether a person may have so many more listed.
+pub(super) fn has_any_room(payment: &Payment, more: usize) -> bool {
+    payment.transfers.len().saturating_add(more) <= LISTED_MAX
 }
 
 impl Payment {

@@ -33,7 +33,7 @@ pub use event::Event;
 pub(crate) use evolve::derived_labels;
 pub use evolve::{commit, evolve, replay};
 pub use label::{Label, Labels};
-pub use listed::{DUST_LISTED_MAX, MISDIRECTED_LISTED_MAX, PARTS_LISTED_MAX, WHOLES_LISTED_MAX};
+pub use listed::{DUST_LISTED_MAX, LISTED_MAX, MISDIRECTED_LISTED_MAX, PARTS_LISTED_MAX, WHOLES_LISTED_MAX};
 pub use money_out::{
     Funds, NewOperation, OperationAction, OperationBody, Refund, RefundState, Requester, Settlement, SettlementState,
     Vault,

@@ -81,6 +81,15 @@ pub enum Rejection {
     /// A refund with this id exists and is a different one.
     #[error("a refund with this id exists")]
     RefundExists,
+    /// No money of the payment is set aside.
+    #[error("no money of this payment is set aside")]
+    NothingSetAside,
+    /// The payment lists as many transfers as it ever may.
+    #[error("the payment cannot list more than {listed_max} transfers")]
+    ListFull {
+        /// So many.
+        listed_max: usize,
+    },
     /// There is no such transfer.
     #[error("the payment has no such transfer")]
     UnknownTransfer,
@@ -110,6 +119,8 @@ impl Rejection {
             Self::RefundAddressRequired => "refund_address_required",
             Self::RefundAddressInvalid => "refund_address_invalid",
             Self::RefundExists => "refund_exists",
+            Self::NothingSetAside => "nothing_set_aside",
+            Self::ListFull { .. } => "list_full",
             Self::UnknownTransfer => "unknown_transfer",
             Self::NotInReview => "not_in_review",
         }

@@ -41,8 +41,8 @@ const REFUND_FIELDS: [(&str, Sort); 5] = [
     ("amount", Sort::Text),
     ("reason", Sort::Text),
 ];
-/// The field of a wish to settle again.
-const RETRY_FIELDS: [(&str, Sort); 1] = [("reason", Sort::Text)];
+/// The field of a wish to settle again, and of one to have listed what was set aside.
+const REASON_FIELDS: [(&str, Sort); 1] = [("reason", Sort::Text)];
 /// The box that has to be ticked: money does not come back.
 const CONFIRM: &str = "confirm";
 
@@ -104,8 +104,19 @@ pub(super) async fn retry_settlement(
     Form(pairs): Pairs,
 ) -> Result<Response, Failure> {
     let filled = Filled::sent(pairs);
-    let asked = read_form(&filled, &RETRY_FIELDS, Asked::read_retry);
+    let asked = read_form(&filled, &REASON_FIELDS, Asked::read_retry);
     decide(&operator, &payment_id, "retry_settlement", filled, asked).await
+}
+
+/// Has money listed that was set aside.
+pub(super) async fn take_in(
+    State(operator): State<Operator>,
+    Path(payment_id): Path<String>,
+    Form(pairs): Pairs,
+) -> Result<Response, Failure> {
+    let filled = Filled::sent(pairs);
+    let asked = read_form(&filled, &REASON_FIELDS, Asked::read_taking_in);
+    decide(&operator, &payment_id, "take_in", filled, asked).await
 }
 
 /// Reads a form whose box is ticked, as programs' bodies are read.
@@ -214,6 +225,7 @@ fn page(decisions: &Decisions, said: &Markup, sent: &str, filled: &Filled, now: 
                     @for held in &decisions.blocked { (refund(&here, held, filled_of("refund_blocked"))) }
                 }
                 @if can("retry_settlement") { (retry(&here, decisions, filled_of("retry_settlement"), now)) }
+                @if can("take_in") { (taking_in(&here, decisions, filled_of("take_in"))) }
                 @if decisions.can.is_empty() {
                     section.panel aria-label="Nothing" { p.none { "There is nothing to decide about this payment now." } }
                 }
@@ -336,6 +348,27 @@ fn retry(here: &str, decisions: &Decisions, filled: &Filled, now: Timestamp) -> 
                     (filled.line("reason", "Reason", "what has been mended", true))
                     (confirm(filled, "What made it fail is mended"))
                     div { button { "Settle again" } }
+                }
+            }
+        }
+    }
+}
+
+fn taking_in(here: &str, decisions: &Decisions, filled: &Filled) -> Markup {
+    html! {
+        section.panel aria-labelledby="aside" {
+            header { h2 #aside { "Money set aside" } p { "recorded, and counts for nothing: the list of transfers is full" } }
+            dl.facts {
+                @for line in &decisions.set_aside {
+                    dt { (count(line.transfers)) " on " (line.chain) }
+                    dd { (line.amount) " " (line.currency.unwrap_or("of another token")) }
+                }
+            }
+            div.body {
+                form.stack #take-in method="post" action={ (here) "/take_in" } {
+                    (filled.line("reason", "Reason, without personal data", "what it was decided on", true))
+                    (confirm(filled, "This is money, and no flood that somebody makes"))
+                    div { button { "Take in" } }
                 }
             }
         }

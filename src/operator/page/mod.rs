@@ -47,6 +47,7 @@ pub(super) fn routes() -> Vec<Route> {
         write("/ops/view/payments/{payment_id}/screen_refund", decisions::screen_refund),
         write("/ops/view/payments/{payment_id}/refund_blocked", decisions::refund_blocked),
         write("/ops/view/payments/{payment_id}/retry_settlement", decisions::retry_settlement),
+        write("/ops/view/payments/{payment_id}/take_in", decisions::take_in),
         read("/ops/view/sendings/{sending_id}", sendings::show),
         write("/ops/view/sendings/{sending_id}/screen", sendings::screen),
         read("/ops/view/chains/{chain}", chains::show),

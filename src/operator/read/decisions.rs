@@ -1,6 +1,8 @@
 //! What an operator can decide about a payment. The domain is asked what it would take, so that nothing is offered here
 //! that would be refused, and nothing refused that is offered.
 
+use std::fmt;
+
 use payferry_actors::System;
 use payferry_actors::payment::store::{self, StoreError};
 use payferry_actors::wallet::checksummed;
@@ -12,6 +14,7 @@ use payferry_domain::{Address, Asset, PaymentId, RefundId, Timestamp, Token};
 use serde::Serialize;
 
 use super::Moment;
+use super::aside::{self, AsideLine};
 use crate::audit::{self, Filter};
 
 /// Who says so, in an operator's verdict.
@@ -20,7 +23,7 @@ const OPERATOR: &str = "operator";
 /// Something that an operator can do about a payment now.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Possible {
-    /// screen, `screen_refund`, `refund_blocked`, `retry_settlement` or release.
+    /// screen, `screen_refund`, `refund_blocked`, `retry_settlement`, `take_in` or release.
     pub action: &'static str,
     /// Where to, by POST.
     pub path: String,
@@ -45,6 +48,8 @@ pub struct Decisions {
     pub blocked_held: String,
     /// The same by token and chain, with what is held of other tokens and on other chains.
     pub blocked: Vec<BlockedLine>,
+    /// Money that it does not list for want of room: it counts for nothing until it is taken in.
+    pub set_aside: Vec<AsideLine>,
     /// Every transfer, and what can be decided about it.
     pub transfers: Vec<TransferLine>,
     /// Refunds that wait for screening of where they go, and what can be decided about each.
@@ -142,6 +147,9 @@ pub async fn decisions(system: &System, id: PaymentId) -> Result<Option<Decision
     let filter = Filter { subject: Some(id.to_string()), ..Filter::default() };
     let history = audit::read(database.reader(), &filter, audit::ENTRIES_MAX).await?.entries;
     let now = system.clock().now();
+    let set_aside = aside::of_payment(system, id).await?;
+    let mut can = possible(&payment, now);
+    can.extend((!set_aside.is_empty()).then(|| take_in(&id)));
     let terms = &payment.terms;
     let settlement = payment.settlement.as_deref().map(|settlement| SettlementLine {
         status: settlement.state.as_str(),
@@ -159,16 +167,22 @@ pub async fn decisions(system: &System, id: PaymentId) -> Result<Option<Decision
         currency: terms.token.as_str(),
         blocked_held: payment.blocked_held().to_string(),
         blocked: blocked(&payment),
+        set_aside,
         transfers: payment.transfers.iter().map(|transfer| line(&payment, transfer, now)).collect(),
         refunds: held(&payment).map(|refund| refund_line(&payment, refund, now)).collect(),
         settlement,
-        can: possible(&payment, now),
+        can,
         history,
         payment,
     }))
 }
 
-/// What an operator can do about it.
+/// Taking in what is set aside.
+pub(super) fn take_in(id: &dyn fmt::Display) -> Possible {
+    Possible { action: "take_in", path: format!("/ops/payments/{id}/take_in") }
+}
+
+/// What an operator can do about what it lists.
 pub(in crate::operator) fn possible(payment: &Payment, now: Timestamp) -> Vec<Possible> {
     let path = |what: &str| format!("/ops/payments/{}/{what}", payment.id());
     let screen = payment.transfers.iter().any(|transfer| !may(payment, transfer, now).is_empty());

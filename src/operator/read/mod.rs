@@ -3,6 +3,7 @@
 //! Every function here is cheap however many payments are live: what is counted is counted in bounds or kept by the
 //! actors, and what is listed is a bounded page. Deliberately absent: changes.
 
+pub mod aside;
 pub mod chains;
 pub mod customers;
 pub mod decisions;

@@ -7,7 +7,7 @@ use payferry::sandbox::Payer;
 use payferry_actors::clock::Clock;
 use payferry_actors::compliance::{KytError, KytScreener, ScreenRequest};
 use payferry_actors::wallet::checksummed;
-use payferry_domain::payment::{Decision, Verdict};
+use payferry_domain::payment::{Decision, MISDIRECTED_LISTED_MAX, Verdict};
 use payferry_domain::{Chain, PaymentId, Token};
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -267,6 +267,52 @@ async fn a_settlement_is_tried_again_once_what_made_it_fail_is_mended() {
     assert_eq!(retried.status, 202, "{}", retried.text());
     desk.app.payment_when(&made, "settled").await;
     assert_eq!(balance(&desk.app, Chain::Base, Token::Usdc, &treasury).await, 100_000);
+    desk.stop().await;
+}
+
+#[tokio::test]
+async fn money_that_was_set_aside_is_taken_in_and_can_go_back() {
+    let desk = Desk::start_with_chains().await;
+    let merchant = desk.app.add_merchant().await;
+    let made = desk.app.add_payment(&merchant).await;
+    let (path, wallet) = (ops(&made, "/take_in"), made.json["intermediary_wallet"].as_str().unwrap().parse().unwrap());
+    desk.post(&path, &json!({ "reason": "x" })).await.assert_problem(409, "nothing_set_aside");
+    let chain = desk.app.world().chain(Chain::Base);
+    for _ in 0..MISDIRECTED_LISTED_MAX + 2 {
+        chain.transfer(Payer::Clean, Token::Usdt, wallet, "1".parse().unwrap()).await.unwrap();
+    }
+    let all_aside = async |desk: &Desk| {
+        let item = stuck(desk, "transfer_set_aside").await;
+        (item["reason"] == "2 transfers of 2.00 USDT on base").then_some(item)
+    };
+    let item = desk.until("two are set aside", all_aside).await;
+    assert_eq!(item["can"], json!([{ "action": "take_in", "path": path }]));
+    let read = desk.get(&ops(&made, "")).await.json;
+    assert_eq!((&read["set_aside"][0]["transfers"], &read["set_aside"][0]["amount"]), (&json!(2), &json!("2.00")));
+    assert_eq!(read["can"].as_array().unwrap().last(), item["can"].get(0));
+    let page = desk.get(&format!("/ops/view/payments/{}/decide", id_of(&made))).await;
+    assert!(page.text().contains("id=\"take-in\"") && page.text().contains("2.00 USDT"), "{}", page.text());
+
+    let mut faults = desk.post(&path, &json!({ "amount": "2" })).await.faults();
+    faults.sort();
+    assert_eq!(faults, ["amount: unknown_field", "reason: required"]);
+    let taken = desk.post(&path, &json!({ "reason": "the payer has paid in small coin" })).await;
+    assert_eq!((taken.status.as_u16(), &taken.json["set_aside"]), (200, &json!([])), "{}", taken.text());
+    assert_eq!(taken.json["transfers"].as_array().unwrap().len(), MISDIRECTED_LISTED_MAX + 2);
+    let last = taken.json["history"].as_array().unwrap().last().unwrap();
+    assert_eq!((&last["action"], &last["detail"]["transfers"]), (&json!("payment.set_aside_taken_in"), &json!(2)));
+    assert_eq!(stuck(&desk, "transfer_set_aside").await, Value::Null);
+    desk.post(&path, &json!({ "reason": "again" })).await.assert_problem(409, "nothing_set_aside");
+
+    // All of it can go back to the payer.
+    let usdt = chain.spec().token_address(Token::Usdt).unwrap();
+    let refunds = format!("/payments/{}/refunds", id_of(&made));
+    let back = json!({ "token_address": usdt, "amount": (MISDIRECTED_LISTED_MAX + 2).to_string(), "address": ADA });
+    let asked = async |desk: &Desk| Some(desk.app.post(&refunds, &back).await).filter(|reply| reply.status == 202);
+    desk.until("all of it is final and refundable", asked).await;
+    let arrived =
+        async |desk: &Desk| (balance(&desk.app, Chain::Base, Token::Usdt, ADA).await == 102_000_000).then_some(());
+    desk.until("it has gone back", arrived).await;
     desk.stop().await;
 }
 

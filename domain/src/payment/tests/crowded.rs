@@ -103,6 +103,45 @@ fn no_number_of_parts_keeps_out_what_pays_on_its_own() {
 }
 
 #[test]
+fn what_was_set_aside_goes_its_way_once_a_person_takes_it_in() {
+    let whole = |index| one(1, index, "10");
+    let (aside, other) = (whole(WHOLES_LISTED_MAX), whole(WHOLES_LISTED_MAX + 1));
+    let story = given(terms())
+        .arrives(tx(2))
+        .is(Confirmed, &[])
+        .settled(1)
+        .sees(WHOLES_LISTED_MAX - 1, whole)
+        .unchanged(&aside.seen())
+        .unchanged(&other.seen())
+        .when(Command::TakeIn { observed: vec![aside.0, whole(0).0, aside.rev(2).gone().0] })
+        .lists(WHOLES_LISTED_MAX + 1)
+        .refused(&Command::TakeIn { observed: vec![aside.0] }, "nothing_set_aside")
+        .unchanged(&aside.seen());
+    assert!(!story.payment.sets_aside(&aside.0) && story.payment.sets_aside(&other.0));
+    let received = story.payment.excess_received().units();
+    let story = story.when(aside.finalised()).when(aside.screened(Decision::Allow));
+    assert_eq!(story.payment.excess_received().units(), received + 10_000_000, "it is the payer's again");
+}
+
+#[test]
+fn what_a_person_takes_in_has_an_end_too() {
+    let mut story = given(terms()).refused(&Command::TakeIn { observed: Vec::new() }, "nothing_set_aside");
+    story = story.when(one(1, 0, "10").seen());
+    let listed = story.payment.transfers[0].clone();
+    let places = 1..u32::try_from(LISTED_MAX).unwrap() - 1;
+    story.payment.transfers.extend(places.map(|log_index| {
+        let key = TransferKey { log_index, ..listed.key };
+        Transfer { key, ..listed.clone() }
+    }));
+    let [first, second] = [0, 1].map(|index| one(2, index, "10").0);
+    story
+        .refused(&Command::TakeIn { observed: vec![first, second] }, "list_full")
+        .when(Command::TakeIn { observed: vec![first] })
+        .lists(LISTED_MAX)
+        .refused(&Command::TakeIn { observed: vec![second] }, "list_full");
+}
+
+#[test]
 fn of_what_pays_on_its_own_there_is_an_end_too() {
     let whole = |index| one(1, index, "10");
     given(terms())

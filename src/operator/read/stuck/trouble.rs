@@ -2,13 +2,14 @@
 
 use payferry_actors::System;
 use payferry_actors::payment::store;
+use payferry_domain::Timestamp;
 use payferry_domain::payment::{Decision, Label, Payment, Transfer, Verdict};
-use payferry_domain::{Amount, Timestamp};
 use payferry_entities::{payments, transfers};
 use sea_orm::{ConnectionTrait, DbErr, FromQueryResult, Statement, Value};
 
 use super::super::COUNTED_MAX;
-use super::super::decisions::possible;
+use super::super::aside::{self, AsideLine, SET_ASIDE};
+use super::super::decisions::{possible, take_in};
 use super::{Count, Found, OVERDUE_AFTER_SECS, StuckItem, StuckKind, UNAPPLIED_AFTER_SECS, UNSETTLED_AFTER_SECS};
 
 // States are spelled out, not bound: a partial index serves only a query that shows its condition.
@@ -16,8 +17,6 @@ const ATTENTION: &str = "FROM payments WHERE attention = $1";
 const CONFIRMED: &str = "FROM payments WHERE status = 'confirmed' AND updated_at < $1 AND attention IS NULL";
 const PENDING: &str = "FROM payments WHERE status = 'pending' AND expires_at < $1 AND attention IS NULL";
 const UNAPPLIED: &str = "FROM transfers WHERE applied_revision < revision AND created_at < $1";
-const SET_ASIDE: &str = "FROM transfers WHERE applied_version = 0 AND applied_revision > 0 AND presence = 'present' \
-    AND created_at <= $1 GROUP BY payment_id, chain, token_address";
 
 /// What the rows tell of one kind.
 pub(super) async fn of(system: &System, kind: StuckKind, limit: usize) -> Result<Found, DbErr> {
@@ -31,7 +30,7 @@ pub(super) async fn of(system: &System, kind: StuckKind, limit: usize) -> Result
         StuckKind::Unsettled => (CONFIRMED, before(UNSETTLED_AFTER_SECS), "updated_at"),
         StuckKind::Overdue => (PENDING, before(OVERDUE_AFTER_SECS), "expires_at"),
         StuckKind::TransferUnapplied => return unapplied(system, before(UNAPPLIED_AFTER_SECS), now, limit).await,
-        StuckKind::TransferSetAside => return set_aside(system, before(0), now, limit).await,
+        StuckKind::TransferSetAside => return set_aside(system, now, limit).await,
         _ => return Ok((Count::default(), Vec::new())),
     };
     let total = count(system, sql, value.clone()).await?;
@@ -110,36 +109,19 @@ async fn unapplied(system: &System, before: Value, now: Timestamp, limit: usize)
     Ok((total, rows.iter().map(item).collect()))
 }
 
-/// By payment, chain and token.
-async fn set_aside(system: &System, before: Value, now: Timestamp, limit: usize) -> Result<Found, DbErr> {
-    #[derive(FromQueryResult)]
-    struct Aside {
-        payment_id: String,
-        chain: String,
-        token_address: String,
-        transfers: i64,
-        amount: i64,
-        since: i64,
-    }
-    let total = count(system, SET_ASIDE, before.clone()).await?;
+async fn set_aside(system: &System, now: Timestamp, limit: usize) -> Result<Found, DbErr> {
+    let total = count(system, SET_ASIDE, now.as_millis().into()).await?;
     if total == Count::default() {
         return Ok((total, Vec::new()));
     }
-    let sql = format!(
-        "SELECT payment_id, chain, token_address, COUNT(*) AS transfers, CAST(SUM(amount) AS BIGINT) AS amount, \
-         MIN(created_at) AS since {SET_ASIDE} ORDER BY payment_id, chain, token_address LIMIT {limit}"
-    );
-    let database = system.database();
-    let statement = Statement::from_sql_and_values(database.backend(), sql, [before]);
-    let rows = Aside::find_by_statement(statement).all(database.reader()).await?;
-    let item = |row: &Aside| {
-        let spec = row.chain.parse().ok().and_then(|chain| system.chains().spec(chain));
-        let token = row.token_address.parse().ok().and_then(|address| spec?.token_at(address));
-        let token = token.map_or_else(|| row.token_address.clone(), |token| token.to_string());
-        let reason = format!("{} transfers of {} {token} on {}", row.transfers, Amount(row.amount), row.chain);
-        StuckItem::new(&row.payment_id, Some(Timestamp(row.since)), now, reason).of_payment(&row.payment_id, None)
+    let lines = aside::of_all(system, now, limit).await?;
+    let item = |line: &AsideLine| {
+        let token = line.currency.unwrap_or(&line.token_address);
+        let reason = format!("{} transfers of {} {token} on {}", line.transfers, line.amount, line.chain);
+        let id = &line.payment_id;
+        StuckItem::new(id, Some(line.since.0), now, reason).of_payment(id, None).with(vec![take_in(id)])
     };
-    Ok((total, rows.iter().map(item).collect()))
+    Ok((total, lines.iter().map(item).collect()))
 }
 
 pub(super) async fn count(system: &System, from: &str, value: Value) -> Result<Count, DbErr> {
