@@ -28,7 +28,7 @@ const WARM_UP: Duration = Duration::from_secs(1);
 pub(super) async fn measure(world: &World, engine: &Engine, time: Duration, quick: bool) -> anyhow::Result<Vec<Line>> {
     let goal = if engine.is_postgres() { POSTGRES_RATE } else { SQLITE_RATE };
     let rate = if quick { RATE_QUICK } else { goal };
-    let bound = bound(world, engine, time).await?;
+    let (bound, bound_steady) = bound(world, engine, rate, time).await?;
 
     let setup = SandboxSetup { database_url: engine.database("initiate").await?, ..world.setup("initiate")? };
     let service = Service::sandbox(&setup).await?;
@@ -70,6 +70,11 @@ pub(super) async fn measure(world: &World, engine: &Engine, time: Duration, quic
             steady.percentile_ms(1.0),
         ))
         .note(format!(
+            "the bound at the same rate: p99 {:.1} ms, max {:.1} ms",
+            bound_steady.percentile_ms(0.99),
+            bound_steady.percentile_ms(1.0),
+        ))
+        .note(format!(
             "{} acknowledged payments were read back",
             warm.made.len() + closed.made.len() + steady.made.len()
         ))
@@ -78,7 +83,8 @@ pub(super) async fn measure(world: &World, engine: &Engine, time: Duration, quic
     Ok(vec![throughput.wrong(closed.troubles()), latency])
 }
 
-async fn bound(world: &World, engine: &Engine, time: Duration) -> anyhow::Result<Outcome> {
+/// As fast as it answers, and at the rate.
+async fn bound(world: &World, engine: &Engine, rate: f64, time: Duration) -> anyhow::Result<(Outcome, Outcome)> {
     let folder = world.folder("bound")?;
     let url = match engine.database("bound").await? {
         Some(url) => url,
@@ -87,7 +93,10 @@ async fn bound(world: &World, engine: &Engine, time: Duration) -> anyhow::Result
     let service = Service::bound(&folder, &url).await?;
     let psp = Psp::of_bound(&service, CONNECTIONS)?;
     closed_loop(CONNECTIONS, WARM_UP, || psp.clone().initiate()).await;
-    Ok(closed_loop(CONNECTIONS, time, || psp.clone().initiate()).await)
+    let closed = closed_loop(CONNECTIONS, time, || psp.clone().initiate()).await;
+    let steady_psp = Psp::of_bound(&service, CONNECTIONS_STEADY)?;
+    let steady = open_loop(rate, super::drive::count(rate, time), |_| steady_psp.clone().initiate()).await;
+    Ok((closed, steady))
 }
 
 /// Reads everything back that was acknowledged.

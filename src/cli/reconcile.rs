@@ -37,6 +37,9 @@ pub(super) struct Args {
     /// Every token on every chain at each payment's wallet, not only where something should be.
     #[arg(long)]
     thorough: bool,
+    /// Nobody has moved the treasury's money: what differs there is a difference, too. Else it is only shown.
+    #[arg(long)]
+    treasury_kept: bool,
     /// The chain whose blocks are read once more.
     #[arg(long, value_name = "CHAIN", requires_all = ["from_block", "to_block"])]
     chain: Option<Chain>,
@@ -78,7 +81,8 @@ async fn look(args: &Args, database: &Database, chains: &[(ChainSpec, ChainClien
         _ => None,
     };
     let pause = Duration::from_secs(args.pause_secs);
-    let options = Options { thorough: args.thorough, pause, ..Options::default() };
+    let (thorough, treasury_kept) = (args.thorough, args.treasury_kept);
+    let options = Options { thorough, treasury_kept, pause, ..Options::default() };
     let watch = |payments: u64| {
         if !args.json {
             eprintln!("{payments} payments");

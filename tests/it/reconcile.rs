@@ -5,7 +5,7 @@ use std::time::Duration;
 use payferry::sandbox::Payer;
 use payferry_actors::chain::{ChainClient, ChainSpec, RereadError, reread};
 use payferry_actors::clock::Clock;
-use payferry_actors::reconcile::{Options, Owner, Report, reconcile};
+use payferry_actors::reconcile::{Difference, Options, Owner, Report, reconcile};
 use payferry_actors::wallet::Vaults;
 use payferry_domain::{Address, Chain, Token};
 use payferry_entities::chain_cursors;
@@ -56,6 +56,17 @@ async fn what_fits_is_clean_and_what_does_not_is_named_with_its_owner() {
     assert_eq!(difference.place.owner, Owner::Psp { psp_id: app.psp_id.to_string() });
     assert_eq!((difference.ledger, difference.on_chain), (9_900_000, 10_900_000));
     assert!(!found.is_clean());
+
+    // And into the treasury: told where nobody is said to move its money.
+    let treasury = spec.treasury;
+    chain.transfer(Payer::Clean, Token::Usdc, treasury, "2".parse().unwrap()).await.unwrap();
+    chain.devchain().mine(1).await.unwrap();
+    assert_eq!(report(&app).await.differences_total, 1);
+    let options = Options { treasury_kept: true, pause: Duration::from_millis(100), ..Options::default() };
+    let kept = reconcile(app.state.database(), &chains(&app), &Clock::default(), options, |_| {}).await.unwrap();
+    let at_treasury = |difference: &&Difference| difference.place.owner == Owner::Treasury;
+    let found: Vec<_> = kept.differences.iter().filter(at_treasury).map(|one| (one.ledger, one.on_chain)).collect();
+    assert_eq!((kept.differences_total, found), (2, vec![(100_000, 2_100_000)]));
 }
 
 #[tokio::test]

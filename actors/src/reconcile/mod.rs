@@ -181,10 +181,12 @@ impl<'a> Look<'a> {
         }
     }
 
-    /// Only told: the treasury's owner moves it as it likes.
+    /// Only told, unless it is kept: the treasury's owner moves it as it likes.
     async fn at_treasury(&mut self) -> Result<(), DbErr> {
         let mut expected: BTreeMap<Place, i64> = BTreeMap::new();
-        for (chain, token_address, units) in ledger::of_treasury(self.database).await? {
+        let everywhere = if self.options.treasury_kept { self.every_asset() } else { Vec::new() };
+        let posted = ledger::of_treasury(self.database).await?;
+        for (chain, token_address, units) in everywhere.into_iter().chain(posted) {
             let Ok(chain) = chain.parse() else { continue };
             let Some((spec, _)) = self.chains.get(&chain) else {
                 self.leave_out(chain, units);
@@ -243,7 +245,7 @@ impl<'a> Look<'a> {
                 let name = spec.token_at(place.token_address).map_or("look-alike", Token::as_str);
                 let sums = self.report.sums.entry(format!("{chain} {name}")).or_default();
                 sums.add(&place.owner, ledger, on_chain);
-                if ledger != on_chain && place.owner != Owner::Treasury {
+                if ledger != on_chain && (place.owner != Owner::Treasury || self.options.treasury_kept) {
                     self.doubtful.push(Difference { place, ledger, on_chain });
                 }
             }
@@ -291,7 +293,7 @@ impl<'a> Look<'a> {
                 ledger::of_payments(self.database, &[subject]).await?.remove(subject).unwrap_or_default()
             }
             Owner::Psp { psp_id } => self.of_psps(Some(psp_id)).await?.remove(psp_id).unwrap_or_default(),
-            Owner::Treasury => Vec::new(),
+            Owner::Treasury => ledger::of_treasury(self.database).await?,
         };
         let here =
             |(chain, token, _): &&ledger::Holding| chain == place.chain.as_str() && *token == place.token_address;

@@ -28,6 +28,8 @@ pub struct Options {
     /// Whether the ledger itself is looked at, too: its sums of all that was ever posted, and the treasury's. Without it the
     /// running balances are believed, which the ledger's auditor looks after.
     pub whole_ledger: bool,
+    /// Whether nobody has moved the treasury's money, so that what differs there is a difference, too.
+    pub treasury_kept: bool,
 }
 
 impl Default for Options {
@@ -38,6 +40,7 @@ impl Default for Options {
             requests_at_once: REQUESTS_AT_ONCE,
             request_pause: Duration::ZERO,
             whole_ledger: true,
+            treasury_kept: false,
         }
     }
 }

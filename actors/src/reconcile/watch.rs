@@ -183,6 +183,7 @@ impl VaultAuditor {
                 requests_at_once: 1,
                 request_pause: REQUEST_PAUSE,
                 whole_ledger: false,
+                treasury_kept: false,
             };
             let part = Part { after, payments_max: Some(PAYMENTS_MAX), known: services.vaults.known() };
             let run = reconcile_part(&services.database, &chains, &services.clock, options, part, |_| {});

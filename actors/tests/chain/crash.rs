@@ -4,9 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use payferry_actors::chain::{Checkpoint, Killed, Step};
+use payferry_actors::chain::{Checkpoint, Killed, SettlerMessage, Step};
+use payferry_actors::observe::Mailbox;
 use payferry_domain::payment::Command;
+use payferry_entities::operations;
+use sea_orm::EntityTrait;
+use sea_orm::sea_query::Expr;
 
+use crate::send::{self, GivenUp};
 use crate::world::{World, stop};
 
 const UNITS: u64 = 10_000_000;
@@ -23,6 +28,17 @@ impl Checkpoint for KillAt {
     }
 }
 
+/// Mines until the settler is dead.
+async fn until_dead(world: &World, settler: &Mailbox<SettlerMessage>, step: Step) {
+    world
+        .until(&format!("it died after {step:?}"), async || {
+            world.chain.mine(1).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(30)).await;
+            settler.get_status() == ractor::ActorStatus::Stopped
+        })
+        .await;
+}
+
 async fn killed_at(step: Step, nth: u32) {
     let mut world = World::new().await;
     world.spec.batch_items_max = 4;
@@ -31,13 +47,7 @@ async fn killed_at(step: Step, nth: u32) {
     let watcher = world.watch().await;
     let settler = world.settle_until(Arc::new(KillAt { step, nth: AtomicU32::new(nth) })).await;
     world.queue_settlements(&payments, 10_000_000).await;
-    world
-        .until(&format!("it died after {step:?}"), async || {
-            world.chain.mine(1).await.unwrap();
-            tokio::time::sleep(Duration::from_millis(30)).await;
-            settler.get_status() == ractor::ActorStatus::Stopped
-        })
-        .await;
+    until_dead(&world, &settler, step).await;
     let settler = world.settle().await;
     world.mine_until_all("mined").await;
     world.chain.mine(1).await.unwrap();
@@ -61,5 +71,65 @@ async fn killed_after_each_step_of_the_first_batch() {
 async fn killed_after_each_step_of_a_later_batch() {
     for step in [Step::Batched, Step::Signed, Step::Stored, Step::Broadcast, Step::Mined, Step::Recorded] {
         killed_at(step, 2).await;
+    }
+}
+
+/// The steps from the moment a transaction is in a block.
+const MINED_STEPS: [Step; 3] = [Step::Mined, Step::Recorded, Step::Told];
+
+#[tokio::test]
+async fn killed_while_it_records_what_an_older_transaction_moved() {
+    for step in MINED_STEPS {
+        let world = World::new().await;
+        let payments = world.payments(1).await;
+        world.pay_all(&payments, UNITS).await;
+        let watcher = world.watch().await;
+        let settler = world.settle_until(Arc::new(KillAt { step, nth: AtomicU32::new(1) })).await;
+        world.queue_settlements(&payments, 10_000_000).await;
+        world.until("it is signed", async || !world.txs().await.is_empty()).await;
+        // As if the payment had been confirmed anew, with other money, while the first transaction was on its way.
+        operations::Entity::update_many()
+            .col_expr(operations::Column::Amount, Expr::value(5_000_000))
+            .col_expr(operations::Column::PspAmount, Expr::value(4_000_000))
+            .col_expr(operations::Column::TreasuryFee, Expr::value(1_000_000))
+            .exec(world.database.writer())
+            .await
+            .unwrap();
+        until_dead(&world, &settler, step).await;
+        let settler = world.settle().await;
+        let moved = |command: &Command| match command {
+            Command::CompleteSettlement { amount, .. } => Some(amount.units()),
+            _ => None,
+        };
+        let told = || world.inbox.told.lock().iter().filter_map(|(_, command)| moved(command)).collect::<Vec<_>>();
+        world
+            .until("it is told", async || {
+                world.chain.mine(1).await.unwrap();
+                tokio::time::sleep(Duration::from_millis(20)).await;
+                !told().is_empty()
+            })
+            .await;
+        assert!(told().iter().all(|amount| *amount == 10_000_000), "{step:?}: {:?}", told());
+        assert_eq!(world.operations().await[0].amount, 10_000_000);
+        world.assert_settled_once(1, UNITS).await;
+        stop(settler).await;
+        stop(watcher).await;
+    }
+}
+
+#[tokio::test]
+async fn killed_while_it_records_what_was_given_up_and_went_out_after_a_reorganisation() {
+    for step in MINED_STEPS {
+        let world = send::world().await;
+        let (watcher, settler) = (world.watch().await, world.settle().await);
+        let given_up = GivenUp::of(&world).await;
+        stop(settler).await;
+        given_up.reorganise(&world).await;
+        let settler = world.settle_until(Arc::new(KillAt { step, nth: AtomicU32::new(1) })).await;
+        until_dead(&world, &settler, step).await;
+        let settler = world.settle().await;
+        given_up.until_told(&world).await;
+        stop(settler).await;
+        stop(watcher).await;
     }
 }

@@ -57,7 +57,7 @@ async fn assert_sent_once(world: &World, recipients: &[Address]) {
     assert_eq!(world.balance(world.vaults.of_psp(world.psp)).await, UNITS * 100 - sent);
 }
 
-async fn world() -> World {
+pub(crate) async fn world() -> World {
     let mut world = World::new().await;
     world.spec.finality = FinalityPolicy::flat(Finality::Blocks(2));
     world
@@ -89,54 +89,70 @@ async fn a_recipient_that_the_token_refuses_fails_alone() {
     stop(watcher).await;
 }
 
-/// The row of an operation that failed and is wanted no more, as its sending leaves it.
-async fn given_up(world: &World) -> operations::Model {
-    world
-        .until("one failed", async || {
-            world.chain.mine(1).await.unwrap();
-            tokio::time::sleep(Duration::from_millis(20)).await;
-            world.operations().await.iter().any(|row| row.status == "failed")
-        })
-        .await;
-    operations::Entity::update_many()
-        .col_expr(operations::Column::Status, Expr::value("cancelled"))
-        .col_expr(operations::Column::Revision, Expr::col(operations::Column::Revision).add(1))
-        .filter(operations::Column::Status.eq("failed"))
-        .exec(world.database.writer())
-        .await
-        .unwrap();
-    world.operations().await.into_iter().find(|row| row.status == "cancelled").unwrap()
+/// A withdrawal that the token refused, and that is wanted no more.
+pub(crate) struct GivenUp {
+    row: operations::Model,
+    /// The newest block without whatever barred the recipient.
+    before: u64,
+}
+
+impl GivenUp {
+    /// Needs a watcher and a settler.
+    pub(crate) async fn of(world: &World) -> Self {
+        let vault = world.vaults.of_psp(world.psp);
+        world.send_money(vault, u128::from(UNITS) * 100).await;
+        world.chain.mine(3).await.unwrap();
+        let before = world.chain.head().number;
+        world.blacklist(recipient(2)).await;
+        world.queue_withdrawals(&[recipient(1), recipient(2)], UNITS).await;
+        world
+            .until("one failed", async || {
+                world.chain.mine(1).await.unwrap();
+                tokio::time::sleep(Duration::from_millis(20)).await;
+                world.operations().await.iter().any(|row| row.status == "failed")
+            })
+            .await;
+        // As its sending leaves it.
+        operations::Entity::update_many()
+            .col_expr(operations::Column::Status, Expr::value("cancelled"))
+            .col_expr(operations::Column::Revision, Expr::col(operations::Column::Revision).add(1))
+            .filter(operations::Column::Status.eq("failed"))
+            .exec(world.database.writer())
+            .await
+            .unwrap();
+        let row = world.operations().await.into_iter().find(|row| row.status == "cancelled").unwrap();
+        Self { row, before }
+    }
+
+    /// The chain forgets what barred the recipient; the same transaction goes into another block.
+    pub(crate) async fn reorganise(&self, world: &World) {
+        world.chain.reorg(world.chain.head().number - self.before, Dropped::Discard).await.unwrap();
+    }
+
+    /// Mines until it is told that it was carried out; each was, once.
+    pub(crate) async fn until_told(&self, world: &World) {
+        let revision = u32::try_from(self.row.revision).unwrap();
+        let is_news = |command: &Command| matches!(command, Command::Complete { revision: now, .. } if *now > revision);
+        world
+            .until("it is told", async || {
+                world.chain.mine(1).await.unwrap();
+                tokio::time::sleep(Duration::from_millis(20)).await;
+                let told = world.inbox.sendings.lock();
+                told.iter().any(|(id, command)| id.to_string() == self.row.payment_id && is_news(command))
+            })
+            .await;
+        assert_sent_once(world, &[recipient(1), recipient(2)]).await;
+        assert_eq!(world.txs().await.len(), 1, "the same transaction");
+    }
 }
 
 #[tokio::test]
 async fn one_that_was_given_up_and_goes_out_after_a_reorganisation_is_told() {
     let world = world().await;
-    let vault = world.vaults.of_psp(world.psp);
-    world.send_money(vault, u128::from(UNITS) * 100).await;
-    world.chain.mine(3).await.unwrap();
-    let before = world.chain.head().number;
-    world.blacklist(recipient(2)).await;
     let (watcher, settler) = (world.watch().await, world.settle().await);
-    world.queue_withdrawals(&[recipient(1), recipient(2)], UNITS).await;
-    let row = given_up(&world).await;
-    let revision = u32::try_from(row.revision).unwrap();
-    // The chain forgets the block that barred the recipient, and mines the same transaction in another one.
-    let depth = world.chain.head().number - before;
-    world.chain.reorg(depth, Dropped::Discard).await.unwrap();
-    let told = || {
-        let told = world.inbox.sendings.lock();
-        let is_news = |command: &Command| matches!(command, Command::Complete { revision: now, .. } if *now > revision);
-        told.iter().any(|(id, command)| id.to_string() == row.payment_id && is_news(command))
-    };
-    world
-        .until("it is told", async || {
-            world.chain.mine(1).await.unwrap();
-            tokio::time::sleep(Duration::from_millis(20)).await;
-            told()
-        })
-        .await;
-    assert_sent_once(&world, &[recipient(1), recipient(2)]).await;
-    assert_eq!(world.txs().await.len(), 1, "the same transaction");
+    let given_up = GivenUp::of(&world).await;
+    given_up.reorganise(&world).await;
+    given_up.until_told(&world).await;
     stop(settler).await;
     stop(watcher).await;
 }

@@ -1,7 +1,7 @@
 //! Money that payments list no more: recorded, in their wallets, and counted for nothing until a person takes it in.
 
 use payferry_actors::System;
-use payferry_domain::{Amount, PaymentId, Timestamp};
+use payferry_domain::{Amount, PaymentId, Timestamp, Token};
 use sea_orm::{DbErr, FromQueryResult, Statement, Value};
 use serde::Serialize;
 
@@ -69,7 +69,7 @@ async fn lines(system: &System, from: &str, value: Value, limit: usize) -> Resul
         AsideLine {
             payment_id: row.payment_id,
             chain: row.chain,
-            currency: token.map(|token| token.as_str()),
+            currency: token.map(Token::as_str),
             token_address: row.token_address,
             transfers: row.transfers,
             amount: Amount(row.amount).to_string(),

@@ -103,6 +103,39 @@ async fn a_month_after_its_end_money_is_late_and_still_goes_back_or_is_taken() {
 }
 
 #[tokio::test]
+async fn wrong_money_that_comes_a_month_after_the_end_is_told_and_goes_back_from_where_it_is() {
+    let app = TestApp::start_with_chains().await;
+    let merchant = app.add_merchant().await;
+    let made = ended_long_ago(&app, &merchant, false).await;
+    sleep(&app, MONTH).await;
+    let wallet = wallet_of(&made).parse().unwrap();
+    let [base, polygon] = [Chain::Base, Chain::Polygon].map(|chain| app.world().chain(chain));
+    base.transfer(Payer::Clean, Token::Usdt, wallet, "7".parse().unwrap()).await.unwrap();
+    polygon.transfer(Payer::Clean, Token::Usdc, wallet, "5".parse().unwrap()).await.unwrap();
+    let is_labelled = |reply: &Reply| has_label(reply, "WRONG_TOKEN") && has_label(reply, "WRONG_CHAIN");
+    let held = payment_where(&app, &made, "both are labelled", is_labelled).await;
+    assert_eq!((&held.json["status"], &held.json["amount_received"]), (&json!("failed"), &json!("0.00")));
+    let told = events_of(&app, &made).await;
+    assert_eq!(told[..2], ["payment.failed", "payin.failed"]);
+    assert!(told.len() > 2 && told[2..].iter().all(|event| event.ends_with(".mismatched")), "{told:?}");
+
+    let usdt = base.spec().token_address(Token::Usdt).unwrap();
+    let token = refunded(&app, &made, &json!({ "token_address": usdt, "address": ADA })).await;
+    assert_eq!(
+        (&token["currency"], &token["chain"], &token["amount"]),
+        (&json!("USDT"), &json!("base"), &json!("7.00"))
+    );
+    let chain = refunded(&app, &made, &json!({ "chain": "polygon", "address": ADA })).await;
+    assert_eq!(
+        (&chain["currency"], &chain["chain"], &chain["amount"]),
+        (&json!("USDC"), &json!("polygon"), &json!("5.00"))
+    );
+    assert_eq!(balance(&app, Chain::Base, Token::Usdt, ADA).await, 7_000_000);
+    assert_eq!(balance(&app, Chain::Polygon, Token::Usdc, ADA).await, 5_000_000);
+    assert_eq!(app.get(&path_of(&made)).await.json["status"], "failed");
+}
+
+#[tokio::test]
 async fn who_pays_a_paid_payment_again_a_month_later_gets_that_back() {
     let app = TestApp::start_with_chains().await;
     let merchant = app.add_merchant().await;
