@@ -83,6 +83,11 @@ impl Chains {
         self.watchlist.await_finality(payment, key, revision, block, want);
     }
 
+    /// Those that run here.
+    pub(crate) fn names(&self) -> impl Iterator<Item = Chain> {
+        Chain::ALL.into_iter().filter(|chain| self.spec(*chain).is_some())
+    }
+
     /// What rows about transfers state, as facts for their payments, oldest blocks first.
     pub(crate) async fn facts(
         &self,

@@ -165,7 +165,9 @@ impl System {
     pub async fn set_aside(&self, payment_id: PaymentId, limit: u64) -> Result<Vec<ObservedTransfer>, CommandError> {
         let Services { database, chains, .. } = &*self.inner.services;
         let unavailable = |error: &dyn std::fmt::Display| CommandError::Unavailable(error.to_string());
-        let rows = store::set_aside_of(database, payment_id, limit).await.map_err(|error| unavailable(&error))?;
+        let rows = store::set_aside_of(database, payment_id, chains.names(), limit)
+            .await
+            .map_err(|error| unavailable(&error))?;
         chains.facts(database, &rows).await.map_err(|error| unavailable(&error))
     }
 

@@ -36,6 +36,8 @@ const SQLITE_WRITER_CACHE_KIB: u32 = 16_384;
 pub const SQLITE_BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long opening SQLite's file may take.
 pub const SQLITE_OPEN_PATIENCE: Duration = Duration::from_secs(30);
+/// Between two tries.
+const SQLITE_OPEN_PAUSE: Duration = Duration::from_millis(100);
 
 /// Why the database could not be opened.
 pub type DatabaseError = DbErr;
@@ -53,12 +55,15 @@ pub struct Database {
 }
 
 impl Database {
-    /// Opens `url`: `sqlite://path?mode=rwc`, or `postgres://...`. Fails within seconds if it cannot be reached.
+    /// Opens `url`: `sqlite://path?mode=rwc`, or `postgres://...`. Fails within seconds if it cannot be reached; a file of
+    /// SQLite's that somebody holds is waited for up to [`SQLITE_OPEN_PATIENCE`].
     ///
     /// SQLite runs in WAL mode with `synchronous=FULL` and foreign keys on: what was committed survives a power cut.
     pub async fn open(url: &str) -> Result<Self, DatabaseError> {
         if url.starts_with("sqlite:") {
-            let connect = |connections_max, patience| open_sqlite(sqlite_options(url, connections_max, patience));
+            let until = Instant::now() + SQLITE_OPEN_PATIENCE;
+            let connect =
+                |connections_max, patience| open_sqlite(sqlite_options(url, connections_max, patience), until);
             let writer = connect(1, SQLITE_BUSY_TIMEOUT).await?;
             let reader = connect(SQLITE_READERS_MAX, SQLITE_BUSY_TIMEOUT).await?;
             let visitors = connect(SQLITE_VISITORS_MAX, SQLITE_BUSY_TIMEOUT).await?;
@@ -156,12 +161,12 @@ impl Database {
 }
 
 /// A disk that stands still for a while, or another process that is just at the file, keeps nobody from starting.
-async fn open_sqlite(options: ConnectOptions) -> Result<DatabaseConnection, DatabaseError> {
-    let since = Instant::now();
+async fn open_sqlite(options: ConnectOptions, until: Instant) -> Result<DatabaseConnection, DatabaseError> {
     loop {
         match sea_orm::Database::connect(options.clone()).await {
-            // Each of these has waited for the busy timeout.
-            Err(error) if Failure::is_delay(&error) && since.elapsed() < SQLITE_OPEN_PATIENCE => {}
+            Err(error) if Failure::is_delay(&error) && Instant::now() < until => {
+                tokio::time::sleep(SQLITE_OPEN_PAUSE).await;
+            }
             opened => return opened,
         }
     }

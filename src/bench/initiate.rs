@@ -43,7 +43,8 @@ pub(super) async fn measure(world: &World, engine: &Engine, time: Duration, quic
     let steady_psp = Psp::of(&service, CONNECTIONS_STEADY).await?;
     let requests = super::drive::count(rate, time);
     let steady = open_loop(rate, requests, |_| steady_psp.clone().initiate()).await;
-    let wrong = audit(&psp, &[&warm, &closed, &steady]).await?;
+    let mut wrong = audit(&psp, &[&warm, &closed, &steady]).await?;
+    wrong.extend(service.unsound().await?);
 
     let name = engine.name();
     let what = format!("payments initiated, {name}");

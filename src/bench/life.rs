@@ -163,6 +163,7 @@ impl Stage {
             }
         };
         self.api.payments(self.merchant, each).await?;
+        let unsound = self.service.unsound().await?;
         let received = self.received.lock();
         let untold = |id: &&String| [CONFIRMED, SETTLED].iter().any(|name| !received.has(name, id));
         let wrong = [
@@ -171,7 +172,7 @@ impl Stage {
             (received.forged, "webhooks had no valid signature"),
         ];
         let wrong = wrong.into_iter().filter(|(count, _)| *count > 0);
-        Ok(wrong.map(|(count, what)| format!("{count} {what}")).collect())
+        Ok(wrong.map(|(count, what)| format!("{count} {what}")).chain(unsound).collect())
     }
 }
 

@@ -17,6 +17,9 @@ const READY_PATIENCE: Duration = Duration::from_mins(2);
 const READY_POLL: Duration = Duration::from_millis(5);
 /// Clock ticks a second of `/proc`: the same on every Linux that this runs on.
 const TICKS_PER_SEC: f64 = 100.0;
+/// Metrics of defects: broken invariants, units that the database refused, a ledger that is not even.
+const MUST_BE_ZERO: [&str; 3] =
+    ["payferry_invariant_violations_total", "payferry_journal_refused_total", "payferry_ledger_imbalance"];
 /// How long an answer may take.
 pub(super) const CALL_DEADLINE: Duration = Duration::from_secs(20);
 
@@ -138,6 +141,19 @@ impl Service {
             (rest.starts_with(['{', ' '])).then(|| rest.rsplit(' ').next()?.parse::<f64>().ok()).flatten()
         });
         Ok(samples.fold(None, |sum, value| Some(sum.unwrap_or(0.0) + value)))
+    }
+
+    /// What it says of itself that must not be, whatever it is measured at.
+    pub(super) async fn unsound(&self) -> anyhow::Result<Vec<String>> {
+        let mut found = Vec::new();
+        for name in MUST_BE_ZERO {
+            match self.metric(name).await? {
+                Some(0.0) => {}
+                Some(count) => found.push(format!("{name} is {count}")),
+                None => found.push(format!("{name} is not told")),
+            }
+        }
+        Ok(found)
     }
 
     /// CPU time that it has used, seconds.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use url::Url;
 
 use super::signals::Signals;
-use crate::bench::{self, Options, Row, render};
+use crate::bench::{self, Line, Options, Row, render};
 
 /// How long a measurement takes with `--quick`.
 const QUICK: Duration = Duration::from_secs(1);
@@ -24,7 +24,7 @@ const SECONDS_MAX: u64 = 600;
   payferry bench --only initiate-postgres --postgres postgres://postgres@127.0.0.1:5432
 
 Each service is a process of its own on a free port of this machine, with its data in a temporary folder that is removed. Let
-nothing else run beside it. The exit code is 1 if a result is wrong (a payment is lost, say), never because one is slow.")]
+nothing else run beside it. The exit code is 1 if a result is wrong (a payment is lost, say), and with --strict if a goal is missed.")]
 pub(super) struct Args {
     /// Only these rows, with commas between.
     #[arg(long, value_name = "ROW", value_delimiter = ',')]
@@ -35,6 +35,9 @@ pub(super) struct Args {
     /// Small and short, to see that it works: the figures mean little.
     #[arg(long)]
     quick: bool,
+    /// End with exit code 1 if a goal is missed, too.
+    #[arg(long)]
+    strict: bool,
     /// Print JSON instead of a table.
     #[arg(long)]
     json: bool,
@@ -81,6 +84,6 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     } else {
         print!("{}", render(&lines));
     }
-    let wrong = lines.iter().any(|line| !line.wrong.is_empty());
-    Ok(if wrong { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    let fails = |line: &Line| !line.wrong.is_empty() || args.strict && !line.holds;
+    Ok(if lines.iter().any(fails) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

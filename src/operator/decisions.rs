@@ -216,7 +216,7 @@ pub(super) async fn carry_out(operator: &Operator, id: PaymentId, asked: Asked) 
         }
         Action::TakeIn => {
             let observed = system.set_aside(id, TAKEN_IN_AT_ONCE_MAX).await?;
-            let detail = json!({ "transfers": observed.len() });
+            let detail = json!({ "transfers_max": observed.len() });
             ("payment.set_aside_taken_in", Command::TakeIn { observed }, detail)
         }
     };

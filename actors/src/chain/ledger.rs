@@ -103,18 +103,14 @@ pub(super) async fn carried_undecided(database: &Database, txs: &[i64]) -> Resul
         .await
 }
 
-/// Operations with these numbers that nobody wants any more.
-pub(super) async fn cancelled(
-    database: &Database,
-    chain: Chain,
-    numbers: &[i64],
-) -> Result<Vec<operations::Model>, DbErr> {
+/// Operations with these numbers that no transaction carries now: waiting, failed, or given up.
+pub(super) async fn idle(database: &Database, chain: Chain, numbers: &[i64]) -> Result<Vec<operations::Model>, DbErr> {
     if numbers.is_empty() {
         return Ok(Vec::new());
     }
     operations::Entity::find()
         .filter(operations::Column::Chain.eq(chain.as_str()))
-        .filter(operations::Column::Status.eq("cancelled"))
+        .filter(operations::Column::Status.is_in(["queued", "failed", "cancelled"]))
         .filter(operations::Column::Number.is_in(numbers.iter().copied()))
         .all(database.reader())
         .await

@@ -16,6 +16,7 @@ mod failures;
 pub mod fees;
 pub mod finality;
 mod found;
+mod given_up;
 mod http;
 pub mod inspect;
 mod ledger;

@@ -18,6 +18,9 @@ use crate::wallet::{alloy_address, domain_address};
 /// Why an operation to a customer that may not be paid any more failed.
 pub(super) const NOT_CLEARED: &str = "the customer is not cleared to be paid at this wallet";
 
+/// Why an operation that nobody wants any more failed.
+pub(super) const GIVEN_UP: &str = "it was given up before it could be sent again";
+
 /// Which role of the contract carries an operation out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Role {

@@ -201,11 +201,11 @@ impl SettlerState {
             return Ok(());
         }
         let verdicts = verdicts(spec.contract, receipt);
-        // An older transaction may carry what was queued again since, and then cancelled.
+        // An older transaction may carry what was queued again since, failed elsewhere, or was given up.
         let is_known = |number: &i64| rows.iter().any(|row| row.number == *number);
         let succeeded = verdicts.iter().filter(|(_, verdict)| verdict.carried().is_some()).map(|(number, _)| *number);
         let others: Vec<i64> = succeeded.filter(|number| !is_known(number)).collect();
-        rows.extend(ledger::cancelled(database, spec.chain, &others).await?);
+        rows.extend(ledger::idle(database, spec.chain, &others).await?);
         let carried = |row: &operations::Model| verdicts.get(&row.number).and_then(Verdict::carried);
         let (done, other): (Vec<_>, Vec<_>) = rows.iter().partition(|row| carried(row).is_some());
         let mut outcomes: Vec<_> = done.iter().map(|row| done_at(row, carried(row), &place)).collect();

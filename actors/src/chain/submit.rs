@@ -1,5 +1,6 @@
 //! How a batch goes out: chosen, signed, stored, then sent; and signed again with higher fees when it is stuck.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use alloy::consensus::TxEip1559;
@@ -14,9 +15,10 @@ use super::checkpoint::Step;
 use super::client::ClientError;
 use super::config::L1Gas;
 use super::fees::Fees;
+use super::given_up::given_up;
 use super::ledger;
 use super::metrics;
-use super::operations::{NOT_CLEARED, Role, batch_input, vault_id};
+use super::operations::{GIVEN_UP, NOT_CLEARED, Role, batch_input, vault_id};
 use super::recipients;
 use super::settler::{SettleError, SettlerArgs, SettlerState};
 use crate::journal::{OperationOutcome, Refusal, SignedOperation, Submission, Unit};
@@ -70,7 +72,10 @@ impl SettlerState {
         });
         rows.truncate(spec.batch_items_max);
         let full = rows.len() == spec.batch_items_max;
-        let rows = self.without_uncleared(rows).await?;
+        let unwanted = given_up(&self.args.database, &rows).await?;
+        let rows = self.without(rows, &unwanted, GIVEN_UP).await?;
+        let uncleared = recipients::uncleared(&self.args.database, &rows).await?;
+        let rows = self.without(rows, &uncleared, NOT_CLEARED).await?;
         let rows = self.with_money(rows).await?;
         if rows.is_empty() {
             return Ok(false);
@@ -79,10 +84,14 @@ impl SettlerState {
         Ok(full)
     }
 
-    /// Refuses operations to customers who may not be paid any more, or whose wallet is another one now.
-    async fn without_uncleared(&mut self, rows: Vec<operations::Model>) -> Result<Vec<operations::Model>, SettleError> {
-        let uncleared = recipients::uncleared(&self.args.database, &rows).await?;
-        let (refused, rows): (Vec<_>, Vec<_>) = rows.into_iter().partition(|row| uncleared.contains(&row.id));
+    /// Refuses these operations: they fail for this reason.
+    async fn without(
+        &mut self,
+        rows: Vec<operations::Model>,
+        unfit: &HashSet<String>,
+        why: &str,
+    ) -> Result<Vec<operations::Model>, SettleError> {
+        let (refused, rows): (Vec<_>, Vec<_>) = rows.into_iter().partition(|row| unfit.contains(&row.id));
         if !refused.is_empty() {
             let refusal = |row: &operations::Model| OperationOutcome {
                 id: row.id.clone(),
@@ -90,7 +99,7 @@ impl SettlerState {
                 tx_hash: None,
                 block_number: None,
                 carried: None,
-                failure: Some(NOT_CLEARED.to_owned()),
+                failure: Some(why.to_owned()),
                 not_before: 0,
             };
             let (at, operations) = (self.args.clock.real_now().as_millis(), refused.iter().map(refusal).collect());

@@ -2,6 +2,7 @@
 //!
 //! It is a cache with a queue. Whatever goes wrong, it forgets what it knew and reads the row again.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use payferry_domain::payment::{self, Command, Effect, Event, Payment, Rejection, Requester, TransferStatus, resume};
@@ -283,11 +284,22 @@ impl PaymentActor {
             if must_know_all(command, &state.payment) {
                 Box::pin(self.take_in_unapplied(state, effects)).await?;
             }
-            if self.attempt(command, beside, state, effects).await? {
+            let command = self.as_it_is_now(command, &state.payment).await?;
+            if self.attempt(&command, beside, state, effects).await? {
                 return Ok(());
             }
         }
         Err(Failure::Contended)
+    }
+
+    /// With what is set aside at this moment: whoever asked has seen older rows, and what was taken back since was told
+    /// already, to a payment that did not list it.
+    async fn as_it_is_now<'c>(&self, command: &'c Command, payment: &Payment) -> Result<Cow<'c, Command>, Failure> {
+        let Command::TakeIn { observed } = command else { return Ok(Cow::Borrowed(command)) };
+        let Services { database, chains, .. } = &*self.services;
+        let rows = store::set_aside_of(database, payment.id(), chains.names(), observed.len() as u64).await?;
+        let observed = chains.facts(database, &rows).await.map_err(Failure::Facts)?;
+        Ok(Cow::Owned(Command::TakeIn { observed }))
     }
 
     /// Decides and commits; `false` if the row was moved by somebody else.
@@ -411,9 +423,11 @@ fn must_know_all(command: &Command, payment: &Payment) -> bool {
             payment.transfer(*key).is_some_and(|transfer| transfer.status == TransferStatus::Final)
         }
         // Money that counts from now on must not be such as the chain has taken back.
-        Command::FinaliseTransfer { .. } | Command::Cancel | Command::Accept { .. } | Command::RequestRefund { .. } => {
-            true
-        }
+        Command::FinaliseTransfer { .. }
+        | Command::TakeIn { .. }
+        | Command::Cancel
+        | Command::Accept { .. }
+        | Command::RequestRefund { .. } => true,
         _ => false,
     }
 }

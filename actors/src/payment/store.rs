@@ -170,14 +170,22 @@ impl TransferPlace {
     }
 }
 
-// As the index has it.
-const ASIDE: &str = "SELECT * FROM transfers WHERE payment_id = $1 AND applied_version = 0 AND applied_revision > 0 \
-    AND presence = 'present' ORDER BY amount DESC, block_number, log_index, tx_hash LIMIT $2";
-
-/// Transfers that the payment has taken note of and does not list for want of room, what is worth most first.
-pub async fn set_aside_of(database: &Database, id: PaymentId, limit: u64) -> Result<Vec<transfers::Model>, StoreError> {
+/// Transfers on these chains that the payment has taken note of and does not list for want of room, what is worth most first.
+pub async fn set_aside_of(
+    database: &Database,
+    id: PaymentId,
+    chains: impl Iterator<Item = Chain>,
+    limit: u64,
+) -> Result<Vec<transfers::Model>, StoreError> {
+    let chains: Vec<String> = chains.map(|chain| format!("'{}'", chain.as_str())).collect();
+    // The condition as the index has it.
+    let sql = format!(
+        "SELECT * FROM transfers WHERE payment_id = $1 AND applied_version = 0 AND applied_revision > 0 \
+         AND presence = 'present' AND chain IN ({}) ORDER BY amount DESC, block_number, log_index, tx_hash LIMIT $2",
+        chains.join(", ")
+    );
     let values = [id.to_string().into(), i64::try_from(limit).unwrap_or(i64::MAX).into()];
-    let page = Statement::from_sql_and_values(database.backend(), ASIDE, values);
+    let page = Statement::from_sql_and_values(database.backend(), sql, values);
     Ok(transfers::Entity::find().from_raw_sql(page).all(database.reader()).await?)
 }
 

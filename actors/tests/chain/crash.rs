@@ -1,7 +1,7 @@
 //! The settler dies after every single step, and each operation is still carried out exactly once.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use payferry_actors::chain::{Checkpoint, Killed, SettlerMessage, Step};
@@ -25,6 +25,19 @@ struct KillAt {
 impl Checkpoint for KillAt {
     fn reached(&self, step: Step) -> Result<(), Killed> {
         if step == self.step && self.nth.fetch_sub(1, Ordering::Relaxed) == 1 { Err(Killed(step)) } else { Ok(()) }
+    }
+}
+
+/// Kills at the first such step after a transaction was found in a block.
+struct KillMined {
+    step: Step,
+    is_mined: AtomicBool,
+}
+
+impl Checkpoint for KillMined {
+    fn reached(&self, step: Step) -> Result<(), Killed> {
+        let is_mined = self.is_mined.fetch_or(step == Step::Mined, Ordering::Relaxed) || step == Step::Mined;
+        if is_mined && step == self.step { Err(Killed(step)) } else { Ok(()) }
     }
 }
 
@@ -122,10 +135,10 @@ async fn killed_while_it_records_what_was_given_up_and_went_out_after_a_reorgani
     for step in MINED_STEPS {
         let world = send::world().await;
         let (watcher, settler) = (world.watch().await, world.settle().await);
-        let given_up = GivenUp::of(&world).await;
+        let given_up = GivenUp::of(&world, true).await;
         stop(settler).await;
         given_up.reorganise(&world).await;
-        let settler = world.settle_until(Arc::new(KillAt { step, nth: AtomicU32::new(1) })).await;
+        let settler = world.settle_until(Arc::new(KillMined { step, is_mined: AtomicBool::new(false) })).await;
         until_dead(&world, &settler, step).await;
         let settler = world.settle().await;
         given_up.until_told(&world).await;

@@ -97,8 +97,8 @@ pub(crate) struct GivenUp {
 }
 
 impl GivenUp {
-    /// Needs a watcher and a settler.
-    pub(crate) async fn of(world: &World) -> Self {
+    /// Needs a watcher and a settler. Its row may know the transaction, or have been queued again since (and then cancelled).
+    pub(crate) async fn of(world: &World, knows_its_tx: bool) -> Self {
         let vault = world.vaults.of_psp(world.psp);
         world.send_money(vault, u128::from(UNITS) * 100).await;
         world.chain.mine(3).await.unwrap();
@@ -120,6 +120,14 @@ impl GivenUp {
             .exec(world.database.writer())
             .await
             .unwrap();
+        if !knows_its_tx {
+            operations::Entity::update_many()
+                .col_expr(operations::Column::ChainTxId, Expr::value(None::<i64>))
+                .filter(operations::Column::Status.eq("cancelled"))
+                .exec(world.database.writer())
+                .await
+                .unwrap();
+        }
         let row = world.operations().await.into_iter().find(|row| row.status == "cancelled").unwrap();
         Self { row, before }
     }
@@ -148,11 +156,40 @@ impl GivenUp {
 
 #[tokio::test]
 async fn one_that_was_given_up_and_goes_out_after_a_reorganisation_is_told() {
+    for knows_its_tx in [true, false] {
+        let world = world().await;
+        let (watcher, settler) = (world.watch().await, world.settle().await);
+        let given_up = GivenUp::of(&world, knows_its_tx).await;
+        given_up.reorganise(&world).await;
+        given_up.until_told(&world).await;
+        stop(settler).await;
+        stop(watcher).await;
+    }
+}
+
+#[tokio::test]
+async fn one_that_was_given_up_is_not_signed_anew_whatever_the_chain_does() {
     let world = world().await;
     let (watcher, settler) = (world.watch().await, world.settle().await);
-    let given_up = GivenUp::of(&world).await;
-    given_up.reorganise(&world).await;
-    given_up.until_told(&world).await;
+    let given_up = GivenUp::of(&world, true).await;
+    let row = &given_up.row;
+    world.withdrawal_failed(row).await;
+    // As if it had been carried out, taken back, and its transaction had come to nothing then.
+    operations::Entity::update_many()
+        .col_expr(operations::Column::Status, Expr::value("queued"))
+        .col_expr(operations::Column::ChainTxId, Expr::value(None::<i64>))
+        .filter(operations::Column::Id.eq(&row.id))
+        .exec(world.database.writer())
+        .await
+        .unwrap();
+    world.handle.nudge();
+    let failed = async || {
+        let rows = world.operations().await;
+        rows.into_iter().find(|now| now.id == row.id && now.status == "failed")
+    };
+    world.until("it is refused", async || failed().await.is_some()).await;
+    assert!(failed().await.unwrap().failure.unwrap().contains("given up"));
+    assert_eq!(world.txs().await.len(), 1, "nothing was signed");
     stop(settler).await;
     stop(watcher).await;
 }

@@ -26,7 +26,9 @@ use payferry_domain::sending::SendingId;
 use payferry_domain::{
     Address, Chain, Finality, FinalityPolicy, MerchantId, OperationId, PaymentId, PspId, Timestamp, Token, WithdrawalId,
 };
-use payferry_entities::{Database, chain_tx_attempts, chain_txs, merchants, operations, payments, psps, transfers};
+use payferry_entities::{
+    Database, chain_tx_attempts, chain_txs, merchants, operations, payments, psps, sendings, transfers,
+};
 use payferry_harness::database::TestDatabase;
 use payferry_migration::{Migrator, MigratorTrait};
 use sea_orm::{ActiveModelTrait, EntityTrait, IntoActiveModel, QueryOrder};
@@ -394,6 +396,29 @@ impl World {
     }
 
     /// Queues a withdrawal of so much to each, as they would themselves once their addresses are screened.
+    /// The withdrawal that this operation is for, given up.
+    pub async fn withdrawal_failed(&self, row: &operations::Model) {
+        let row = sendings::Model {
+            id: row.payment_id.clone(),
+            psp_id: row.psp_id.clone(),
+            kind: "withdrawal".to_owned(),
+            customer_id: None,
+            reference: None,
+            chain: row.chain.clone(),
+            token: "USDC".to_owned(),
+            amount: row.amount,
+            recipient: row.recipient.clone().unwrap(),
+            version: 3,
+            status: "failed".to_owned(),
+            live: false,
+            in_review: false,
+            created_at: 0,
+            updated_at: 0,
+            state: "{}".to_owned(),
+        };
+        row.into_active_model().insert(self.database.writer()).await.unwrap();
+    }
+
     pub async fn queue_withdrawals(&self, recipients: &[Address], units: u64) {
         let rows = (1_i64..).zip(recipients).map(|(number, to)| {
             let id = SendingId::Withdrawal(WithdrawalId::generate());

@@ -18,7 +18,7 @@ pub const PARTS_LISTED_MAX: usize = 500;
 /// Transfers that are listed and pay the payment on their own: no number of small ones keeps out the one that is due.
 pub const WHOLES_LISTED_MAX: usize = 100;
 
-/// Transfers that are listed at most, those that the operator has taken in included.
+/// Transfers in the list up to which the operator may take in more.
 pub const LISTED_MAX: usize = 2_000;
 
 /// What a transfer is worth to the payment.
@@ -58,14 +58,20 @@ impl Worth {
 pub(super) fn has_room(payment: &Payment, transfer: &Transfer) -> bool {
     let worth = Worth::of(payment, transfer);
     let is_gone = |t: &Transfer| t.status == TransferStatus::Orphaned;
-    let alike = payment.transfers.iter().filter(|t| Worth::of(payment, t) == worth);
-    let taking = alike.filter(|t| is_gone(transfer) || !is_gone(t));
-    taking.count() < worth.listed_max()
+    let alike = || payment.transfers.iter().filter(|t| Worth::of(payment, t) == worth);
+    let taking = alike().filter(|t| is_gone(transfer) || !is_gone(t));
+    if taking.count() < worth.listed_max() {
+        return true;
+    }
+    // A person may have had more listed. Of one transaction as many come back as were taken back, however many others there are.
+    let of_same = |t: &&Transfer| t.key.chain == transfer.key.chain && t.key.tx_hash == transfer.key.tx_hash;
+    let (gone, present): (Vec<_>, Vec<_>) = alike().filter(of_same).partition(|t| is_gone(t));
+    !is_gone(transfer) && present.len() < gone.len()
 }
 
-/// Whether a person may have so many more listed.
-pub(super) fn has_any_room(payment: &Payment, more: usize) -> bool {
-    payment.transfers.len().saturating_add(more) <= LISTED_MAX
+/// How many more a person may have listed.
+pub(super) fn room_for_more(payment: &Payment) -> usize {
+    LISTED_MAX.saturating_sub(payment.transfers.len())
 }
 
 impl Payment {

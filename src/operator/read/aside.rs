@@ -1,6 +1,7 @@
 //! Money that payments list no more: recorded, in their wallets, and counted for nothing until a person takes it in.
 
 use payferry_actors::System;
+use payferry_domain::payment::{LISTED_MAX, Payment};
 use payferry_domain::{Amount, PaymentId, Timestamp, Token};
 use sea_orm::{DbErr, FromQueryResult, Statement, Value};
 use serde::Serialize;
@@ -33,6 +34,12 @@ pub struct AsideLine {
     pub amount: String,
     /// Since when the first of them is recorded.
     pub since: Moment,
+}
+
+/// Whether some of it can be listed now: its chain runs here, and the list has an end.
+pub(super) fn may_be_taken_in(system: &System, payment: &Payment, lines: &[AsideLine]) -> bool {
+    let runs = |line: &AsideLine| line.chain.parse().is_ok_and(|chain| system.chains().spec(chain).is_some());
+    payment.transfers.len() < LISTED_MAX && lines.iter().any(runs)
 }
 
 #[derive(FromQueryResult)]

@@ -1,8 +1,6 @@
 //! What an operator can decide about a payment. The domain is asked what it would take, so that nothing is offered here
 //! that would be refused, and nothing refused that is offered.
 
-use std::fmt;
-
 use payferry_actors::System;
 use payferry_actors::payment::store::{self, StoreError};
 use payferry_actors::wallet::checksummed;
@@ -149,7 +147,7 @@ pub async fn decisions(system: &System, id: PaymentId) -> Result<Option<Decision
     let now = system.clock().now();
     let set_aside = aside::of_payment(system, id).await?;
     let mut can = possible(&payment, now);
-    can.extend((!set_aside.is_empty()).then(|| take_in(&id)));
+    can.extend(aside::may_be_taken_in(system, &payment, &set_aside).then(|| take_in(id)));
     let terms = &payment.terms;
     let settlement = payment.settlement.as_deref().map(|settlement| SettlementLine {
         status: settlement.state.as_str(),
@@ -178,7 +176,7 @@ pub async fn decisions(system: &System, id: PaymentId) -> Result<Option<Decision
 }
 
 /// Taking in what is set aside.
-pub(super) fn take_in(id: &dyn fmt::Display) -> Possible {
+pub(super) fn take_in(id: PaymentId) -> Possible {
     Possible { action: "take_in", path: format!("/ops/payments/{id}/take_in") }
 }
 

@@ -12,6 +12,27 @@ async fn open(app: &TestApp, link: &str) -> Reply {
     app.request(Method::GET, path).without_key().send().await
 }
 
+/// What a scanner reads off the page's code.
+fn scanned(page: &str) -> String {
+    /// Dots to each module of the picture that is read.
+    const DOTS: usize = 3;
+
+    let (_, svg) = page.split_once("<svg class=\"qr\"").unwrap();
+    let (_, side) = svg.split_once("viewBox=\"0 0 ").unwrap();
+    let side: usize = side.split(' ').next().unwrap().parse().unwrap();
+    let (_, path) = svg.split_once("<path d=\"").unwrap();
+    let (path, _) = path.split_once('"').unwrap();
+    let mut dark = vec![vec![false; side]; side];
+    for run in path.split('M').skip(1) {
+        let numbers = run.split(|c: char| !c.is_ascii_digit()).filter_map(|number| number.parse::<usize>().ok());
+        let [x, y, length, ..] = numbers.collect::<Vec<_>>()[..] else { panic!("{run}") };
+        dark[y][x..x + length].fill(true);
+    }
+    let mut picture =
+        rqrr::PreparedImage::prepare_from_bitmap(side * DOTS, side * DOTS, |x, y| dark[y / DOTS][x / DOTS]);
+    picture.detect_grids()[0].decode().unwrap().1
+}
+
 #[tokio::test]
 async fn the_link_shows_what_to_pay_and_nothing_of_anybody() {
     let app = TestApp::start_with_chains().await;
@@ -37,6 +58,7 @@ async fn the_link_shows_what_to_pay_and_nothing_of_anybody() {
         assert!(text.contains(shown), "{shown} is missing");
     }
     assert!(text.contains("<svg class=\"qr\" role=\"img\""));
+    assert_eq!(scanned(text), made.json["payment_uri"].as_str().unwrap(), "a wallet that scans the page pays the same");
     assert!(text.contains("<noscript><meta http-equiv=\"refresh\""), "it moves on without JavaScript, too");
     for hidden in ["Jane", "INV-1", "owner@shop.example", &merchant, "psp_", "src=", "url(", "@import", "style="] {
         assert!(!text.contains(hidden), "{hidden} is shown");
@@ -65,7 +87,8 @@ async fn an_incomplete_payment_asks_for_the_rest_and_a_cancelled_one_for_nothing
     app.payment_when(&made, "mismatched").await;
     let page = open(&app, made.json["magic_link"].as_str().unwrap()).await;
     assert!(page.text().contains("Payment incomplete") && page.text().contains("6.00 USDC"));
-    assert!(page.text().contains(&format!("uint256={}", Amount::from_tokens(6).units())));
+    let rest = format!("uint256={}", Amount::from_tokens(6).units());
+    assert!(page.text().contains(&rest) && scanned(page.text()).ends_with(&rest), "for the rest, to be scanned, too");
 
     let other = app.add_payment(&merchant).await;
     let path = format!("/payments/{}/cancel", other.json["payment_id"].as_str().unwrap());

@@ -300,7 +300,7 @@ async fn money_that_was_set_aside_is_taken_in_and_can_go_back() {
     assert_eq!((taken.status.as_u16(), &taken.json["set_aside"]), (200, &json!([])), "{}", taken.text());
     assert_eq!(taken.json["transfers"].as_array().unwrap().len(), MISDIRECTED_LISTED_MAX + 2);
     let last = taken.json["history"].as_array().unwrap().last().unwrap();
-    assert_eq!((&last["action"], &last["detail"]["transfers"]), (&json!("payment.set_aside_taken_in"), &json!(2)));
+    assert_eq!((&last["action"], &last["detail"]["transfers_max"]), (&json!("payment.set_aside_taken_in"), &json!(2)));
     assert_eq!(stuck(&desk, "transfer_set_aside").await, Value::Null);
     desk.post(&path, &json!({ "reason": "again" })).await.assert_problem(409, "nothing_set_aside");
 

@@ -98,6 +98,11 @@ async fn no_more_is_promised_on_a_day_than_its_ceiling() {
     assert_eq!(balance(&world).await, (60, 40));
     world.submit(withdrawal("3", 30, 70)).await.unwrap();
     assert_eq!(balance(&world).await, (30, 70));
+    // The next day begins at nothing.
+    let Unit::Sending(mut tomorrow) = withdrawal("4", 20, 70) else { unreachable!() };
+    tomorrow.reserve.as_mut().unwrap().day.day += 1;
+    world.submit(Unit::Sending(tomorrow)).await.unwrap();
+    assert_eq!(balance(&world).await, (10, 90));
 }
 
 #[tokio::test]

@@ -50,7 +50,7 @@ pub(super) fn judge(payment: &Payment, fresh: &mut Fresh, now: Timestamp) -> Vec
 /// Every transfer that counts now and did not before.
 fn count(payment: &Payment, fresh: &mut Fresh, now: Timestamp) -> Vec<Event> {
     let mut countable: Vec<&Transfer> =
-        payment.transfers.iter().filter(|transfer| counts(payment, transfer) && !transfer.counted).collect();
+        payment.transfers.iter().filter(|transfer| !transfer.counted && counts(payment, transfer)).collect();
     countable.sort_by_key(|transfer| (transfer.first_block_time, transfer.key));
     let excess = is_frozen(payment);
     for transfer in &countable {

@@ -4,7 +4,7 @@ use super::REMINE_GRACE_SECS;
 use crate::chain::Finality;
 use crate::payment::event::Event;
 use crate::payment::label::Label;
-use crate::payment::listed::{LISTED_MAX, has_any_room, has_room};
+use crate::payment::listed::{LISTED_MAX, has_room, room_for_more};
 use crate::payment::rejection::Rejection;
 use crate::payment::state::Payment;
 use crate::payment::status::Status;
@@ -37,7 +37,8 @@ pub(super) fn observe(payment: &Payment, observed: &ObservedTransfer, now: Times
     events
 }
 
-/// Money that was set aside for want of room is listed, and goes its way from there; `observed` names each transfer once.
+/// Money that was set aside for want of room is listed, as far as there may be more of it, and goes its way from there;
+/// `observed` names each transfer once.
 pub(super) fn take_in(payment: &Payment, observed: &[ObservedTransfer]) -> Result<Vec<Event>, Rejection> {
     let is_aside =
         |observed: &&ObservedTransfer| observed.presence == Presence::Present && payment.sets_aside(observed);
@@ -45,14 +46,12 @@ pub(super) fn take_in(payment: &Payment, observed: &[ObservedTransfer]) -> Resul
         let transfer = Box::new(entry(payment, None, observed));
         Event::TransferRecorded { transfer, remine_until: None }
     };
-    let events: Vec<Event> = observed.iter().filter(is_aside).map(record).collect();
+    let mut events: Vec<Event> = observed.iter().filter(is_aside).map(record).collect();
     if events.is_empty() {
         return Err(Rejection::NothingSetAside);
     }
-    if !has_any_room(payment, events.len()) {
-        return Err(Rejection::ListFull { listed_max: LISTED_MAX });
-    }
-    Ok(events)
+    events.truncate(room_for_more(payment));
+    if events.is_empty() { Err(Rejection::ListFull { listed_max: LISTED_MAX }) } else { Ok(events) }
 }
 
 /// Whether losing money that was decided upon sends the payment back to pending. Where the PSP or lateness has

@@ -187,7 +187,7 @@ impl StuckKind {
             }
             Self::TransferUnapplied => "It is told again every few seconds; look at the payment's actor.",
             Self::TransferSetAside => {
-                "Look at who sent so many, and agree with the PSP what becomes of the money; nothing moves it by itself."
+                "Look at who sent so many; take in what is money and no flood (`take_in`), and it is screened and counted."
             }
             Self::BreakerOpen => "Tell the PSP; it is probed and goes on by itself, and nothing is lost meanwhile.",
             Self::WebhooksDelayed => "Look at the PSP's receiver; tell the PSP if it is slow or failing.",

@@ -119,7 +119,8 @@ async fn set_aside(system: &System, now: Timestamp, limit: usize) -> Result<Foun
         let token = line.currency.unwrap_or(&line.token_address);
         let reason = format!("{} transfers of {} {token} on {}", line.transfers, line.amount, line.chain);
         let id = &line.payment_id;
-        StuckItem::new(id, Some(line.since.0), now, reason).of_payment(id, None).with(vec![take_in(id)])
+        let can = line.payment_id.parse().map(take_in).into_iter().collect();
+        StuckItem::new(id, Some(line.since.0), now, reason).of_payment(id, None).with(can)
     };
     Ok((total, lines.iter().map(item).collect()))
 }

@@ -198,6 +198,7 @@ async fn what_goes_out_has_a_ceiling_for_each_and_one_for_all_of_a_day() {
         }
     };
     refused("5.000001", "above_send_limit").await;
+    app.post("/transfers", &payout(&customer, "5.000001")).await.assert_problem(409, "above_send_limit");
     assert_eq!(balances(&app).await, ["9.90", "0.00", "0.00"]);
     let asked = app.post("/payouts", &payout(&customer, "5")).await;
     when(&app, "/payouts", &asked, "sent").await;
