@@ -7,9 +7,6 @@ use std::time::Duration;
 use payferry_actors::chain::{Checkpoint, Killed, SettlerMessage, Step};
 use payferry_actors::observe::Mailbox;
 use payferry_domain::payment::Command;
-use payferry_entities::operations;
-use sea_orm::EntityTrait;
-use sea_orm::sea_query::Expr;
 
 use crate::send::{self, GivenUp};
 use crate::world::{World, stop};
@@ -100,14 +97,7 @@ async fn killed_while_it_records_what_an_older_transaction_moved() {
         let settler = world.settle_until(Arc::new(KillAt { step, nth: AtomicU32::new(1) })).await;
         world.queue_settlements(&payments, 10_000_000).await;
         world.until("it is signed", async || !world.txs().await.is_empty()).await;
-        // As if the payment had been confirmed anew, with other money, while the first transaction was on its way.
-        operations::Entity::update_many()
-            .col_expr(operations::Column::Amount, Expr::value(5_000_000))
-            .col_expr(operations::Column::PspAmount, Expr::value(4_000_000))
-            .col_expr(operations::Column::TreasuryFee, Expr::value(1_000_000))
-            .exec(world.database.writer())
-            .await
-            .unwrap();
+        world.confirmed_anew(4_000_000, 1_000_000).await;
         until_dead(&world, &settler, step).await;
         let settler = world.settle().await;
         let moved = |command: &Command| match command {

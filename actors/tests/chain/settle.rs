@@ -138,14 +138,7 @@ async fn what_an_older_transaction_moved_is_told_and_not_what_was_asked_for_sinc
     let (watcher, settler) = (world.watch().await, world.settle().await);
     world.queue_settlements(&payments, 10_000_050).await;
     world.until("it is signed", async || settler_report(&settler).await.operations == 1).await;
-    // As if the payment had been confirmed anew, with other money, while the first transaction was on its way.
-    operations::Entity::update_many()
-        .col_expr(operations::Column::Amount, Expr::value(5_000_000))
-        .col_expr(operations::Column::PspAmount, Expr::value(4_000_000))
-        .col_expr(operations::Column::TreasuryFee, Expr::value(1_000_000))
-        .exec(world.database.writer())
-        .await
-        .unwrap();
+    world.confirmed_anew(4_000_000, 1_000_000).await;
     world.mine_until_all("mined").await;
     world.assert_settled_once(1, UNITS).await;
     let row = &world.operations().await[0];

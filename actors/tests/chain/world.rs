@@ -31,6 +31,7 @@ use payferry_entities::{
 };
 use payferry_harness::database::TestDatabase;
 use payferry_migration::{Migrator, MigratorTrait};
+use sea_orm::sea_query::Expr;
 use sea_orm::{ActiveModelTrait, EntityTrait, IntoActiveModel, QueryOrder};
 use serde_json::json;
 
@@ -396,6 +397,17 @@ impl World {
     }
 
     /// Queues a withdrawal of so much to each, as they would themselves once their addresses are screened.
+    /// As if the payments had been confirmed anew, with other money, while their first transaction was on its way.
+    pub async fn confirmed_anew(&self, psp_amount: i64, treasury_fee: i64) {
+        operations::Entity::update_many()
+            .col_expr(operations::Column::Amount, Expr::value(psp_amount + treasury_fee))
+            .col_expr(operations::Column::PspAmount, Expr::value(psp_amount))
+            .col_expr(operations::Column::TreasuryFee, Expr::value(treasury_fee))
+            .exec(self.database.writer())
+            .await
+            .unwrap();
+    }
+
     /// The withdrawal that this operation is for, given up.
     pub async fn withdrawal_failed(&self, row: &operations::Model) {
         let row = sendings::Model {
