@@ -29,6 +29,8 @@ pub(crate) struct Chain {
     places: B256Map<(u64, u32)>,
     /// Controls since the head was sealed.
     controls: Vec<Control>,
+    /// What the next block is to have, instead of what follows from its parent.
+    base_fee_next: Option<u64>,
     /// How many reorgs there were: the salt of the next one.
     reorgs: u64,
 }
@@ -61,6 +63,7 @@ impl Chain {
             numbers,
             places: B256Map::default(),
             controls: Vec::new(),
+            base_fee_next: None,
             reorgs: 0,
         }
     }
@@ -96,6 +99,17 @@ impl Chain {
         self.state.info(address).map_or(0, |info| info.nonce)
     }
 
+    /// The base fee of a block on top of `parent`: what was set, if that is the head, or what follows from it.
+    pub(crate) fn base_fee_after(&self, parent: &Block) -> u64 {
+        let set = self.base_fee_next.filter(|_| parent.hash == self.head().hash);
+        set.unwrap_or_else(|| execute::base_fee_after(&self.config, parent))
+    }
+
+    /// The next block has this base fee, whatever its parent says.
+    pub(crate) fn set_base_fee_next(&mut self, wei: u64) {
+        self.base_fee_next = Some(wei);
+    }
+
     /// What a block on the head starts from.
     pub(crate) fn next_params(&self, timestamp: u64) -> BlockParams {
         let parent = self.head();
@@ -103,14 +117,14 @@ impl Chain {
             number: parent.number + 1,
             parent_hash: parent.hash,
             timestamp,
-            base_fee: execute::base_fee_after(&self.config, parent),
+            base_fee: self.base_fee_after(parent),
             salt: 0,
         }
     }
 
     /// An empty block on top of any other.
     pub(crate) fn empty_after(&self, parent: &Block, timestamp: u64) -> Block {
-        let base_fee = execute::base_fee_after(&self.config, parent);
+        let base_fee = self.base_fee_after(parent);
         Block::seal(parent.number + 1, parent.hash, timestamp, base_fee, self.config.block_gas_limit, 0, None)
     }
 
@@ -130,8 +144,9 @@ impl Chain {
         self.block(number).filter(|_| recent).map_or(B256::ZERO, |block| block.hash)
     }
 
-    /// Puts a block on the head.
+    /// Puts a block on the head. It was the next one.
     pub(crate) fn apply(&mut self, block: Block, changes: AddressMap<Change>) {
+        self.base_fee_next = None;
         let undo = self.state.apply(changes);
         let controls = std::mem::take(&mut self.controls);
         self.history.push_back(History { undo, controls });
@@ -159,7 +174,7 @@ impl Chain {
     }
 
     /// The empty blocks that replace the last `depth`, and one more, so that the new branch is the longer one. They
-    /// keep the timestamps of those they replace.
+    /// keep the timestamps of those they replace, and the first of them is the next block.
     pub(crate) fn plan_reorg(&self, depth: u64, now_secs: u64) -> Result<Vec<Block>, ChainError> {
         self.check_depth(depth)?;
         let head = self.head();
@@ -168,7 +183,8 @@ impl Chain {
         for number in fork + 1..=head.number + 1 {
             let parent = branch.last().unwrap_or(&self.blocks[index_of(fork)]);
             let timestamp = self.block(number).map_or(now_secs.max(parent.timestamp), |old| old.timestamp);
-            let base_fee = execute::base_fee_after(&self.config, parent);
+            let set = self.base_fee_next.filter(|_| branch.is_empty());
+            let base_fee = set.unwrap_or_else(|| execute::base_fee_after(&self.config, parent));
             let salt = self.reorgs + 1;
             let block = Block::seal(number, parent.hash, timestamp, base_fee, self.config.block_gas_limit, salt, None);
             branch.push(block);

@@ -120,6 +120,12 @@ impl Devchain {
         self.blocking(move |engine| engine.control(Control::Balance(address, balance))).await
     }
 
+    /// Gives the next block this base fee, in wei, however low or high; from there it follows EIP-1559 again. Holds over
+    /// a restart, and until a block has it: one on the head, or the first of a reorg's.
+    pub async fn set_next_base_fee(&self, wei: u64) -> Result<(), ChainError> {
+        self.blocking(move |engine| engine.set_next_base_fee(wei)).await
+    }
+
     /// Replaces the faults that the transport and the router show. `Faults::default()` shows none.
     pub fn set_faults(&self, faults: Faults) {
         self.engine.faults.set(faults);

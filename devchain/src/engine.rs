@@ -176,6 +176,14 @@ impl Engine {
         Ok(())
     }
 
+    /// The next block has this base fee; those after it follow from it.
+    pub(crate) fn set_next_base_fee(&self, wei: u64) -> Result<(), ChainError> {
+        let _turn = self.turn()?;
+        self.append(&[Record::BaseFee { wei }]).wait_blocking()?;
+        self.chain.write().set_base_fee_next(wei);
+        Ok(())
+    }
+
     pub(crate) fn reorg(&self, depth: u64, remine: bool) -> Result<BlockRef, ChainError> {
         let _turn = self.turn()?;
         let (blocks, offset_secs) = {

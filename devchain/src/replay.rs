@@ -159,6 +159,7 @@ impl Replay {
                 self.pool.remove(&hash);
                 self.known.remove(&hash);
             }
+            Record::BaseFee { wei } => self.chain.set_base_fee_next(wei),
         }
         Ok(())
     }

@@ -38,6 +38,8 @@ pub(crate) enum Record {
     Clock { offset_secs: i64 },
     /// A transaction was taken out of the mempool.
     Removed { hash: B256 },
+    /// The next block was given a base fee.
+    BaseFee { wei: u64 },
 }
 
 /// A block by what cannot be derived, and its hash to check the rest.
@@ -203,6 +205,10 @@ fn encode(record: &Record, out: &mut Vec<u8>) {
             out.push(9);
             out.extend_from_slice(hash.as_slice());
         }
+        Record::BaseFee { wei } => {
+            out.push(10);
+            out.extend_from_slice(&wei.to_le_bytes());
+        }
     }
 }
 
@@ -289,6 +295,7 @@ fn decode(input: &mut Input<'_>) -> Option<Record> {
         }
         8 => Record::Clock { offset_secs: input.take().map(i64::from_le_bytes)? },
         9 => Record::Removed { hash: input.hash()? },
+        10 => Record::BaseFee { wei: input.number()? },
         _ => return None,
     })
 }
@@ -331,6 +338,7 @@ mod tests {
             Record::Control(Control::Slot(address, U256::from(1), U256::from(2))),
             Record::Clock { offset_secs: -12 },
             Record::Removed { hash: B256::repeat_byte(13) },
+            Record::BaseFee { wei: 14 },
         ];
         for record in records {
             let mut bytes = Vec::new();

@@ -26,6 +26,11 @@ pub(super) async fn answer(engine: &Arc<Engine>, method: &str, mut params: Param
             blocking(engine, move |engine| engine.set_next_timestamp(timestamp)).await?;
             json(&Value::Null)
         }
+        "setNextBlockBaseFeePerGas" => {
+            let wei = required(params.quantity(0, "base fee")?, "base fee")?;
+            blocking(engine, move |engine| engine.set_next_base_fee(wei)).await?;
+            json(&Value::Null)
+        }
         "setBalance" => {
             let address: Address = params.take(0, "address")?;
             set(engine, Control::Balance(address, params.take::<U256>(1, "balance")?)).await

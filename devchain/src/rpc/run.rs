@@ -84,8 +84,8 @@ pub(super) fn estimate_gas(view: &View<'_>, mut params: Params) -> Answer {
 }
 
 pub(super) fn gas_price(view: &View<'_>) -> Answer {
-    let next = execute::base_fee_after(&view.engine.config, view.head_block());
-    json(&U64::from(next + view.engine.config.priority_fee_wei))
+    let next = view.chain.base_fee_after(view.head_block());
+    json(&U64::from(next.saturating_add(view.engine.config.priority_fee_wei)))
 }
 
 pub(super) fn fee_history(view: &View<'_>, mut params: Params) -> Answer {
@@ -105,7 +105,7 @@ pub(super) fn fee_history(view: &View<'_>, mut params: Params) -> Answer {
         #[allow(clippy::cast_precision_loss, reason = "gas is far below 2^52")]
         history.gas_used_ratio.push(block.gas_used() as f64 / block.gas_limit as f64);
     }
-    history.base_fee_per_gas.push(execute::base_fee_after(&view.engine.config, newest).into());
+    history.base_fee_per_gas.push(view.chain.base_fee_after(newest).into());
     history.base_fee_per_blob_gas = vec![1; history.base_fee_per_gas.len()];
     history.blob_gas_used_ratio = vec![0.0; blocks.len()];
     history.reward = percentiles.map(|at| blocks.iter().map(|block| rewards(block, &at)).collect());

@@ -107,6 +107,35 @@ async fn setting_accounts() {
 }
 
 #[tokio::test]
+async fn setting_the_next_base_fee() {
+    let pair = Pair::start().await;
+    // Past block 0, whose base fee differs.
+    pair.mine().await;
+    pair.mine().await;
+    let fees = async || {
+        pair.same("eth_gasPrice", json!([])).await;
+        pair.same("eth_feeHistory", json!(["0x2", "latest", [50]])).await
+    };
+    for wei in [json!("0x12a05f200"), json!(7_000_000_000_u64), json!("900000000"), json!(1)] {
+        pair.same("anvil_setNextBlockBaseFeePerGas", json!([5])).await;
+        // The last word counts, and it is known before the block is there.
+        pair.same("anvil_setNextBlockBaseFeePerGas", json!([wei])).await;
+        fees().await;
+        for _ in 0..3 {
+            pair.mine().await;
+            fees().await;
+            pair.same("eth_getBlockByNumber", json!(["latest", false])).await;
+        }
+    }
+    pair.same("hardhat_setNextBlockBaseFeePerGas", json!(["0x77359400"])).await;
+    pair.mine().await;
+    assert_eq!(pair.same("eth_getBlockByNumber", json!(["latest", false])).await["baseFeePerGas"], "0x77359400");
+    for malformed in [json!([]), json!(["x"]), json!([{}])] {
+        pair.malformed("anvil_setNextBlockBaseFeePerGas", malformed).await;
+    }
+}
+
+#[tokio::test]
 async fn the_deployer_is_there() {
     let pair = Pair::start().await;
     let code = pair.same("eth_getCode", json!([CREATE2_DEPLOYER, "latest"])).await;
