@@ -7,6 +7,7 @@ use payferry_domain::{Address, Chain, Finality, PaymentId, Timestamp};
 use payferry_entities::{Database, transfers};
 
 use crate::chain::{self, ChainSpec, ChainView, LoadError, Selector, SettlerHandle, Watchlist};
+use crate::wallet::Vaults;
 
 /// The running chains, shared by payments, HTTP and the supervisors.
 #[derive(Debug)]
@@ -14,6 +15,7 @@ pub struct Chains {
     watchlist: Watchlist,
     selector: Selector,
     settlers: BTreeMap<Chain, SettlerHandle>,
+    vaults: BTreeMap<Chain, Vaults>,
 }
 
 impl Chains {
@@ -21,13 +23,19 @@ impl Chains {
     pub(crate) fn new(specs: Vec<ChainSpec>) -> Self {
         let watchlist = Watchlist::new();
         let settlers = specs.iter().map(|spec| (spec.chain, SettlerHandle::new())).collect();
+        let vaults = specs.iter().map(|spec| (spec.chain, Vaults::new(spec.contract))).collect();
         let selector = Selector::new(specs, watchlist.clone());
-        Self { watchlist, selector, settlers }
+        Self { watchlist, selector, settlers, vaults }
     }
 
     /// What is configured of a chain; `None` if it does not run here.
     pub fn spec(&self, chain: Chain) -> Option<&ChainSpec> {
         self.selector.spec(chain)
+    }
+
+    /// Where a chain's vaults are; `None` if it does not run here.
+    pub(crate) fn vaults(&self, chain: Chain) -> Option<Vaults> {
+        self.vaults.get(&chain).copied()
     }
 
     /// How a chain stood when it was last looked at.

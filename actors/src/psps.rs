@@ -81,6 +81,9 @@ impl PspDirectory {
 
     /// The PSP, at most [`STALE_MAX`] old.
     pub async fn get(&self, id: PspId) -> Result<Arc<Psp>, PspError> {
+        if let Some(psp) = self.seen.get(&id).await {
+            return Ok(psp);
+        }
         let read = Box::pin(self.read(id));
         self.seen.try_get_with(id, read).await.map_err(|shared| (*shared).clone())
     }

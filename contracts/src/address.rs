@@ -40,15 +40,21 @@ pub fn vault_implementation_address(factory: Address) -> Address {
 }
 
 /// Where the vault of `salt` is, or will be: the same as `Payferry.vaultAddress(salt)` on every chain that has the
-/// factory at `factory`. Three hashes, so it is cheap enough for every payment initiated.
+/// factory at `factory`. Three hashes; who asks often keeps [`vault_code_hash`], which leaves one.
 pub fn vault_address(factory: Address, salt: B256) -> Address {
+    factory.create2(salt, vault_code_hash(factory))
+}
+
+/// The hash of the code that creates a vault of `factory`: the same for all of them. A vault is at
+/// `factory.create2(salt, hash)`.
+pub fn vault_code_hash(factory: Address) -> B256 {
     let mut clone = [0_u8; CLONE_HEAD.len() + 20 + CLONE_TAIL.len()];
     let (head, rest) = clone.split_at_mut(CLONE_HEAD.len());
     let (middle, tail) = rest.split_at_mut(20);
     head.copy_from_slice(&CLONE_HEAD);
     middle.copy_from_slice(vault_implementation_address(factory).as_slice());
     tail.copy_from_slice(&CLONE_TAIL);
-    factory.create2(salt, keccak256(clone))
+    keccak256(clone)
 }
 
 /// The salt of an entity's vault: `keccak256("payferry.vault:" ++ id)`.

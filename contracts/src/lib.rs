@@ -33,7 +33,7 @@ mod gas;
 
 pub use address::{
     CREATE2_DEPLOYER, CREATE2_DEPLOYER_CODE, CREATE2_DEPLOYER_FUNDING_WEI, CREATE2_DEPLOYER_SIGNER,
-    CREATE2_DEPLOYER_TRANSACTION, create2_deploy_input, payferry_address, salt_of, vault_address,
+    CREATE2_DEPLOYER_TRANSACTION, create2_deploy_input, payferry_address, salt_of, vault_address, vault_code_hash,
     vault_implementation_address,
 };
 pub use artifact::{

@@ -7,6 +7,9 @@ use serde::Serialize;
 
 use super::error::ApiError;
 
+/// The room that a body is begun with.
+const BODY_USUAL_BYTES: usize = 1_024;
+
 /// A status and a JSON body.
 #[derive(Clone)]
 pub struct Answer {
@@ -31,7 +34,9 @@ impl Answer {
     }
 
     fn new(status: StatusCode, body: &impl Serialize) -> Result<Self, ApiError> {
-        Ok(Self { status, body: serde_json::to_vec(body)? })
+        let mut bytes = Vec::with_capacity(BODY_USUAL_BYTES);
+        serde_json::to_writer(&mut bytes, body)?;
+        Ok(Self { status, body: bytes })
     }
 
     /// An answer whose JSON is there already.

@@ -137,6 +137,8 @@ pub enum Away {
     ChainPaused,
     /// The payment: it is given up until an operator looks at it.
     Payment,
+    /// The payout or withdrawal: as the payment.
+    Sending,
     /// Nobody is configured to verify customers.
     IdentityProvider,
     /// There is too much to do.
@@ -309,9 +311,8 @@ impl ApiError {
     pub(crate) fn for_log(&self) -> Option<(Level, &str)> {
         match self {
             Self::Unavailable(Away::Chain, reason) => Some((Level::WARN, reason)),
-            Self::Unavailable(Away::Database | Away::Payment | Away::Documents, reason) | Self::Internal(reason) => {
-                Some((Level::ERROR, reason))
-            }
+            Self::Unavailable(Away::Database | Away::Payment | Away::Sending | Away::Documents, reason)
+            | Self::Internal(reason) => Some((Level::ERROR, reason)),
             Self::TimedOut => Some((Level::ERROR, "the request took too long")),
             // Want of room, too: it is counted by status, and an alarm for each would be a part of the crowd.
             _ => None,
@@ -387,6 +388,7 @@ impl Away {
             Self::Chain => "chain_unavailable",
             Self::ChainPaused => "chain_paused",
             Self::Payment => "payment_quarantined",
+            Self::Sending => "sending_quarantined",
             Self::IdentityProvider => "identity_provider_unconfigured",
             Self::Capacity => "overloaded",
             Self::Documents => "documents_unavailable",
@@ -401,6 +403,7 @@ impl Away {
                 "The chain takes no new payments at the moment: the operator has paused it. Use another chain."
             }
             Self::Payment => "The payment cannot be worked on at the moment; an operator has been told.",
+            Self::Sending => "The payout or withdrawal cannot be worked on at the moment; an operator has been told.",
             Self::IdentityProvider => "No identity provider is configured here: customers cannot be verified.",
             Self::Capacity => "Too much is going on at the moment; try again.",
             Self::Documents => "Documents cannot be kept or read at the moment; try again.",

@@ -16,6 +16,9 @@ use super::write::Writer;
 use super::{JournalError, Reserve, Unit};
 use crate::ledger::change_of;
 
+/// A unit's place in the group, and what it promises.
+type Promise<'a> = (usize, &'a Reserve);
+
 #[derive(Serialize)]
 struct ReserveRow<'a> {
     psp_id: &'a str,
@@ -44,14 +47,26 @@ struct BalanceRow<'a> {
 }
 
 impl Writer<'_> {
-    /// Takes what is promised off the balances. At most one unit of a group promises money of a PSP.
+    /// Takes what is promised off the balances. Those of one PSP have a turn each, so that everyone sees what the one
+    /// before left.
     pub(super) async fn reserve(&self, units: &[&Unit], gates: &mut Gates) -> Result<(), DbErr> {
-        let reserving: Vec<(usize, &Reserve)> =
-            units.iter().enumerate().filter_map(|(place, unit)| Some((place, unit.reserve()?))).collect();
-        if reserving.is_empty() {
-            return Ok(());
+        let reserving = units.iter().enumerate().filter_map(|(place, unit)| Some((place, unit.reserve()?)));
+        // What lost a gate is not written: it promises nothing.
+        let mut waiting: Vec<Promise<'_>> = reserving.filter(|(place, _)| !gates.lost.contains_key(place)).collect();
+        while !waiting.is_empty() {
+            let mut psps = HashSet::new();
+            let (turn, rest): (Vec<_>, Vec<_>) =
+                waiting.into_iter().partition(|(_, reserve)| psps.insert(reserve.psp_id.as_str()));
+            let halfway = self.reserve_turn(&turn, gates).await?;
+            waiting = rest.into_iter().filter(|(_, reserve)| !halfway.contains(reserve.psp_id.as_str())).collect();
         }
-        let off_balances = reserving.iter().filter(|(_, reserve)| reserve.amount > 0);
+        Ok(())
+    }
+
+    /// One promise of each PSP. Answers those of whom one took money off the balance and then met the day's ceiling: the
+    /// group is rolled back for it, and what comes after it is seen again without it.
+    async fn reserve_turn(&self, turn: &[Promise<'_>], gates: &mut Gates) -> Result<HashSet<String>, DbErr> {
+        let off_balances = turn.iter().filter(|(_, reserve)| reserve.amount > 0);
         let rows: Vec<_> = off_balances
             .clone()
             .map(|(_, Reserve { psp_id, chain, token_address, amount, .. })| ReserveRow {
@@ -61,11 +76,12 @@ impl Writer<'_> {
                 amount: *amount,
             })
             .collect();
-        let passed = self.passed(&self.statements.balances_reserve, &rows).await?;
-        gates.lose(off_balances.map(|(place, reserve)| (*place, reserve.psp_id.as_str())), &passed, || {
+        let taken = self.passed(&self.statements.balances_reserve, &rows).await?;
+        gates.lose(off_balances.map(|(place, reserve)| (*place, reserve.psp_id.as_str())), &taken, || {
             JournalError::InsufficientBalance
         });
-        let days: Vec<_> = reserving
+        let covered: Vec<_> = turn.iter().filter(|(place, _)| !gates.lost.contains_key(place)).collect();
+        let days: Vec<_> = covered
             .iter()
             .map(|(_, Reserve { psp_id, day, .. })| DayRow {
                 psp_id,
@@ -76,11 +92,11 @@ impl Writer<'_> {
             })
             .collect();
         self.run(&self.statements.sends_per_day_begin, &days).await?;
-        let passed: HashSet<String> = self.passed(&self.statements.sends_per_day_add, &days).await?;
-        gates.lose(reserving.iter().map(|(place, reserve)| (*place, reserve.psp_id.as_str())), &passed, || {
+        let within: HashSet<String> = self.passed(&self.statements.sends_per_day_add, &days).await?;
+        gates.lose(covered.iter().map(|(place, reserve)| (*place, reserve.psp_id.as_str())), &within, || {
             JournalError::AboveDailyLimit
         });
-        Ok(())
+        Ok(taken.into_iter().filter(|psp_id| !within.contains(psp_id)).collect())
     }
 
     /// Writes the postings, and brings the balances up to date with them.

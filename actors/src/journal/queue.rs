@@ -1,10 +1,11 @@
 //! What waits to be written, and which of it may stand in one group.
 //!
 //! Units that share a key (a payment, an idempotency key, a cursor, a sender's nonces, an operation, a delivery) never
-//! stand in one group, and never overtake each other. What a block has made final is announced to people who wait: it goes
+//! stand in one group, and never overtake each other. Nor do those that promise money of one PSP overtake each other; a
+//! number of them may stand in one group. What a block has made final is announced to people who wait: it goes
 //! in a group of its own, before what nobody waits for. Everything here survives a panic of the task that writes.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -27,6 +28,8 @@ pub const GROUP_WAIT: Duration = Duration::from_millis(2);
 const GROUP_ANNOUNCED_WAIT: Duration = Duration::from_millis(3);
 /// A group waits only if the one before it was at least this large: a lone writer is answered at once.
 const GROUP_COMPANY_MIN: usize = 4;
+/// Units of one PSP in a group that promise money of it: each is a turn of its own at the gate.
+const GROUP_PROMISES_OF_PSP_MAX: usize = 32;
 /// Transitions (and everything else that is not an initiation) in the queue; more wait in their senders.
 pub const TRANSITIONS_QUEUED_MAX: usize = 4_096;
 /// Initiations in the queue; more are told that the service is busy.
@@ -177,6 +180,8 @@ impl Lane {
 struct Group {
     units: Vec<Submitted>,
     keys: HashSet<u64>,
+    /// How many promise money of each PSP.
+    promises: HashMap<u64, usize>,
 }
 
 impl Group {
@@ -185,15 +190,21 @@ impl Group {
         let mut barred: HashSet<u64> = HashSet::new();
         for _ in 0..waiting.len() {
             let Some(submitted) = waiting.pop_front() else { return };
-            let keys = keys(&submitted.unit);
+            let (keys, promise) = (keys(&submitted.unit), promise(&submitted.unit));
+            let has_turn = |psp| self.promises.get(psp).is_none_or(|turns| *turns < GROUP_PROMISES_OF_PSP_MAX);
             let fits = self.units.len() < units_max
                 && is_wanted(&submitted.unit)
-                && !keys.iter().any(|key| self.keys.contains(key) || barred.contains(key));
+                && !keys.iter().any(|key| self.keys.contains(key))
+                && !keys.iter().chain(&promise).any(|key| barred.contains(key))
+                && promise.as_ref().is_none_or(has_turn);
             if fits {
                 self.keys.extend(keys);
+                if let Some(psp) = promise {
+                    *self.promises.entry(psp).or_default() += 1;
+                }
                 self.units.push(submitted);
             } else {
-                barred.extend(keys);
+                barred.extend(keys.into_iter().chain(promise));
                 waiting.push_back(submitted);
             }
         }
@@ -237,12 +248,15 @@ fn keys(unit: &Unit) -> Vec<u64> {
         }
     };
     keys.extend(unit.operations().0.iter().map(OperationChange::id).map(operation));
-    // Whoever promises money of a PSP's must see what the one before left.
-    keys.extend(unit.reserve().map(|reserve| hashed(&("balance", &reserve.psp_id))));
     if let Some(row) = unit.idempotency() {
         keys.push(hashed(&("idempotency", &row.psp_id, &row.route, &row.key)));
     }
     keys
+}
+
+/// Whose money the unit promises: they take turns, in order.
+fn promise(unit: &Unit) -> Option<u64> {
+    unit.reserve().map(|reserve| hashed(&("balance", &reserve.psp_id)))
 }
 
 fn hashed<K: Hash>(key: &K) -> u64 {

@@ -7,13 +7,14 @@ use payferry_domain::payment::{
 };
 use payferry_domain::{Address, Amount, Chain, CustomerId, FeeBps, MerchantId, PaymentId, PspId, Token};
 
+use tracing::Instrument;
+
 use super::System;
 use crate::compliance::{ScreenRequest, Subject};
 use crate::journal::{JournalError, Unit};
 use crate::pauses::Scope;
 use crate::payment::{AnswerRow, Message, Services, store};
 use crate::psps::PspError;
-use crate::wallet::Vaults;
 
 /// Random bytes of a magic link.
 const LINK_RANDOM_BYTES: usize = 24;
@@ -130,7 +131,8 @@ impl System {
         let (chain, chain_choice) = self.choose(request.token, request.chain)?;
         let unavailable = InitiateError::TokenUnavailable { token: request.token, chain: Some(chain) };
         let spec = services.chains.spec(chain).ok_or(unavailable.clone())?;
-        let token_address = spec.token_address(request.token).ok_or(unavailable)?;
+        let token_address = spec.token_address(request.token).ok_or(unavailable.clone())?;
+        let vaults = services.chains.vaults(chain).ok_or(unavailable)?;
         let is_pay_in = request.purpose.is_pay_in();
         if let Purpose::Transfer { to } = request.purpose {
             self.check_recipient(psp.ceilings.send_max, chain, to, request.amount).await?;
@@ -150,7 +152,7 @@ impl System {
             token_address,
             chain,
             chain_choice,
-            wallet: Vaults::new(spec.contract).of_payment(id),
+            wallet: vaults.of_payment(id),
             link_token: link_token(id),
             fee_bps: if is_pay_in { psp.policies.fee_bps } else { FeeBps::ZERO },
             tolerance: psp.policies.tolerance,
@@ -160,13 +162,15 @@ impl System {
             finality: psp.policies.finality_on(spec),
             created_at: now,
         };
-        let transition = payment::initiate(terms, now.plus_secs(request.expires_in_secs));
-        let row = request.answer.map(|answer| answer(&transition.payment));
+        let transition = Box::new(payment::initiate(terms, now.plus_secs(request.expires_in_secs)));
+        let row = request.answer.as_ref().map(|answer| answer(&transition.payment));
         let unit = store::initiation_unit(&transition, row).map_err(|e| InitiateError::Unavailable(e.to_string()))?;
-        // What is queued is written whether or not the caller waits for it, and then it must be looked after.
-        let services = services.clone();
-        let made = tokio::spawn(async move {
-            match services.journal.submit(Unit::Initiation(Box::new(unit))).await {
+        let unit = Unit::Initiation(Box::new(unit));
+        // What is queued is written whether or not the caller waits for it, and then it must be looked after. Whoever
+        // makes the answer keeps its idempotency key so long: a second request hears that the first still runs.
+        let (services, kept) = (services.clone(), request.answer);
+        let made = async move {
+            let made = match services.journal.submit(unit).await {
                 Ok(_) => Ok(bring_to_life(&services, transition).await),
                 Err(error) => {
                     if matches!(error, JournalError::Unknown(_)) {
@@ -175,10 +179,13 @@ impl System {
                     }
                     Err(error)
                 }
-            }
-        });
-        let made = made.await.unwrap_or_else(|error| Err(JournalError::Unknown(error.to_string())));
-        made.map_err(|error| match error {
+            };
+            drop(kept);
+            made
+        };
+        let made = tokio::spawn(made.in_current_span()).await;
+        let made = made.unwrap_or_else(|error| Err(JournalError::Unknown(error.to_string())));
+        made.map(|payment| *payment).map_err(|error| match error {
             JournalError::IdempotencyKeyTaken => InitiateError::IdempotencyKeyTaken,
             JournalError::Busy => InitiateError::Busy,
             JournalError::Unknown(_) => InitiateError::Unknown(error.to_string()),
@@ -244,8 +251,8 @@ impl System {
 }
 
 /// Gives a committed payment its actor and has it watched. Where that fails, its shard wakes it.
-async fn bring_to_life(services: &Arc<Services>, transition: payment::Transition) -> Payment {
-    let payment = transition.payment;
+async fn bring_to_life(services: &Arc<Services>, transition: Box<payment::Transition>) -> Box<Payment> {
+    let payment = Box::new(transition.payment);
     services.metrics.initiated(&payment);
     let id = payment.id();
     services.chains.watchlist().watch(payment.terms.wallet, id);

@@ -176,6 +176,7 @@ impl From<SendingCommandError> for ApiError {
         match error {
             SendingCommandError::NotFound => Self::NotFound("sending"),
             SendingCommandError::Rejected(rejection) => Self::Conflict(rejection.code(), sentence(&reason), Vec::new()),
+            SendingCommandError::Quarantined => Self::Unavailable(Away::Sending, reason.into()),
             SendingCommandError::Unavailable(_) => Self::Unavailable(Away::Database, reason.into()),
         }
     }

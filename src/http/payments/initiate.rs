@@ -2,7 +2,6 @@
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use payferry_actors::wallet::checksummed;
 use payferry_actors::{ChainAsked, InitiateError, InitiatePayment};
 use payferry_domain::customer::{KycStatus, Rejection};
 use payferry_domain::payment::{Payment, Purpose};
@@ -11,10 +10,9 @@ use payferry_entities::{customers, merchants};
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QuerySelect};
 use serde::Serialize;
 use serde_json::{Map, Value};
-use tracing::Instrument;
 use utoipa::ToSchema;
 
-use super::payment_uri;
+use super::Addresses;
 use super::view::{ChainCandidateRecord, chain_candidates};
 use crate::http::answer::Answer;
 use crate::http::auth::Payments;
@@ -149,17 +147,7 @@ pub(in crate::http) async fn make(
     reply: fn(InitiateAnswer) -> Result<Answer, ApiError>,
 ) -> Result<Response, ApiError> {
     initiate.answer = idempotency.row_of_payment(app, move |app, payment| reply(answer(app, payment)));
-    // A caller who hangs up must not interrupt it between the commit and the first watch of the wallet.
-    let (system, kept) = (app.system.clone(), idempotency.clone());
-    let made = tokio::spawn(
-        async move {
-            let made = system.initiate(initiate).await;
-            drop(kept);
-            made
-        }
-        .in_current_span(),
-    );
-    match made.await.map_err(ApiError::internal)? {
+    match app.system.initiate(initiate).await {
         Ok(payment) => Ok(reply(answer(app, &payment))?.into_response()),
         Err(InitiateError::IdempotencyKeyTaken) => idempotency.first_answer(app).await,
         Err(error) => Err(error.into()),
@@ -254,16 +242,18 @@ fn not_found(code: &'static str, field: &str, message: &str) -> ApiError {
 
 fn answer(app: &Shared, payment: &Payment) -> InitiateAnswer {
     let terms = &payment.terms;
+    let addresses = Addresses::of(terms);
+    let payment_uri = addresses.payment_uri(app.system.chains(), payment);
     InitiateAnswer {
         payment_id: terms.public_id(),
         status: payment.status.as_str(),
-        intermediary_wallet: checksummed(terms.wallet),
+        intermediary_wallet: addresses.wallet,
         magic_link: app.magic_link(&terms.link_token),
         amount: terms.amount.to_string(),
         currency: terms.token.as_str(),
         chain: terms.chain.as_str(),
-        token_address: checksummed(terms.token_address),
-        payment_uri: payment_uri(app.system.chains(), payment),
+        token_address: addresses.token,
+        payment_uri,
         expires_at: payment.expires_at.to_string(),
         chain_candidates: chain_candidates(payment),
     }

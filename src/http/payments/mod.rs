@@ -54,19 +54,31 @@ async fn own_subject(app: &Shared, psp_id: PspId, id: &str) -> Result<String, Ap
     row.map(|row| row.id).ok_or(ApiError::NotFound("payment"))
 }
 
-/// What a wallet reads from a QR code (EIP-681): a transfer of what is still due. `None` if the payment no longer waits
-/// for money: nobody is to be asked to pay in vain.
-pub(super) fn payment_uri(chains: &Chains, payment: &Payment) -> Option<String> {
-    let waits = payment.status == Status::Pending || payment.is_completable();
-    let due = Some(payment.amount_due()).filter(|due| waits && !due.is_zero())?;
-    Some(transfer_uri(chains, &payment.terms, due))
+/// A payment's addresses as people compare them. Each has a hash in it: they are written once for an answer.
+pub(super) struct Addresses {
+    pub(super) wallet: String,
+    pub(super) token: String,
 }
 
-/// A transfer of `amount` to the payment's wallet, for wallets (EIP-681).
-pub(super) fn transfer_uri(chains: &Chains, terms: &Terms, amount: Amount) -> String {
-    let (token, wallet) = (checksummed(terms.token_address), checksummed(terms.wallet));
-    let chain_id = chain_id(chains, terms.chain);
-    format!("ethereum:{token}@{chain_id}/transfer?address={wallet}&uint256={}", amount.units())
+impl Addresses {
+    pub(super) fn of(terms: &Terms) -> Self {
+        Self { wallet: checksummed(terms.wallet), token: checksummed(terms.token_address) }
+    }
+
+    /// A transfer of `amount` to the payment's wallet, for wallets (EIP-681).
+    pub(super) fn transfer_uri(&self, chains: &Chains, chain: Chain, amount: Amount) -> String {
+        let Self { wallet, token } = self;
+        let chain_id = chain_id(chains, chain);
+        format!("ethereum:{token}@{chain_id}/transfer?address={wallet}&uint256={}", amount.units())
+    }
+
+    /// What a wallet reads from a QR code (EIP-681): a transfer of what is still due. `None` if the payment no longer
+    /// waits for money: nobody is to be asked to pay in vain.
+    fn payment_uri(&self, chains: &Chains, payment: &Payment) -> Option<String> {
+        let waits = payment.status == Status::Pending || payment.is_completable();
+        let due = Some(payment.amount_due()).filter(|due| waits && !due.is_zero())?;
+        Some(self.transfer_uri(chains, payment.terms.chain, due))
+    }
 }
 
 /// The chain's id here.

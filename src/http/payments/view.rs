@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-use super::payment_uri;
+use super::Addresses;
 use super::refunds::RefundRecord;
 use crate::http::state::Shared;
 
@@ -157,6 +157,8 @@ impl PaymentRecord {
     pub fn of(app: &Shared, payment: &Payment) -> Self {
         let terms = &payment.terms;
         let kyt = payment.kyt();
+        let addresses = Addresses::of(terms);
+        let payment_uri = addresses.payment_uri(app.system.chains(), payment);
         let (required_confirmations, required_finality) = match payment.required_finality() {
             Finality::Blocks(blocks) => (Some(blocks), "blocks"),
             Finality::Safe => (None, "safe"),
@@ -174,10 +176,10 @@ impl PaymentRecord {
             amount_due: payment.amount_due().to_string(),
             currency: terms.token.as_str(),
             chain: terms.chain.as_str(),
-            token_address: checksummed(terms.token_address),
-            intermediary_wallet: checksummed(terms.wallet),
+            token_address: addresses.token,
+            intermediary_wallet: addresses.wallet,
             magic_link: app.magic_link(&terms.link_token),
-            payment_uri: payment_uri(app.system.chains(), payment),
+            payment_uri,
             labels: payment.labels.iter().map(Label::as_str).collect(),
             failure_reason: payment.failure_reason.map(payferry_domain::payment::FailureReason::as_str),
             confirmations: confirmations(app, payment),

@@ -88,6 +88,53 @@ async fn a_hundred_withdrawals_of_the_whole_balance_let_one_through() {
     assert_eq!(world.all::<sends_per_day::Entity>().await[0].amount, 100);
 }
 
+/// Orders that wait for the journal to begin, and are therefore written together.
+async fn at_once(orders: Vec<Unit>) -> (World, Vec<Result<Receipt, JournalError>>, u64) {
+    let world = World::new().await;
+    let running = world.run();
+    for name in ["1", "2"] {
+        credited(&world, name, 50).await;
+    }
+    running.abort();
+    let _ = running.await;
+    let groups = world.journal.stats().groups;
+    let asked = world.queue(orders).await;
+    world.run();
+    let answers = futures::future::join_all(asked).await.into_iter().map(Result::unwrap).collect();
+    let commits = world.journal.stats().groups - groups;
+    (world, answers, commits)
+}
+
+#[tokio::test]
+async fn orders_of_one_account_are_written_together_and_each_sees_what_the_one_before_left() {
+    // The third asks for more than is left by then, the fourth does not.
+    let orders = [60, 30, 20, 10].iter().enumerate().map(|(n, amount)| withdrawal(&n.to_string(), *amount, i64::MAX));
+    let (world, answers, commits) = at_once(orders.collect()).await;
+    let passed: Vec<_> = answers.iter().map(Result::is_ok).collect();
+    assert_eq!(passed, [true, true, false, true], "{answers:?}");
+    assert!(matches!(answers[2], Err(JournalError::InsufficientBalance)), "{:?}", answers[2]);
+    assert_eq!((balance(&world).await, commits), ((0, 100), 1));
+    assert_eq!(world.all::<sends_per_day::Entity>().await[0].amount, 100);
+}
+
+#[tokio::test]
+async fn money_that_an_order_above_the_days_ceiling_asked_for_is_there_for_the_next() {
+    let orders = vec![withdrawal("0", 10, 100), withdrawal("1", 90, 90), withdrawal("2", 90, 100)];
+    let (world, answers, commits) = at_once(orders).await;
+    assert!(answers[0].is_ok() && answers[2].is_ok(), "{answers:?}");
+    assert!(matches!(answers[1], Err(JournalError::AboveDailyLimit)), "{:?}", answers[1]);
+    assert_eq!((balance(&world).await, commits), ((0, 100), 1));
+}
+
+#[tokio::test]
+async fn more_orders_than_a_group_takes_of_one_account_are_written_in_their_order() {
+    let orders = (0..100).map(|n| withdrawal(&n.to_string(), 2, i64::MAX)).collect();
+    let (world, answers, commits) = at_once(orders).await;
+    let passed: Vec<_> = answers.iter().map(Result::is_ok).collect();
+    assert!(passed[..50].iter().all(|passed| *passed) && !passed[50..].iter().any(|passed| *passed), "{passed:?}");
+    assert_eq!((balance(&world).await, commits), ((0, 100), 2), "32 of them, then 18; the rest is refused");
+}
+
 #[tokio::test]
 async fn no_more_is_promised_on_a_day_than_its_ceiling() {
     let world = World::running().await;

@@ -11,7 +11,6 @@ use axum::response::{IntoResponse, Response};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
-use payferry_actors::wallet::checksummed;
 use payferry_domain::payment::{Payment, Transfer, TransferStatus, TransferToken};
 use payferry_domain::{Amount, Finality, Timestamp};
 use sha2::{Digest, Sha256};
@@ -19,7 +18,7 @@ use sha2::{Digest, Sha256};
 use super::qr;
 use super::scene::{Scene, Step, chain_name, contact};
 use crate::http::live::is_over;
-use crate::http::payments::{chain_id, progress, transfer_uri};
+use crate::http::payments::{Addresses, chain_id, progress};
 use crate::http::state::Shared;
 
 const STYLE: &str = include_str!("pay.css");
@@ -155,8 +154,9 @@ fn steps(app: &Shared, payment: &Payment, at: Step) -> Markup {
 fn asking(app: &Shared, payment: &Payment, to_pay: Amount) -> Markup {
     let terms = &payment.terms;
     let (chains, chain) = (app.system.chains(), chain_name(terms.chain));
-    let uri = transfer_uri(chains, terms, to_pay);
-    let (wallet, token) = (checksummed(terms.wallet), checksummed(terms.token_address));
+    let addresses = Addresses::of(terms);
+    let uri = addresses.transfer_uri(chains, terms.chain, to_pay);
+    let Addresses { wallet, token } = addresses;
     let label = format!("QR code: send {to_pay} {} on {chain} to {wallet}", terms.token);
     let bare = |address: &str| address.trim_start_matches("0x").to_lowercase();
     let call = format!("0x{TRANSFER_SELECTOR}{:0>64}{:064x}", bare(&wallet), to_pay.units());
