@@ -1,6 +1,8 @@
 //! Whether what an operation is for still wants it, looked at before one that was signed before is signed anew.
 //!
 //! The chain may carry out what failed and was given up, and take that back again: then it must not go out a second time.
+//! Sendings and refunds are given up when the chain has refused them; a settlement (or a transfer's delivery, which is one)
+//! when its payment's money was taken back while it was on its way, where its row cannot be cancelled.
 
 use std::collections::HashSet;
 

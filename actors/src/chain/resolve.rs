@@ -122,10 +122,15 @@ impl SettlerState {
                 None => waiting.entry(tx.sender.as_str()).or_default().push(tx),
             }
         }
+        // What one account cannot go on with does not hold up another's.
+        let mut outcome = Ok(());
         for txs in waiting.into_values() {
-            self.look_after_waiting(&txs, &attempts).await?;
+            match self.look_after_waiting(&txs, &attempts).await {
+                Err(SettleError::Killed(killed)) => return Err(killed.into()),
+                looked => outcome = outcome.and(looked),
+            }
         }
-        Ok(())
+        outcome
     }
 
     /// One account's transactions that are not mined, by nonce: sent again, raised, or given up.
@@ -179,7 +184,7 @@ impl SettlerState {
         let requeued = rows.iter().filter(|row| row.status == "submitted").map(|row| self.requeued(row, "nonce lost"));
         let operations = requeued.collect();
         self.record(tx, "cancelled", None, operations).await?;
-        Ok(())
+        self.reached(Step::Recorded)
     }
 
     /// Records a receipt. What succeeded is mined; what failed is decided when the block is final.

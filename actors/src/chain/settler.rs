@@ -24,7 +24,7 @@ use super::fees::AboveCeiling;
 use super::ledger;
 use super::metrics;
 use super::operations::{BadOperation, Role};
-use super::pace::{AbortOnDrop, Looks, backoff};
+use super::pace::{AbortOnDrop, Looks, Pass};
 use super::watchlist::Watchlist;
 use crate::clock::Clock;
 use crate::inbox::PaymentInbox;
@@ -229,7 +229,9 @@ pub struct SettlerState {
     pub(super) refused: Mutex<Option<String>>,
     window_open: bool,
     looks: Looks,
-    not_before: Instant,
+    /// How it gets on with what is under way, and with what is queued.
+    looking: Pass,
+    sending: Pass,
     _ticker: AbortOnDrop,
 }
 
@@ -280,7 +282,8 @@ impl Behaviour for Settler {
             refused: Mutex::default(),
             window_open: false,
             looks,
-            not_before: Instant::now(),
+            looking: Pass::default(),
+            sending: Pass::default(),
             _ticker: ticker,
         })
     }
@@ -304,16 +307,18 @@ impl Behaviour for Settler {
             SettlerMessage::Nudge => state.open_window(myself),
             SettlerMessage::Flush => {
                 state.window_open = false;
-                if Instant::now() >= state.not_before {
+                if state.sending.is_due() {
                     let outcome = Box::pin(state.submit()).await;
-                    state.conclude(outcome)?;
+                    conclude(&mut state.sending, outcome)?;
+                    state.report_trouble();
                 }
             }
             SettlerMessage::Look => {
                 state.looks.begun();
-                if Instant::now() >= state.not_before {
+                if state.looking.is_due() {
                     let outcome = Box::pin(state.look(myself)).await;
-                    state.conclude(outcome)?;
+                    conclude(&mut state.looking, outcome)?;
+                    state.report_trouble();
                 }
             }
             SettlerMessage::Observe(reply) => {
@@ -341,6 +346,18 @@ async fn tick(settler: Mailbox<SettlerMessage>, args: SettlerArgs, looks: Looks)
     }
 }
 
+/// Ends a pass: a kill is passed on, any other error is waited out.
+fn conclude(pass: &mut Pass, outcome: Result<(), SettleError>) -> Result<(), Killed> {
+    match outcome {
+        Ok(()) => pass.went_well(),
+        Err(SettleError::Killed(killed)) => return Err(killed),
+        // Another writer was faster; the next look sees what is there.
+        Err(SettleError::Journal(JournalError::Conflict)) => {}
+        Err(error) => pass.went_wrong(error.to_string()),
+    }
+    Ok(())
+}
+
 impl SettlerState {
     fn open_window(&mut self, myself: &Mailbox<SettlerMessage>) {
         if !self.window_open {
@@ -352,16 +369,24 @@ impl SettlerState {
     /// Sees what became of everything that is under way, and whether there is something to send.
     async fn look(&mut self, myself: &Mailbox<SettlerMessage>) -> Result<(), SettleError> {
         // What holds up one of them (a fee above the ceiling, say) does not hold up the others.
-        let resolved = self.resolve().await;
-        if let Err(SettleError::Killed(_)) = resolved {
-            return resolved;
+        let mut outcome = self.resolve().await;
+        if let Err(SettleError::Killed(_)) = outcome {
+            return outcome;
         }
-        self.complete().await?;
+        match self.complete().await {
+            Err(SettleError::Killed(killed)) => return Err(killed.into()),
+            completed => outcome = outcome.and(completed),
+        }
         metrics::queued(self.args.spec.chain, ledger::queued_len(&self.args.database, self.args.spec.chain).await?);
-        if !self.window_open && self.has_queued().await? {
-            self.open_window(myself);
+        if !self.window_open {
+            if self.has_queued().await? {
+                self.open_window(myself);
+            } else {
+                // Nothing is left that could be held up.
+                self.sending.went_well();
+            }
         }
-        resolved
+        outcome
     }
 
     async fn has_queued(&self) -> Result<bool, SettleError> {
@@ -380,24 +405,13 @@ impl SettlerState {
         Ok(self.args.checkpoint.reached(step)?)
     }
 
-    /// Ends a pass: a kill is passed on, any other error is waited out and said once per change.
-    fn conclude(&mut self, outcome: Result<(), SettleError>) -> Result<(), ActorProcessingErr> {
+    /// Says what holds settling up, if anything does, once per change.
+    fn report_trouble(&mut self) {
         let chain = self.args.spec.chain;
-        let trouble = match outcome {
-            Ok(()) => {
-                self.report.failures = 0;
-                // Sent again and again, but somebody has to know: no gas, most often.
-                self.refused.lock().clone().filter(|_| self.report.unmined > 0)
-            }
-            Err(SettleError::Killed(killed)) => return Err(killed.into()),
-            // Another writer was faster; the next look sees what is there.
-            Err(SettleError::Journal(JournalError::Conflict)) => return Ok(()),
-            Err(error) => {
-                self.not_before = Instant::now() + backoff(self.report.failures);
-                self.report.failures = self.report.failures.saturating_add(1);
-                Some(error.to_string())
-            }
-        };
+        // Sent again and again, but somebody has to know: no gas, most often.
+        let refused = || self.refused.lock().clone().filter(|_| self.report.unmined > 0);
+        let trouble = self.looking.trouble().or(self.sending.trouble()).map(ToOwned::to_owned).or_else(refused);
+        self.report.failures = self.looking.failures().max(self.sending.failures());
         metrics::settler_trouble(chain, trouble.is_some());
         if self.report.trouble != trouble {
             if let Some(reason) = &trouble {
@@ -408,6 +422,5 @@ impl SettlerState {
             (*self.args.handle.inner.trouble.write()).clone_from(&trouble);
             self.report.trouble = trouble;
         }
-        Ok(())
     }
 }

@@ -43,11 +43,21 @@ alloy::sol! {
 }
 
 impl SettlerState {
-    /// Sends everything that is queued and due, in batches, as far as there is room under way.
+    /// Sends everything that is queued and due, in batches, as far as there is room under way. What holds up one role (its
+    /// signer is away, say) does not hold up the other.
     pub(super) async fn submit(&mut self) -> Result<(), SettleError> {
+        let mut outcome = Ok(());
         for role in Role::ALL {
-            while !self.args.handle.is_paused(role) && self.submit_batch(role).await? {}
+            match self.submit_of(role).await {
+                Err(SettleError::Killed(killed)) => return Err(killed.into()),
+                sent => outcome = outcome.and(sent),
+            }
         }
+        outcome
+    }
+
+    async fn submit_of(&mut self, role: Role) -> Result<(), SettleError> {
+        while !self.args.handle.is_paused(role) && self.submit_batch(role).await? {}
         Ok(())
     }
 
@@ -104,9 +114,12 @@ impl SettlerState {
             };
             let (at, operations) = (self.args.clock.real_now().as_millis(), refused.iter().map(refusal).collect());
             let refusal = Unit::Refusal(Box::new(Refusal { at, operations }));
-            for row in self.args.journal.submit(refusal).await?.operations {
+            let refused = self.args.journal.submit(refusal).await?.operations;
+            self.reached(Step::Recorded)?;
+            for row in refused {
                 self.tell_failed(&row);
             }
+            self.reached(Step::Told)?;
         }
         Ok(rows)
     }

@@ -6,17 +6,25 @@ use std::time::Duration;
 
 use payferry_actors::chain::{Checkpoint, Killed, SettlerMessage, Step};
 use payferry_actors::observe::Mailbox;
+use payferry_actors::wallet::alloy_address;
 use payferry_domain::payment::Command;
 
+use crate::fees;
 use crate::send::{self, GivenUp};
-use crate::world::{World, stop};
+use crate::world::{CHAIN_ID, GWEI, World, stop};
 
 const UNITS: u64 = 10_000_000;
 
 /// Kills at the `nth` time that a step is reached.
-struct KillAt {
+pub(crate) struct KillAt {
     step: Step,
     nth: AtomicU32,
+}
+
+impl KillAt {
+    pub(crate) fn first(step: Step) -> Self {
+        Self { step, nth: AtomicU32::new(1) }
+    }
 }
 
 impl Checkpoint for KillAt {
@@ -39,7 +47,7 @@ impl Checkpoint for KillMined {
 }
 
 /// Mines until the settler is dead.
-async fn until_dead(world: &World, settler: &Mailbox<SettlerMessage>, step: Step) {
+pub(crate) async fn until_dead(world: &World, settler: &Mailbox<SettlerMessage>, step: Step) {
     world
         .until(&format!("it died after {step:?}"), async || {
             world.chain.mine(1).await.unwrap();
@@ -94,7 +102,7 @@ async fn killed_while_it_records_what_an_older_transaction_moved() {
         let payments = world.payments(1).await;
         world.pay_all(&payments, UNITS).await;
         let watcher = world.watch().await;
-        let settler = world.settle_until(Arc::new(KillAt { step, nth: AtomicU32::new(1) })).await;
+        let settler = world.settle_until(Arc::new(KillAt::first(step))).await;
         world.queue_settlements(&payments, 10_000_000).await;
         world.until("it is signed", async || !world.txs().await.is_empty()).await;
         world.confirmed_anew(4_000_000, 1_000_000).await;
@@ -135,4 +143,54 @@ async fn killed_while_it_records_what_was_given_up_and_went_out_after_a_reorgani
         stop(settler).await;
         stop(watcher).await;
     }
+}
+
+#[tokio::test]
+async fn killed_while_it_signs_again_with_a_higher_fee() {
+    for step in [Step::Signed, Step::Stored, Step::Broadcast] {
+        let world = fees::world().await;
+        let (watcher, settler) = (world.watch().await, world.settle().await);
+        fees::under_way(&world, &settler).await;
+        stop(settler).await;
+        let signed = world.attempts().await.len();
+        world.mine_at(fees::RAISED_WEI).await;
+        let settler = world.settle_until(Arc::new(KillAt::first(step))).await;
+        let is_dead = async || settler.get_status() == ractor::ActorStatus::Stopped;
+        world.until(&format!("it died after {step:?}"), is_dead).await;
+        assert_eq!(world.attempts().await.len() > signed, step != Step::Signed, "{step:?}");
+        let settler = world.settle().await;
+        fees::until_mined_at(&world, fees::RAISED_WEI).await;
+        fees::assert_done_once(&world, 2).await;
+        assert_eq!(world.txs().await.len(), 2, "{step:?}");
+        stop(settler).await;
+        stop(watcher).await;
+    }
+}
+
+#[tokio::test]
+async fn killed_while_it_gives_up_nonces_that_somebody_else_used() {
+    let world = fees::world().await;
+    let (watcher, settler) = (world.watch().await, world.settle().await);
+    fees::under_way(&world, &settler).await;
+    stop(settler).await;
+    // The operator's key, used elsewhere for the nonce of the settlements and that of the withdrawals.
+    let to = alloy_address(world.treasury);
+    for nonce in [0, 1] {
+        let (raw, _) = world.operator.sign_call(CHAIN_ID, nonce, to, Vec::new().into(), 100_000, 50 * GWEI, 20 * GWEI);
+        world.chain.send_raw(raw).await.unwrap();
+    }
+    world.chain.mine(1).await.unwrap();
+    // One of them is given up at a time.
+    let settler = world.settle_until(Arc::new(KillAt::first(Step::Recorded))).await;
+    until_dead(&world, &settler, Step::Recorded).await;
+    let statuses = async || world.txs().await.into_iter().take(2).map(|tx| tx.status).collect::<Vec<_>>();
+    assert_eq!(statuses().await, ["cancelled", "submitted"]);
+    let settler = world.settle().await;
+    world.mine_until_all("mined").await;
+    fees::assert_moved_once(&world, 2).await;
+    assert_eq!(statuses().await, ["cancelled", "cancelled"]);
+    let rows = world.operations().await;
+    assert!(rows.iter().all(|row| row.attempts == 2), "{rows:?}");
+    stop(settler).await;
+    stop(watcher).await;
 }

@@ -1,12 +1,16 @@
 //! What must not hold up a settlement that has nothing to do with it.
 
-use payferry_devchain::{Dropped, Faults};
+use std::time::Duration;
+
+use alloy::primitives::U256;
+use payferry_actors::wallet::domain_address;
+use payferry_devchain::{Dropped, Faults, Wallet};
 use payferry_entities::{chain_tx_attempts, chain_txs, operations};
 use sea_orm::sea_query::Expr;
-use sea_orm::{ColumnTrait, EntityTrait, IntoActiveModel, QueryFilter};
+use sea_orm::{ActiveModelTrait, ColumnTrait, EntityTrait, IntoActiveModel, QueryFilter};
 use serde_json::json;
 
-use crate::world::{World, settler_report, stop};
+use crate::world::{CHAIN_ID, World, settler_report, stop};
 
 /// More transactions than are looked at in one pass.
 const BEFORE: i64 = 1_001;
@@ -75,7 +79,7 @@ async fn reverted_transactions_of_long_ago_do_not_hide_those_under_way() {
     world.queue_settlements(&payments, 10_000_000).await;
     let ours = async || world.txs().await.into_iter().filter(|tx| tx.nonce >= 0).count();
     world.until("one is under way", async || ours().await == 1).await;
-    tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+    tokio::time::sleep(Duration::from_millis(500)).await;
     assert_eq!(ours().await, 1, "one at a time was asked for");
     world.mine_until_all("mined").await;
     world.assert_settled_once(2, 10_000_000).await;
@@ -183,4 +187,79 @@ async fn an_operation_done_before_is_found_in_our_own_transactions() {
 #[tokio::test]
 async fn an_operation_done_before_is_found_by_its_event() {
     done_before(true).await;
+}
+
+/// The oldest transaction of an account that signed for us once and does not any more: it offers too little to be mined, and
+/// nobody can sign it again. Its account is looked after before ours.
+async fn left_by_a_former_account(world: &World) {
+    let ours = domain_address(world.operator.address()).to_string();
+    let is_before = |wallet: &Wallet| domain_address(wallet.address()).to_string() < ours;
+    let former = (0..1_000).map(|n| Wallet::from_seed(&format!("former {n}"))).find(is_before).unwrap();
+    world.chain.set_balance(former.address(), U256::from(10).pow(U256::from(18))).await.unwrap();
+    let sender = domain_address(former.address()).to_string();
+    let (raw, hash) = former.sign_call(CHAIN_ID, 0, world.treasury.0.into(), Vec::new().into(), 100_000, 1, 1);
+    let tx = chain_txs::Model {
+        id: 0,
+        chain: "base".to_owned(),
+        sender: sender.clone(),
+        nonce: 0,
+        to_address: world.treasury.to_string(),
+        input: "0x".to_owned(),
+        gas_limit: 100_000,
+        status: "submitted".to_owned(),
+        tx_hash: None,
+        block_number: None,
+        block_hash: None,
+        created_at: 0,
+        updated_at: 0,
+    };
+    let mut tx = tx.into_active_model();
+    tx.id = sea_orm::ActiveValue::NotSet;
+    tx.insert(world.database.writer()).await.unwrap();
+    let attempt = chain_tx_attempts::Model {
+        tx_hash: hash.to_string(),
+        chain: "base".to_owned(),
+        sender,
+        nonce: 0,
+        raw: raw.to_string(),
+        max_fee_per_gas: "1".to_owned(),
+        max_priority_fee_per_gas: "1".to_owned(),
+        created_at: 0,
+    };
+    attempt.into_active_model().insert(world.database.writer()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_transaction_that_nobody_can_sign_again_holds_up_no_other_and_is_told_all_the_time() {
+    let mut world = World::new().await;
+    world.spec.stuck_after = Duration::from_millis(300);
+    left_by_a_former_account(&world).await;
+    let payments = world.payments(4).await;
+    world.pay_all(&payments, 10_000_000).await;
+    let (watcher, settler) = (world.watch().await, world.settle().await);
+    let is_told = async || {
+        let trouble = settler_report(&settler).await.trouble;
+        trouble.is_some_and(|trouble| trouble.contains("not ours any more"))
+    };
+    // Looks that fail come ever more rarely; what is queued does not wait for them.
+    world.until("it failed often", async || settler_report(&settler).await.failures >= 3).await;
+    world.queue_settlements(&payments[..2], 10_000_000).await;
+    world.until("ours are signed", async || settler_report(&settler).await.operations == 2).await;
+    assert!(is_told().await);
+    world.queue_settlements(&payments[2..], 10_000_000).await;
+    world.until("they all are", async || settler_report(&settler).await.operations == 4).await;
+    assert!(is_told().await, "what goes out hides nothing");
+    // Stuck, and raised.
+    world
+        .until("ours are mined", async || {
+            world.mine_at(60_000_000).await;
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            world.operations().await.iter().all(|row| row.status == "mined")
+        })
+        .await;
+    assert!(settler_report(&settler).await.raised >= 1);
+    world.assert_settled_once(4, 10_000_000).await;
+    assert!(is_told().await);
+    stop(settler).await;
+    stop(watcher).await;
 }

@@ -3,6 +3,8 @@
 
 mod crash;
 mod faults;
+mod fees;
+mod given_up;
 mod held_up;
 mod reorg;
 mod send;

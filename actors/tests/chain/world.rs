@@ -133,7 +133,12 @@ pub fn chain_config() -> ChainConfig {
 
 impl World {
     pub async fn new() -> Self {
-        let chain = Devchain::open(chain_config()).await.unwrap();
+        Self::on(chain_config()).await
+    }
+
+    /// A world on a chain like that.
+    pub async fn on(config: ChainConfig) -> Self {
+        let chain = Devchain::open(config).await.unwrap();
         let (owner, operator) = (Wallet::from_seed("owner"), Wallet::from_seed("operator"));
         let treasury = Wallet::from_seed("treasury").address();
         let factory_code = payferry_init_code(owner.address(), operator.address(), operator.address(), treasury);
@@ -310,6 +315,12 @@ impl World {
         hash
     }
 
+    /// A block with this base fee.
+    pub async fn mine_at(&self, base_fee_wei: u64) {
+        self.chain.set_next_base_fee(base_fee_wei).await.unwrap();
+        self.chain.mine(1).await.unwrap();
+    }
+
     /// Money for a wallet, in the mempool.
     pub async fn send_money(&self, to: Address, units: u128) -> B256 {
         let to = alloy_address(to);
@@ -366,7 +377,8 @@ impl World {
 
     /// Queues the settlement of what each payment holds, 1 % of it for the treasury, as a payment would.
     pub async fn queue_settlements(&self, payments: &[PaymentId], units: i64) {
-        let rows = (1_i64..).zip(payments).map(|(number, payment)| {
+        let before = i64::try_from(self.operations().await.len()).unwrap();
+        let rows = (before + 1..).zip(payments).map(|(number, payment)| {
             let row = operations::Model {
                 id: OperationId::settlement_of(*payment).to_string(),
                 chain: "base".to_owned(),
@@ -396,7 +408,6 @@ impl World {
         self.handle.nudge();
     }
 
-    /// Queues a withdrawal of so much to each, as they would themselves once their addresses are screened.
     /// As if the payments had been confirmed anew, with other money, while their first transaction was on its way.
     pub async fn confirmed_anew(&self, psp_amount: i64, treasury_fee: i64) {
         operations::Entity::update_many()
@@ -431,8 +442,10 @@ impl World {
         row.into_active_model().insert(self.database.writer()).await.unwrap();
     }
 
+    /// Queues a withdrawal of so much to each, as they would themselves once their addresses are screened.
     pub async fn queue_withdrawals(&self, recipients: &[Address], units: u64) {
-        let rows = (1_i64..).zip(recipients).map(|(number, to)| {
+        let before = i64::try_from(self.operations().await.len()).unwrap();
+        let rows = (before + 1..).zip(recipients).map(|(number, to)| {
             let id = SendingId::Withdrawal(WithdrawalId::generate());
             let row = operations::Model {
                 id: id.operation().to_string(),
