@@ -29,5 +29,5 @@ pub mod webhook;
 
 pub use system::{
     ChainAsked, ChainSetup, CommandError, InitiateError, InitiatePayment, OrderAnswer, OrderError, OrderSending,
-    PaymentView, SendingCommandError, StartError, System, SystemConfig, SystemView,
+    PaymentView, SendingCommandError, SendingView, StartError, System, SystemConfig, SystemView,
 };

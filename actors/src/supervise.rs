@@ -1,12 +1,17 @@
 //! The root of the tree: starts the permanent actors and starts them again, with back-off, when they fail.
 //!
-//! Payments are not here: they are their shards' children, restarted within a budget.
+//! Payments are not here, nor are payouts and withdrawals: they are the children of their shards and of their desk, restarted
+//! within a [`Budget`].
+
+mod budget;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
 use ractor::{ActorCell, ActorProcessingErr, RpcReplyPort, SupervisionEvent};
+
+pub(crate) use budget::Budget;
 
 use crate::observe::{ActorKind, Behaviour, Books, Cause, Mailbox, ended};
 

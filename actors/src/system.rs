@@ -5,14 +5,15 @@
 mod initiate;
 mod order;
 mod refresh;
+mod sendings;
 mod start;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use payferry_domain::payment::{Command, ObservedTransfer, Payment, Rejection};
+use payferry_domain::sending::SendingId;
 use payferry_domain::{Amount, Chain, PaymentId, Timestamp};
 use payferry_entities::Database;
 use serde::Serialize;
@@ -25,8 +26,8 @@ use crate::compliance::identity::ComplianceDesk;
 use crate::journal::Journal;
 use crate::ledger::check::LedgerView;
 use crate::observe::{
-    ActorKind, Books, Failure, Figures, Incident, KindView, Mailbox, NodeState, PaymentLine, Quarantine, Tallied,
-    TreeView,
+    ActorKind, Books, Failure, Ferried, Figures, Incident, KindView, Mailbox, NodeState, PaymentLine, Quarantine,
+    Tallied, TreeView,
 };
 use crate::pauses::Pauses;
 use crate::payment::store;
@@ -34,11 +35,14 @@ use crate::payment::{Ask, Beside, CommandFailure, Message, PaymentMemory, Servic
 use crate::psps::PspDirectory;
 use crate::reconcile::watch::VaultsView;
 use crate::seal::Sealer;
+use crate::sending;
+use crate::sending::DeskMessage;
 use crate::supervise::RootMessage;
 use crate::webhook::WebhookSender;
 
 pub use initiate::{ChainAsked, InitiateError, InitiatePayment};
 pub use order::{OrderAnswer, OrderError, OrderSending, SendingCommandError};
+pub use sendings::SendingView;
 pub use start::{ChainSetup, StartError, SystemConfig};
 
 /// Shard supervisors of one tree, unless configured otherwise.
@@ -93,10 +97,14 @@ pub struct SystemView {
     pub payments_live: usize,
     /// Payment actors started so far.
     pub payments_spawned: u64,
+    /// Live actors of payouts and withdrawals.
+    pub sendings_live: usize,
     /// Restarts so far.
     pub restarts: BTreeMap<ActorKind, u64>,
     /// Payments given up until an operator looks at them.
     pub quarantined: BTreeMap<PaymentId, Quarantine>,
+    /// Payouts and withdrawals given up in the same way.
+    pub sendings_quarantined: BTreeMap<SendingId, Quarantine>,
     /// Recent incidents, newest first.
     pub incidents: Vec<Incident>,
 }
@@ -196,10 +204,10 @@ impl System {
         Some(PaymentView { payment_id, state, since, figures, restarts, last_failure, quarantined, memory })
     }
 
-    /// The tree: every permanent actor by name; payments are counted in their shards.
+    /// The tree: every permanent actor by name; payments are counted in their shards, payouts and withdrawals at their desk.
     pub fn tree(&self) -> TreeView {
         let Services { router, books, .. } = &*self.inner.services;
-        books.tree(|shard| router.live_len_in(shard))
+        books.tree(|shard| router.live_len_in(shard), router.sendings().live_len())
     }
 
     /// The figures of every kind of actor.
@@ -237,9 +245,14 @@ impl System {
         &self.inner.services.books
     }
 
-    /// Makes a payment's actor panic with its next message: to see, in the sandbox and in tests, that nothing is lost.
-    pub fn inject_panic(&self, payment_id: PaymentId) {
-        self.inner.services.router.send(payment_id, Message::Panic);
+    /// Makes the actor of a payment, or of a payout or withdrawal, panic with its next message: to see, in the sandbox and in
+    /// tests, that nothing is lost.
+    pub fn inject_panic(&self, of: impl Into<Ferried>) {
+        let services = &self.inner.services;
+        match of.into() {
+            Ferried::Payment(id) => services.router.send(id, Message::Panic),
+            Ferried::Sending(id) => services.to_sending_desk(DeskMessage::Wake(id, sending::Message::Panic)),
+        }
     }
 
     /// Kills all permanent actors of a kind in the middle of whatever they do: to see, in tests, that nothing is lost.
@@ -247,12 +260,18 @@ impl System {
         let _ = self.inner.root.cast(RootMessage::Kill(kind));
     }
 
-    /// Lets a quarantined payment run again, and take in what came meanwhile; answers whether it was quarantined.
-    pub fn release(&self, payment_id: PaymentId) -> bool {
-        let services = &self.inner.services;
-        let released = services.books.release(payment_id);
-        if released {
-            services.router.send(payment_id, Message::CatchUp);
+    /// Lets a quarantined payment, payout or withdrawal run again, and take in what came meanwhile; answers whether it was
+    /// quarantined.
+    pub fn release(&self, of: impl Into<Ferried>) -> bool {
+        let (services, of) = (&self.inner.services, of.into());
+        let released = services.books.release(of);
+        match of {
+            Ferried::Payment(id) if released => services.router.send(id, Message::CatchUp),
+            // The settler and the screening tell it what it missed.
+            Ferried::Sending(id) if released => {
+                services.to_sending_desk(DeskMessage::Wake(id, sending::Message::Resume));
+            }
+            _ => {}
         }
         released
     }
@@ -260,7 +279,7 @@ impl System {
     /// Lets a quarantined payment run again without telling it what came meanwhile: to see, in tests, that it is not lost.
     pub fn inject_release(&self, payment_id: PaymentId) -> bool {
         let services = &self.inner.services;
-        let released = services.books.release(payment_id);
+        let released = services.books.release(payment_id.into());
         if released {
             services.router.send(payment_id, Message::Resume);
         }
@@ -274,15 +293,17 @@ impl System {
             ready: self.is_ready(),
             payments_live: services.router.live_len(),
             payments_spawned: services.router.spawned(),
+            sendings_live: services.router.sendings().live_len(),
             restarts: services.books.restarts(),
             quarantined: services.books.quarantine(),
+            sendings_quarantined: services.books.quarantine_of_sendings(),
             incidents: services.books.incidents(0).into_iter().rev().collect(),
         }
     }
 
-    /// Whether every shard has read its live payments.
+    /// Whether every shard has read its live payments; one that was restarted has to do so again.
     pub fn is_ready(&self) -> bool {
-        self.inner.services.rehydrated.load(Ordering::Acquire) >= self.inner.services.router.shards_len()
+        self.inner.services.is_rehydrated()
     }
 
     /// Whether the database takes what is written, as far as is known.

@@ -1,9 +1,9 @@
-//! `/ops/actors`: the tree, a shard's payments, and everything of one payment.
+//! `/ops/actors`: the tree, a shard's payments, and everything of one payment, payout or withdrawal.
 
 use axum::extract::State;
 use axum::http::Uri;
 use payferry_actors::SystemView;
-use payferry_actors::observe::{KindView, PaymentLine, TreeView};
+use payferry_actors::observe::{Ferried, KindView, PaymentLine, TreeView};
 use payferry_domain::PaymentId;
 use serde::Serialize;
 use serde_json::json;
@@ -12,14 +12,15 @@ use super::Operator;
 use super::admin::{id_of, payment_id_of};
 use super::read::{overview, payment as facts};
 use super::record::PaymentRecord;
+use super::sendings;
 use crate::http::answer::Answer;
 use crate::http::error::ApiError;
 use crate::http::extract::{Fault, Path, QueryFields};
 
-/// Payments of a shard that are listed at most.
-const LINES_MAX: usize = 500;
-/// Payments of a shard that are listed unless asked otherwise.
-const LINES_DEFAULT: usize = 100;
+/// Payments of a shard, or payouts and withdrawals, that are listed at most.
+pub(super) const LINES_MAX: usize = 500;
+/// Those that are listed unless asked otherwise.
+pub(super) const LINES_DEFAULT: usize = 100;
 
 /// The supervision tree as it shows itself.
 #[derive(Serialize)]
@@ -38,7 +39,7 @@ struct ShardPage {
     next_after: Option<PaymentId>,
 }
 
-/// The tree: every permanent actor by name, figures by kind, quarantined payments, the supervision log.
+/// The tree: every permanent actor by name, figures by kind, what is quarantined, the supervision log.
 pub(super) async fn tree(State(operator): State<Operator>) -> Result<Answer, ApiError> {
     let system = &operator.system;
     Answer::ok(&Actors { system: system.observe(), kinds: system.kinds(), tree: system.tree() })
@@ -59,10 +60,7 @@ pub(super) async fn shard(
     let mut query = QueryFields::of(&uri);
     let after =
         query.optional("after", |text| text.parse().map_err(|_| Fault::new("invalid_id", "is no payment's id")));
-    let limit = query.optional("limit", |text| {
-        let out = || Fault::new("out_of_range", format!("must be a whole number between 1 and {LINES_MAX}"));
-        text.parse::<usize>().ok().filter(|limit| (1..=LINES_MAX).contains(limit)).ok_or_else(out)
-    });
+    let limit = query.optional("limit", limit);
     query.finish()?;
     if index >= facts::shards(&operator.system) {
         return Err(ApiError::NotFound("shard"));
@@ -73,26 +71,41 @@ pub(super) async fn shard(
     Answer::ok(&ShardPage { shard: index, payments, next_after })
 }
 
-/// Everything of one payment.
-pub(super) async fn payment(
-    State(operator): State<Operator>,
-    Path(payment_id): Path<String>,
-) -> Result<Answer, ApiError> {
-    let id = payment_id_of(&payment_id)?;
+/// How many lines are asked for.
+pub(super) fn limit(text: &str) -> Result<usize, Fault> {
+    let out = || Fault::new("out_of_range", format!("must be a whole number between 1 and {LINES_MAX}"));
+    text.parse::<usize>().ok().filter(|limit| (1..=LINES_MAX).contains(limit)).ok_or_else(out)
+}
+
+/// Whose actor a path names: a payout's or withdrawal's, or else a payment's.
+fn ferried_of(text: &str) -> Result<Ferried, ApiError> {
+    text.parse().map(Ferried::Sending).or_else(|_| payment_id_of(text).map(Ferried::Payment))
+}
+
+/// Everything of one payment, payout or withdrawal.
+pub(super) async fn one(State(operator): State<Operator>, Path(id): Path<String>) -> Result<Answer, ApiError> {
+    let id = match ferried_of(&id)? {
+        Ferried::Payment(id) => id,
+        Ferried::Sending(id) => return Answer::ok(&sendings::find(&operator, id).await?),
+    };
     let facts = facts::payment(&operator.system, id).await?.ok_or(ApiError::NotFound("payment"))?;
     Answer::ok(&PaymentRecord::of(facts)?)
 }
 
-/// Lets a quarantined payment run again.
-pub(super) async fn release(
-    State(operator): State<Operator>,
-    Path(payment_id): Path<String>,
-) -> Result<Answer, ApiError> {
-    let id: PaymentId = payment_id_of(&payment_id)?;
-    if !operator.system.release(id) {
-        let detail = format!("The payment {id} is not quarantined.");
-        return Err(ApiError::Conflict("payment_not_quarantined", detail, Vec::new()));
+/// Lets a quarantined payment, payout or withdrawal run again.
+pub(super) async fn release(State(operator): State<Operator>, Path(id): Path<String>) -> Result<Answer, ApiError> {
+    let of = ferried_of(&id)?;
+    let (word, code) = match of {
+        Ferried::Payment(_) => ("payment", "payment_not_quarantined"),
+        Ferried::Sending(id) => (id.kind().as_str(), "sending_not_quarantined"),
+    };
+    if !operator.system.release(of) {
+        return Err(ApiError::Conflict(code, format!("The {word} {of} is not quarantined."), Vec::new()));
     }
-    tracing::info!(payment.id = %id, "the operator released payment {id} from quarantine");
-    Answer::ok(&json!({"message": "The payment runs again", "payment_id": id}))
+    tracing::info!(actor.kind = of.kind().as_str(), actor.name = %of, "the operator released {of} from quarantine");
+    let message = format!("The {word} runs again");
+    Answer::ok(&match of {
+        Ferried::Payment(id) => json!({ "message": message, "payment_id": id }),
+        Ferried::Sending(id) => json!({ "message": message, "sending_id": id }),
+    })
 }

@@ -49,7 +49,7 @@ pub struct Tick {
     pub payments_live: usize,
     /// Restarts of any actor so far.
     pub restarts: u64,
-    /// Payments given up until somebody looks at them.
+    /// Payments, payouts and withdrawals given up until somebody looks at them.
     pub quarantined: usize,
     /// Payments by status and chain, of which there are some.
     pub payments: Vec<Tallied>,
@@ -183,7 +183,7 @@ async fn tick(system: &System) -> Tick {
         ready: view.ready,
         payments_live: view.payments_live,
         restarts: view.restarts.values().sum(),
-        quarantined: view.quarantined.len(),
+        quarantined: view.quarantined.len() + view.sendings_quarantined.len(),
         payments,
         chains: chains::health(system),
         webhooks: backlog.ok().and_then(Result::ok),

@@ -1,4 +1,4 @@
-//! A payment as `/ops/actors/{payment_id}` answers it. Nothing that identifies a payer's person, and nothing that opens
+//! A payment as `/ops/actors/{actor_id}` answers it. Nothing that identifies a payer's person, and nothing that opens
 //! anything, is in it: no metadata, no magic link, no query of a webhook's URL.
 
 mod money;
@@ -14,6 +14,7 @@ use serde_json::Value;
 use self::money::{RefundRecord, SettlementRecord, TransferRecord, refund_record, settlement_record, transfer_record};
 use self::sending::{DeliveryRecord, OperationRecord, delivery_record, operation_record};
 use super::read::Moment;
+use super::read::aside::AsideLine;
 use super::read::payment::{PaymentFacts, Transition};
 use crate::http::error::ApiError;
 
@@ -60,6 +61,8 @@ pub(super) struct PaymentRecord {
     transfers: Vec<TransferRecord>,
     history: Vec<HistoryRecord>,
     transitions: Vec<TransitionRecord>,
+    /// Money in its wallet that it does not list for want of room: it counts for nothing.
+    set_aside: Vec<AsideLine>,
     operations: Vec<OperationRecord>,
     deliveries: Vec<DeliveryRecord>,
     /// What its row says is still to be done.
@@ -132,6 +135,7 @@ impl PaymentRecord {
             transfers: payment.transfers.iter().map(transfer).collect(),
             history: payment.history.iter().map(history_record).collect(),
             transitions: facts.transitions.iter().map(transition_record).collect::<Result<_, _>>()?,
+            set_aside: facts.set_aside,
             operations: facts.operations.into_iter().map(operation_record).collect(),
             deliveries: facts.deliveries.into_iter().map(delivery_record).collect(),
             owes: resume(payment),

@@ -1,20 +1,44 @@
-//! `/ops/sendings`: payouts and withdrawals, and what an operator decides about where one goes.
+//! `/ops/sendings`: the live payouts and withdrawals, one of them, and what an operator decides about where it goes.
 
 use axum::extract::State;
+use axum::http::Uri;
 use payferry_actors::customers::audit::{self, Actor, Entry};
+use payferry_actors::observe::SendingLine;
 use payferry_domain::payment::Decision;
 use payferry_domain::sending::SendingId;
+use serde::Serialize;
 use serde_json::json;
 
 use super::Operator;
+use super::actors::{LINES_DEFAULT, limit};
 use super::admin::{id_of, only};
 use super::decisions::decision;
 use super::read::sendings::{self, SendingFacts};
 use crate::http::answer::Answer;
 use crate::http::error::ApiError;
-use crate::http::extract::{Fields, JsonBody, Path, read};
+use crate::http::extract::{Fault, Fields, JsonBody, Path, QueryFields, read};
 
-/// A payout or withdrawal, and what can be decided about it.
+#[derive(Serialize)]
+struct SendingsPage {
+    sendings: Vec<SendingLine>,
+    /// Where the next page begins, if there may be one.
+    next_after: Option<SendingId>,
+}
+
+/// The live ones, in the order of their ids; `?after=` an id, `?limit=` so many.
+pub(super) async fn list(State(operator): State<Operator>, uri: Uri) -> Result<Answer, ApiError> {
+    let mut query = QueryFields::of(&uri);
+    let malformed = |_| Fault::new("invalid_id", "is no payout's or withdrawal's id");
+    let after = query.optional("after", |text| text.parse().map_err(malformed));
+    let limit = query.optional("limit", limit);
+    query.finish()?;
+    let limit = limit.unwrap_or(LINES_DEFAULT);
+    let sendings = operator.system.sendings_live(after, limit);
+    let next_after = sendings.last().filter(|_| sendings.len() == limit).map(|line| line.id);
+    Answer::ok(&SendingsPage { sendings, next_after })
+}
+
+/// A payout or withdrawal, its actor, and what can be decided about it.
 pub(super) async fn get(State(operator): State<Operator>, Path(id): Path<String>) -> Result<Answer, ApiError> {
     Answer::ok(&find(&operator, id_of("sending_id", &id)?).await?)
 }

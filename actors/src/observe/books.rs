@@ -5,11 +5,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use payferry_domain::sending::SendingId;
 use payferry_domain::{PaymentId, Timestamp};
 use ractor::{Actor, ActorCell, SpawnErr};
 use tokio::sync::watch;
 
-use super::ActorKind;
 use super::figures::{ActorBooks, KindBooks};
 use super::kept::{Behaviour, Kept};
 use super::log::{Cause, Failure, Incident, Quarantine, Record, SupervisionLog, cut};
@@ -17,6 +17,7 @@ use super::mailbox::Mailbox;
 use super::metrics;
 use super::tally::Tally;
 use super::view::NodeState;
+use super::{ActorKind, Ferried};
 use crate::clock::Clock;
 
 /// The books of one tree. Clones are the same books.
@@ -28,7 +29,7 @@ pub struct Books {
 struct Inner {
     clock: Clock,
     kinds: Vec<Arc<KindBooks>>,
-    /// Everything but payments.
+    /// Everything but payments, payouts and withdrawals.
     nodes: Mutex<BTreeMap<(ActorKind, String), Arc<Node>>>,
     log: SupervisionLog,
     tally: Tally,
@@ -139,38 +140,45 @@ impl Books {
         tracing::warn!(actor.kind = kind.as_str(), actor.name = %name, cause = cause.as_str(), reason = %failure.reason,
             "actor failed and is restarted");
         self.kind(kind).restarted(&failure);
-        if !matches!(kind, ActorKind::Payment | ActorKind::Sending) {
+        if !kind.is_one_of_many() {
             self.node(kind, name).standing.lock().state = NodeState::Restarting;
         }
         self.inner.log.restarted(kind, name, &failure);
     }
 
-    /// Records a failure and that the payment is given up.
-    pub(crate) fn quarantined(&self, payment: PaymentId, cause: Cause, reason: &str) {
+    /// Records a failure and that the payment, payout or withdrawal is given up.
+    pub(crate) fn quarantined(&self, of: impl Into<Ferried>, cause: Cause, reason: &str) {
+        let of = of.into();
         let failure = Failure { at: self.now(), cause, reason: cut(reason) };
-        tracing::error!(payment.id = %payment, cause = cause.as_str(), reason = %failure.reason,
-            "payment {payment} failed too often and is quarantined");
-        self.kind(ActorKind::Payment).quarantined(&failure);
-        self.inner.log.quarantined(payment, &failure);
+        let (kind, cause) = (of.kind().as_str(), cause.as_str());
+        tracing::error!(actor.kind = kind, actor.name = %of, cause, reason = %failure.reason,
+            "{kind} {of} failed too often and is quarantined");
+        self.kind(of.kind()).quarantined(&failure);
+        self.inner.log.quarantined(of, &failure);
     }
 
-    /// Whether a payment is given up.
-    pub fn is_quarantined(&self, payment: PaymentId) -> bool {
-        self.inner.log.is_quarantined(payment)
+    /// Whether it is given up.
+    pub fn is_quarantined(&self, of: impl Into<Ferried>) -> bool {
+        self.inner.log.is_quarantined(of.into())
     }
 
-    /// Lets a payment run again. Answers whether it was quarantined.
-    pub(crate) fn release(&self, payment: PaymentId) -> bool {
-        self.inner.log.release(payment)
+    /// Lets it run again. Answers whether it was quarantined.
+    pub(crate) fn release(&self, of: Ferried) -> bool {
+        self.inner.log.release(of)
     }
 
     /// Payments given up.
     pub fn quarantine(&self) -> BTreeMap<PaymentId, Quarantine> {
-        self.inner.log.quarantine()
+        self.inner.log.quarantine(Ferried::payment)
     }
 
-    pub(crate) fn quarantine_of(&self, payment: PaymentId) -> Option<Quarantine> {
-        self.inner.log.quarantine_of(payment)
+    /// Payouts and withdrawals given up.
+    pub fn quarantine_of_sendings(&self) -> BTreeMap<SendingId, Quarantine> {
+        self.inner.log.quarantine(Ferried::sending)
+    }
+
+    pub(crate) fn quarantine_of(&self, of: impl Into<Ferried>) -> Option<Quarantine> {
+        self.inner.log.quarantine_of(of.into())
     }
 
     /// Incidents with a number above `after` that are still kept, oldest first.
@@ -191,7 +199,8 @@ impl Books {
     /// Shows what is not counted as it happens.
     pub(crate) fn refresh_metrics(&self) {
         self.inner.kinds.iter().for_each(|kind| kind.refresh_metrics());
-        metrics::refresh_quarantined(self.inner.log.quarantined_len());
+        let quarantined = |kind| self.inner.log.quarantined_len(kind);
+        metrics::refresh_quarantined(quarantined(ActorKind::Payment), quarantined(ActorKind::Sending));
         if self.inner.tally.is_counted() {
             metrics::refresh_payments(&self.inner.tally.read());
         }
@@ -201,9 +210,10 @@ impl Books {
         self.inner.log.record_of(kind, name)
     }
 
-    /// Restarts of a payment, and its last failure, as far as they are remembered.
-    pub(crate) fn failures_of(&self, payment: PaymentId) -> (u64, Option<Failure>) {
-        let Record { restarts, last } = self.record_of(ActorKind::Payment, &payment.to_string());
+    /// Its restarts and its last failure, as far as they are remembered.
+    pub(crate) fn failures_of(&self, of: impl Into<Ferried>) -> (u64, Option<Failure>) {
+        let of = of.into();
+        let Record { restarts, last } = self.record_of(of.kind(), &of.to_string());
         (restarts, last)
     }
 }

@@ -197,7 +197,7 @@ impl KindBooks {
     pub(super) fn quarantined(&self, failure: &Failure) {
         self.quarantined.fetch_add(1, Ordering::Relaxed);
         *self.last_failure.lock() = Some(failure.clone());
-        metrics::quarantined(failure.cause);
+        metrics::quarantined(self.kind, failure.cause);
     }
 
     /// Shows what is not counted as it happens.

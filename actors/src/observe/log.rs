@@ -4,18 +4,18 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
 
 use parking_lot::Mutex;
-use payferry_domain::{PaymentId, Timestamp};
+use payferry_domain::Timestamp;
 use ractor::{ActorCell, ActorProcessingErr, SupervisionEvent};
 use serde::Serialize;
 use tokio::sync::watch;
 
-use super::ActorKind;
+use super::{ActorKind, Ferried};
 
 /// Entries kept; the counters go on.
 pub const LOG_ENTRIES_MAX: usize = 1_000;
 /// Characters kept of a reason.
 pub const REASON_CHARS_MAX: usize = 500;
-/// Payments whose restarts are remembered one by one; the oldest are forgotten first.
+/// Payments, payouts and withdrawals whose restarts are remembered one by one; the oldest are forgotten first.
 const RECORDS_MAX: usize = 10_000;
 
 /// What class of failure it is.
@@ -80,7 +80,7 @@ pub struct Incident {
     pub at: Timestamp,
     /// What failed.
     pub kind: ActorKind,
-    /// Which one: a payment id, a chain, a shard's number.
+    /// Which one: a payment's or withdrawal's id, a chain, a shard's number.
     pub name: String,
     /// The class of the failure.
     pub cause: Cause,
@@ -90,7 +90,7 @@ pub struct Incident {
     pub action: Action,
 }
 
-/// A payment that is not run any more until an operator looks at it.
+/// Why something is not run any more until an operator looks at it.
 #[derive(Debug, Clone, Serialize)]
 pub struct Quarantine {
     /// Since when, by the wall clock.
@@ -142,11 +142,11 @@ pub(super) struct SupervisionLog {
 #[derive(Debug, Default)]
 struct Inner {
     recent: VecDeque<Incident>,
-    quarantined: BTreeMap<PaymentId, Quarantine>,
+    quarantined: BTreeMap<Ferried, Quarantine>,
     restarts: BTreeMap<ActorKind, u64>,
     records: HashMap<(ActorKind, String), Record>,
-    /// Payments with a record, the oldest record first.
-    payments: VecDeque<String>,
+    /// Those of very many with a record, the oldest record first.
+    of_many: VecDeque<(ActorKind, String)>,
 }
 
 /// How one actor fared.
@@ -170,10 +170,10 @@ impl SupervisionLog {
         self.push(inner, kind, name, failure, Action::Restarted);
     }
 
-    pub(super) fn quarantined(&self, payment: PaymentId, failure: &Failure) {
+    pub(super) fn quarantined(&self, of: Ferried, failure: &Failure) {
         let mut inner = self.inner.lock();
-        inner.quarantined.insert(payment, Quarantine { since: failure.at, reason: failure.reason.clone() });
-        self.push(inner, ActorKind::Payment, &payment.to_string(), failure, Action::Quarantined);
+        inner.quarantined.insert(of, Quarantine { since: failure.at, reason: failure.reason.clone() });
+        self.push(inner, of.kind(), &of.to_string(), failure, Action::Quarantined);
     }
 
     fn push(
@@ -195,24 +195,26 @@ impl SupervisionLog {
         self.newest.send_replace(number);
     }
 
-    pub(super) fn is_quarantined(&self, payment: PaymentId) -> bool {
-        self.inner.lock().quarantined.contains_key(&payment)
+    pub(super) fn is_quarantined(&self, of: Ferried) -> bool {
+        self.inner.lock().quarantined.contains_key(&of)
     }
 
-    pub(super) fn release(&self, payment: PaymentId) -> bool {
-        self.inner.lock().quarantined.remove(&payment).is_some()
+    pub(super) fn release(&self, of: Ferried) -> bool {
+        self.inner.lock().quarantined.remove(&of).is_some()
     }
 
-    pub(super) fn quarantine(&self) -> BTreeMap<PaymentId, Quarantine> {
-        self.inner.lock().quarantined.clone()
+    /// Those that `wanted` names.
+    pub(super) fn quarantine<K: Ord>(&self, wanted: impl Fn(Ferried) -> Option<K>) -> BTreeMap<K, Quarantine> {
+        let inner = self.inner.lock();
+        inner.quarantined.iter().filter_map(|(of, quarantine)| Some((wanted(*of)?, quarantine.clone()))).collect()
     }
 
-    pub(super) fn quarantine_of(&self, payment: PaymentId) -> Option<Quarantine> {
-        self.inner.lock().quarantined.get(&payment).cloned()
+    pub(super) fn quarantine_of(&self, of: Ferried) -> Option<Quarantine> {
+        self.inner.lock().quarantined.get(&of).cloned()
     }
 
-    pub(super) fn quarantined_len(&self) -> usize {
-        self.inner.lock().quarantined.len()
+    pub(super) fn quarantined_len(&self, kind: ActorKind) -> usize {
+        self.inner.lock().quarantined.keys().filter(|of| of.kind() == kind).count()
     }
 
     /// Incidents with a number above `after`, oldest first.
@@ -238,13 +240,13 @@ impl SupervisionLog {
 impl Inner {
     fn record(&mut self, kind: ActorKind, name: &str) -> &mut Record {
         let key = (kind, name.to_owned());
-        if kind == ActorKind::Payment && !self.records.contains_key(&key) {
-            if self.payments.len() == RECORDS_MAX
-                && let Some(oldest) = self.payments.pop_front()
+        if kind.is_one_of_many() && !self.records.contains_key(&key) {
+            if self.of_many.len() == RECORDS_MAX
+                && let Some(oldest) = self.of_many.pop_front()
             {
-                self.records.remove(&(ActorKind::Payment, oldest));
+                self.records.remove(&oldest);
             }
-            self.payments.push_back(name.to_owned());
+            self.of_many.push_back(key.clone());
         }
         self.records.entry(key).or_default()
     }
@@ -252,4 +254,24 @@ impl Inner {
 
 pub(super) fn cut(reason: &str) -> String {
     reason.chars().take(REASON_CHARS_MAX).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_very_many_the_oldest_records_are_forgotten_and_permanent_actors_keep_theirs() {
+        let log = SupervisionLog::default();
+        let failure = Failure { at: Timestamp(1), cause: Cause::Panic, reason: "on purpose".to_owned() };
+        log.restarted(ActorKind::SendingDesk, "sending desk", &failure);
+        for number in 0..RECORDS_MAX {
+            log.restarted(ActorKind::Sending, &format!("wd_{number}"), &failure);
+        }
+        log.restarted(ActorKind::Payment, "pay_1", &failure);
+        let restarts = |kind, name| log.record_of(kind, name).restarts;
+        assert_eq!([restarts(ActorKind::Sending, "wd_0"), restarts(ActorKind::Sending, "wd_1")], [0, 1]);
+        assert_eq!([restarts(ActorKind::Payment, "pay_1"), restarts(ActorKind::SendingDesk, "sending desk")], [1, 1]);
+        assert_eq!(log.inner.lock().records.len(), RECORDS_MAX + 1);
+    }
 }

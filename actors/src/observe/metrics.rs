@@ -20,6 +20,8 @@ const MESSAGES: &str = "payferry_actor_messages_total";
 const RESTARTS: &str = "payferry_actor_restarts_total";
 const QUARANTINED: &str = "payferry_payments_quarantined_total";
 const QUARANTINED_NOW: &str = "payferry_payments_quarantined";
+const SENDINGS_QUARANTINED: &str = "payferry_sendings_quarantined_total";
+const SENDINGS_QUARANTINED_NOW: &str = "payferry_sendings_quarantined";
 const PAYMENTS: &str = "payferry_payments";
 const PAYMENTS_LIVE: &str = "payferry_payments_live";
 pub(super) const TRANSITION: &str = "payferry_payment_transition_seconds";
@@ -38,6 +40,11 @@ pub(super) fn describe() {
     describe_counter!(RESTARTS, "Actors started again after a failure, by kind and class of failure.");
     describe_counter!(QUARANTINED, "Payments given up for failing too often, by class of the last failure.");
     describe_gauge!(QUARANTINED_NOW, "Payments given up that no operator has released yet.");
+    describe_counter!(
+        SENDINGS_QUARANTINED,
+        "Payouts and withdrawals given up for failing too often, by class of the last failure."
+    );
+    describe_gauge!(SENDINGS_QUARANTINED_NOW, "Payouts and withdrawals given up that no operator has released yet.");
     describe_gauge!(PAYMENTS, "Payments, by status and chain.");
     describe_gauge!(PAYMENTS_LIVE, "Payments that something is still to be expected of, by status and chain.");
     describe_histogram!(
@@ -83,8 +90,9 @@ pub(super) fn restarted(kind: ActorKind, cause: Cause) {
     counter!(RESTARTS, "kind" => kind.as_str(), "cause" => cause.as_str()).increment(1);
 }
 
-pub(super) fn quarantined(cause: Cause) {
-    counter!(QUARANTINED, "cause" => cause.as_str()).increment(1);
+pub(super) fn quarantined(kind: ActorKind, cause: Cause) {
+    let name = if kind == ActorKind::Sending { SENDINGS_QUARANTINED } else { QUARANTINED };
+    counter!(name, "cause" => cause.as_str()).increment(1);
 }
 
 /// Payments by status and chain.
@@ -97,8 +105,9 @@ pub(super) fn refresh_payments(tally: &[Tallied]) {
 }
 
 #[allow(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
-pub(super) fn refresh_quarantined(quarantined: usize) {
-    gauge!(QUARANTINED_NOW).set(quarantined as f64);
+pub(super) fn refresh_quarantined(payments: usize, sendings: usize) {
+    gauge!(QUARANTINED_NOW).set(payments as f64);
+    gauge!(SENDINGS_QUARANTINED_NOW).set(sendings as f64);
 }
 
 pub(super) fn transition_seconds(from: Status, to: Status) -> Histogram {

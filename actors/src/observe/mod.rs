@@ -6,6 +6,7 @@
 mod books;
 mod buckets;
 mod counters;
+mod ferried;
 mod figures;
 mod kept;
 mod log;
@@ -19,6 +20,7 @@ use serde::Serialize;
 pub use books::Books;
 pub use buckets::BUCKETS;
 pub(crate) use counters::Counters;
+pub use ferried::Ferried;
 pub(crate) use figures::{ActorBooks, Stamp};
 pub(crate) use kept::Behaviour;
 pub(crate) use kept::words_of;
@@ -27,8 +29,8 @@ pub use log::{Action, Cause, Failure, Incident, LOG_ENTRIES_MAX, Quarantine, REA
 pub use mailbox::Mailbox;
 pub(crate) use tally::Moved;
 pub use tally::{Standing, Tallied};
-pub use view::{Figures, KindView, NodeState, NodeView, PaymentLine, TreeView};
-pub(crate) use view::{ROOT_NAME, line_note, read_line_note};
+pub use view::{Figures, KindView, NodeState, NodeView, PaymentLine, SendingLine, TreeView};
+pub(crate) use view::{ROOT_NAME, line_note, read_line_note, read_sending_note, sending_note};
 
 /// What sort of actor it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -79,6 +81,11 @@ impl ActorKind {
         Self::Endpoint,
         Self::Auditor,
     ];
+
+    /// Whether there are so many that they are counted, not listed by name.
+    pub(crate) const fn is_one_of_many(self) -> bool {
+        matches!(self, Self::Payment | Self::Sending)
+    }
 
     /// The name as it stands in metrics and logs.
     pub const fn as_str(self) -> &'static str {

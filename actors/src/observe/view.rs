@@ -1,9 +1,11 @@
-//! The tree as it shows itself: a node for each permanent actor, figures by kind, and a line for each payment.
+//! The tree as it shows itself: a node for each permanent actor, figures by kind, and a line for each payment, payout and
+//! withdrawal.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
 use payferry_domain::payment::{Payment, Status};
+use payferry_domain::sending::{Sending, SendingId, SendingStatus};
 use payferry_domain::{Chain, PaymentId, Timestamp};
 use serde::Serialize;
 
@@ -15,7 +17,7 @@ use super::log::{Cause, Failure};
 /// The root's name.
 pub(crate) const ROOT_NAME: &str = "root";
 
-/// The whole tree but for payments, which their shards count.
+/// The whole tree but for payments, which their shards count, and for payouts and withdrawals, which their desk counts.
 #[derive(Debug, Clone, Serialize)]
 pub struct TreeView {
     /// The root, with everything under it.
@@ -71,7 +73,7 @@ pub struct NodeView {
     pub restarts: u64,
     /// Its last failure.
     pub last_failure: Option<Failure>,
-    /// Actors under it that are there; of a shard: its payments, which are not listed.
+    /// Actors under it that are there; of a shard, and of the desk of payouts and withdrawals: those that are not listed.
     pub children_live: usize,
     /// Actors under it.
     pub children: Vec<Self>,
@@ -112,25 +114,68 @@ pub struct PaymentLine {
     pub since: Timestamp,
 }
 
+/// A payout or withdrawal with a live actor, at a glance.
+#[derive(Debug, Clone, Serialize)]
+pub struct SendingLine {
+    /// Which.
+    pub id: SendingId,
+    /// Where it stands.
+    pub status: SendingStatus,
+    /// Whether its address waits for a decision.
+    pub in_review: bool,
+    /// On which chain.
+    pub chain: Chain,
+    /// Transitions made.
+    pub version: u32,
+    /// Messages that wait for it.
+    pub mailbox: usize,
+    /// Since when its actor runs, by the wall clock.
+    pub since: Timestamp,
+}
+
+/// Where the bit of a review stands in a note.
+const IN_REVIEW_PLACE: u32 = 16;
+
 /// Status, chain and version in eight bytes.
 pub(crate) fn line_note(payment: &Payment) -> u64 {
-    u64::from(payment.version) << 32 | (payment.terms.chain as u64) << 8 | payment.status as u64
+    note(payment.status as u64, payment.terms.chain, payment.version)
+}
+
+/// The same of a payout or withdrawal, and whether it is in review.
+pub(crate) fn sending_note(sending: &Sending) -> u64 {
+    let in_review = u64::from(sending.is_in_review()) << IN_REVIEW_PLACE;
+    note(sending.status as u64, sending.order.asset.chain, sending.version) | in_review
+}
+
+fn note(status: u64, chain: Chain, version: u32) -> u64 {
+    u64::from(version) << 32 | (chain as u64) << 8 | status
 }
 
 /// As [`line_note`] wrote it.
 pub(crate) fn read_line_note(note: u64) -> (Status, Chain, u32) {
+    let (status, chain, version) = read_note(note);
+    (Status::ALL.get(status).copied().unwrap_or(Status::Pending), chain, version)
+}
+
+/// As [`sending_note`] wrote it.
+pub(crate) fn read_sending_note(note: u64) -> (SendingStatus, bool, Chain, u32) {
+    let (status, chain, version) = read_note(note);
+    let status = SendingStatus::ALL.get(status).copied().unwrap_or(SendingStatus::Pending);
+    (status, note >> IN_REVIEW_PLACE & 1 == 1, chain, version)
+}
+
+fn read_note(note: u64) -> (usize, Chain, u32) {
     let place = |shift: u32| usize::try_from(note >> shift & 0xff).unwrap_or_default();
-    let status = Status::ALL.get(place(0)).copied().unwrap_or(Status::Pending);
     let chain = Chain::ALL.get(place(8)).copied().unwrap_or(Chain::Base);
-    (status, chain, u32::try_from(note >> 32).unwrap_or_default())
+    (place(0), chain, u32::try_from(note >> 32).unwrap_or_default())
 }
 
 impl Books {
-    /// The tree, with the payments that `payments_live` counts in each shard.
-    pub(crate) fn tree(&self, payments_live: impl Fn(usize) -> usize) -> TreeView {
+    /// The tree, with the payments that `payments_live` counts in each shard, and so many payouts and withdrawals.
+    pub(crate) fn tree(&self, payments_live: impl Fn(usize) -> usize, sendings_live: usize) -> TreeView {
         let mut children = Vec::new();
         for kind in ActorKind::ALL {
-            if matches!(kind, ActorKind::Root | ActorKind::Endpoint | ActorKind::Payment) {
+            if kind.is_one_of_many() || matches!(kind, ActorKind::Root | ActorKind::Endpoint) {
                 continue;
             }
             let mut nodes = self.nodes(kind);
@@ -145,6 +190,7 @@ impl Books {
                     let children_live = node.name.parse().map(&payments_live).unwrap_or_default();
                     NodeView { children_live, ..self.show(node, Vec::new()) }
                 }
+                ActorKind::SendingDesk => NodeView { children_live: sendings_live, ..self.show(node, Vec::new()) },
                 _ => self.show(node, Vec::new()),
             }));
         }

@@ -1,10 +1,10 @@
 //! What payments need from the rest of the tree, and the one place where effects are carried out.
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Once};
 use std::time::Instant;
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use payferry_domain::payment::{Effect, Payment, TransferKey};
 use payferry_domain::{Address, Amount, Timestamp};
 use payferry_entities::Database;
@@ -49,11 +49,18 @@ pub(crate) struct Services {
     pub(crate) webhooks: RwLock<Option<WebhookSender>>,
     /// When the tree was started.
     pub(crate) started: Instant,
-    /// Shards that have read their live payments.
-    pub(crate) rehydrated: AtomicUsize,
+    /// Shards that have read their live payments since they were last started.
+    pub(crate) rehydrated: Mutex<BTreeSet<usize>>,
+    /// Over when all of them had for the first time.
+    pub(crate) rehydrated_first: Once,
 }
 
 impl Services {
+    /// Whether every shard has read its live payments; one that was restarted has to do so again.
+    pub(crate) fn is_rehydrated(&self) -> bool {
+        self.rehydrated.lock().len() == self.router.shards_len()
+    }
+
     /// Carries out what a transition, or a restart, asks for. Everything here is a nudge: what it is about is committed.
     pub(crate) fn carry_out(&self, payment: &Payment, effect: &Effect) {
         let id = payment.id();
@@ -118,7 +125,7 @@ impl Services {
     }
 
     pub(crate) fn to_sending_desk(&self, message: DeskMessage) {
-        self.router.to_sending_desk(message);
+        self.router.sendings().to_desk(message);
     }
 
     /// Has every live payout and withdrawal do again what it still owes.

@@ -17,7 +17,7 @@ use super::effects::Services;
 use super::shard::ShardMessage;
 use crate::inbox::PaymentInbox;
 use crate::observe::{Mailbox, PaymentLine, read_line_note};
-use crate::sending::DeskMessage;
+use crate::sending::{self as sendings, DeskMessage, LiveSendings};
 
 /// Logical shards that payment ids fall into.
 pub(crate) const LOGICAL_SHARDS: usize = 256;
@@ -33,8 +33,7 @@ pub(crate) struct Router {
     owners: DashMap<ActorId, PaymentId>,
     shards: RwLock<Vec<Option<Mailbox<ShardMessage>>>>,
     spawned: AtomicU64,
-    /// The desk of payouts and withdrawals: set once it runs, and again when it was restarted.
-    sendings: RwLock<Option<Mailbox<DeskMessage>>>,
+    sendings: LiveSendings,
     /// The newest outages of each chain: a payment that was not there when they were told hears of them when it is.
     outages: Mutex<HashMap<Chain, VecDeque<Outage>>>,
 }
@@ -48,22 +47,14 @@ impl Router {
             owners: DashMap::new(),
             shards: RwLock::new(vec![None; shards]),
             spawned: AtomicU64::new(0),
-            sendings: RwLock::default(),
+            sendings: LiveSendings::default(),
             outages: Mutex::default(),
         }
     }
 
-    /// Makes the desk of payouts and withdrawals known.
-    pub(crate) fn set_sending_desk(&self, desk: Mailbox<DeskMessage>) {
-        *self.sendings.write() = Some(desk);
-    }
-
-    /// Sends to the desk of payouts and withdrawals.
-    pub(crate) fn to_sending_desk(&self, message: DeskMessage) {
-        if let Some(desk) = &*self.sendings.read() {
-            // A stopped desk is restarted, and then reads everything anew.
-            let _ = desk.cast(message);
-        }
+    /// Payouts and withdrawals, and the way to them.
+    pub(crate) fn sendings(&self) -> &LiveSendings {
+        &self.sendings
     }
 
     /// How many supervisors there are.
@@ -182,13 +173,13 @@ impl Router {
     pub(crate) async fn spawn(
         self: &Arc<Self>,
         services: &Arc<Services>,
-        payment: Payment,
+        payment: Box<Payment>,
         supervisor: ActorCell,
     ) -> Result<Mailbox<Message>, ActorProcessingErr> {
         let id = payment.id();
         let shard = supervisor.get_id();
         let behaviour = PaymentActor::new(services.clone());
-        let actor = services.books.spawn_unlisted(behaviour, Box::new(payment), supervisor).await?;
+        let actor = services.books.spawn_unlisted(behaviour, payment, supervisor).await?;
         // Before anybody can reach it: its supervisor must know whose failure it sees.
         self.owners.insert(actor.get_id(), id);
         let first = {
@@ -237,7 +228,8 @@ impl PaymentInbox for Router {
     }
 
     fn tell_sending(&self, sending_id: SendingId, command: sending::Command) {
-        self.to_sending_desk(DeskMessage::Take(sending_id, Box::new(command.into())));
+        let told = sendings::Message::Take(Box::new(command.into()));
+        self.sendings.to_desk(DeskMessage::Wake(sending_id, told));
     }
 
     fn chain_progressed(&self, chain: Chain, block_time: Timestamp) {

@@ -1,9 +1,8 @@
 //! A shard: supervises its payments, wakes those that are asked for, and keeps one timer wheel for all of them.
 //!
-//! A payment that fails is restarted from the database, at most [`RESTARTS_MAX`] times in [`RESTARTS_WINDOW`]; then it
-//! is quarantined, and its siblings go on. The shard itself keeps nothing that the database does not know.
+//! A payment that fails is restarted from the database, within its [`Budget`]; then it is quarantined, and its siblings go on. The shard itself keeps nothing that the database does not know.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,11 +15,8 @@ use super::effects::Services;
 use super::router::LOGICAL_SHARDS;
 use super::store;
 use crate::observe::{ActorKind, Behaviour, Cause, Mailbox, ended};
+use crate::supervise::Budget;
 
-/// Restarts a payment gets within the window before it is quarantined.
-pub const RESTARTS_MAX: usize = 3;
-/// The window.
-pub const RESTARTS_WINDOW: Duration = Duration::from_mins(1);
 /// How often the wheel is looked at.
 const TICK: Duration = Duration::from_millis(250);
 /// Payments read at once when the shard starts.
@@ -66,7 +62,7 @@ pub(crate) struct Shard {
 pub(crate) struct State {
     deadlines: HashMap<Chain, BTreeSet<(Timestamp, PaymentId)>>,
     reminders: BTreeSet<(Timestamp, PaymentId, Reminder)>,
-    failures: HashMap<PaymentId, VecDeque<Instant>>,
+    budget: Budget<PaymentId>,
 }
 
 impl Shard {
@@ -90,6 +86,7 @@ impl Behaviour for Shard {
     type Arguments = ();
 
     async fn pre_start(&self, myself: &Mailbox<ShardMessage>, (): ()) -> Result<State, ActorProcessingErr> {
+        self.services.rehydrated.lock().remove(&self.index);
         self.services.router.take_over(self.index, myself.clone());
         myself.cast(ShardMessage::Rehydrate)?;
         myself.send_interval(TICK, || ShardMessage::Tick);
@@ -157,13 +154,14 @@ impl Shard {
                 if self.services.books.is_quarantined(id) || self.services.router.live(id).is_some() {
                     continue;
                 }
-                let actor = self.services.router.spawn(&self.services, payment, myself.get_cell()).await?;
+                let actor = self.services.router.spawn(&self.services, Box::new(payment), myself.get_cell()).await?;
                 let _ = actor.cast(Message::Resume);
             }
         }
-        let done = self.services.rehydrated.fetch_add(1, std::sync::atomic::Ordering::AcqRel) + 1;
-        if done == self.services.router.shards_len() {
-            self.services.metrics.rehydrated(self.services.started.elapsed());
+        self.services.rehydrated.lock().insert(self.index);
+        if self.services.is_rehydrated() {
+            let Services { metrics, started, rehydrated_first, .. } = &*self.services;
+            rehydrated_first.call_once(|| metrics.rehydrated(started.elapsed()));
         }
         Ok(())
     }
@@ -180,7 +178,7 @@ impl Shard {
             Some(actor) => actor,
             None => match store::load(&self.services.database, id).await {
                 Ok(Some(payment)) => {
-                    match self.services.router.spawn(&self.services, payment, myself.get_cell()).await {
+                    match self.services.router.spawn(&self.services, Box::new(payment), myself.get_cell()).await {
                         Ok(actor) => actor,
                         Err(error) => return self.put_off(id, &error.to_string(), state),
                     }
@@ -217,15 +215,10 @@ impl Shard {
         reason: &str,
         state: &mut State,
     ) {
-        let now = Instant::now();
-        let failures = state.failures.entry(id).or_default();
-        failures.retain(|failure| now.duration_since(*failure) < RESTARTS_WINDOW);
-        if failures.len() >= RESTARTS_MAX {
-            state.failures.remove(&id);
+        if state.budget.spend(id, Instant::now()).is_none() {
             self.services.books.quarantined(id, cause, reason);
             return;
         }
-        failures.push_back(now);
         self.services.books.restarted(ActorKind::Payment, &id.to_string(), cause, reason);
         self.wake(myself, id, None, state).await;
     }
@@ -266,6 +259,6 @@ impl Shard {
                 }
             }
         }
-        state.failures.retain(|_, failures| failures.back().is_some_and(|last| last.elapsed() < RESTARTS_WINDOW));
+        state.budget.forget_old(Instant::now());
     }
 }

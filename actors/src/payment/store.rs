@@ -16,6 +16,7 @@ use payferry_domain::{Address, Chain, PaymentId};
 use payferry_entities::{Database, payments, transfers};
 use sea_orm::sea_query::{Expr, ExprTrait};
 use sea_orm::{ColumnTrait, DbBackend, DbErr, EntityTrait, FromQueryResult, QueryFilter, QueryOrder, Statement};
+use serde::Serialize;
 
 pub use units::{RowsBeside, SET_ASIDE, applied_unit, initiation_unit, transition_unit};
 
@@ -23,6 +24,8 @@ pub use units::{RowsBeside, SET_ASIDE, applied_unit, initiation_unit, transition
 const LOOKUP_PAYMENTS_MAX: usize = 512;
 /// Transfers of one payment that are told again at a time.
 const UNAPPLIED_OF_ONE_MAX: i64 = 100;
+/// The room that a payment's JSON is begun with.
+const JSON_USUAL_BYTES: usize = 1_536;
 /// Addresses that one statement looks up.
 const LOOKUP_ADDRESSES_MAX: usize = 1_000;
 
@@ -53,7 +56,7 @@ impl StoreError {
 /// The row of a payment.
 pub fn row_of(payment: &Payment) -> Result<payments::Model, StoreError> {
     let terms = &payment.terms;
-    let state = serde_json::to_string(payment);
+    let state = json(payment);
     Ok(payments::Model {
         id: terms.id.to_string(),
         psp_id: terms.psp_id.to_string(),
@@ -77,6 +80,13 @@ pub fn row_of(payment: &Payment) -> Result<payments::Model, StoreError> {
         updated_at: payment.updated_at.as_millis(),
         state: state.map_err(|error| StoreError::unreadable("payment", &terms.id, &error))?,
     })
+}
+
+/// JSON of about the usual length, so that it is not moved while it grows: a payment is written twice at its beginning.
+fn json(value: &impl Serialize) -> serde_json::Result<String> {
+    let mut bytes = Vec::with_capacity(JSON_USUAL_BYTES);
+    serde_json::to_writer(&mut bytes, value)?;
+    Ok(String::from_utf8(bytes).expect("JSON is UTF-8"))
 }
 
 /// The payment that a row holds. Its id and version must be those of the columns.

@@ -8,11 +8,12 @@ use std::time::Duration;
 use payferry_domain::sending::{self, Command, Effect, Rejection, Sending, resume};
 use payferry_entities::audit_log;
 use ractor::{ActorProcessingErr, RpcReplyPort};
+use serde::Serialize;
 
 use super::store;
 use crate::compliance::{ScreenRequest, Subject};
 use crate::journal::{JournalError, Unit};
-use crate::observe::{ActorKind, Behaviour, Mailbox};
+use crate::observe::{ActorKind, Behaviour, Mailbox, sending_note};
 use crate::payment::Services;
 use crate::payment::store::{RowsBeside, StoreError};
 use crate::psps::PspError;
@@ -29,6 +30,8 @@ pub(crate) enum CommandFailure {
     Rejected(#[from] Rejection),
     #[error("no such payout or withdrawal")]
     Unknown,
+    #[error("it is quarantined")]
+    Quarantined,
     #[error("{0}")]
     Unavailable(String),
 }
@@ -50,6 +53,19 @@ impl From<Command> for Told {
     }
 }
 
+/// What the actor of a payout or withdrawal remembers.
+#[derive(Debug, Clone, Serialize)]
+pub struct SendingMemory {
+    /// Transitions made.
+    pub version: u32,
+    /// Where it stands.
+    pub status: &'static str,
+    /// Whether its memory may be behind its row.
+    pub stale: bool,
+    /// What is still owed.
+    pub owes: Vec<Effect>,
+}
+
 pub(crate) enum Message {
     /// Take something in.
     Take(Box<Told>),
@@ -57,6 +73,21 @@ pub(crate) enum Message {
     Resume,
     /// The row was moved by somebody else: read it, and do what is owed.
     Reload,
+    /// Show yourself.
+    Observe(RpcReplyPort<SendingMemory>),
+    /// Panic, to see that nothing is lost by it.
+    Panic,
+}
+
+impl Message {
+    /// Answers whoever waits that nothing comes of it.
+    pub(crate) fn refuse(self, failure: CommandFailure) {
+        if let Self::Take(told) = self
+            && let Some(reply) = told.reply
+        {
+            let _ = reply.send(Err(failure));
+        }
+    }
 }
 
 /// The actor. Its state is the sending.
@@ -98,7 +129,8 @@ impl Behaviour for SendingActor {
     type State = State;
     type Arguments = Box<Sending>;
 
-    async fn pre_start(&self, _: &Mailbox<Message>, sending: Box<Sending>) -> Result<State, ActorProcessingErr> {
+    async fn pre_start(&self, myself: &Mailbox<Message>, sending: Box<Sending>) -> Result<State, ActorProcessingErr> {
+        myself.books().set_note(sending_note(&sending));
         Ok(State { sending, stale: false })
     }
 
@@ -117,7 +149,13 @@ impl Behaviour for SendingActor {
                 state.stale = true;
                 (self.refresh(state).await.map(|()| resume(&state.sending)), None)
             }
+            Message::Observe(reply) => {
+                let _ = reply.send(state.memory());
+                return Ok(());
+            }
+            Message::Panic => panic!("panicked on purpose, as a test asked"),
         };
+        myself.books().set_note(sending_note(&state.sending));
         let answer = match &outcome {
             Ok(_) => Ok((*state.sending).clone()),
             Err(Failure::Rejected(rejection)) => Err(CommandFailure::Rejected(*rejection)),
@@ -233,9 +271,21 @@ impl SendingActor {
                     }
                 }
                 Effect::Passivate => {
+                    services.router.sendings().leave(sending.id(), myself.get_id());
                     let _ = myself.drain();
                 }
             }
+        }
+    }
+}
+
+impl State {
+    fn memory(&self) -> SendingMemory {
+        SendingMemory {
+            version: self.sending.version,
+            status: self.sending.status.as_str(),
+            stale: self.stale,
+            owes: resume(&self.sending),
         }
     }
 }

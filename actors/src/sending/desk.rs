@@ -1,37 +1,37 @@
-//! The desk of payouts and withdrawals: wakes those that are asked for, and starts again those that fail.
+//! The desk of payouts and withdrawals: supervises them, wakes those that are asked for, and starts again those that fail.
 //!
-//! It keeps nothing that the database does not know: at its own start it reads what is live.
+//! One that fails is restarted from the database after a pause, within its [`Budget`]; then it is quarantined, as a payment
+//! is, and the others go on. The desk itself keeps nothing that the database does not know: at its own start it reads what
+//! is live.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use payferry_domain::sending::{Sending, SendingId};
-use ractor::{ActorId, ActorProcessingErr, ActorStatus, MessagingErr, SupervisionEvent};
+use ractor::{ActorId, ActorProcessingErr, MessagingErr, SupervisionEvent};
 
-use super::actor::{CommandFailure, Message, SendingActor, Told};
+use super::actor::{CommandFailure, Message, SendingActor};
+use super::live::LiveSendings;
 use super::store;
 use crate::observe::{ActorKind, Behaviour, Cause, Mailbox, ended};
 use crate::payment::Services;
+use crate::supervise::Budget;
 
 /// Sendings read at once.
 const REHYDRATION_PAGE: u64 = 500;
-/// Pause before a sending that failed, or that could not be read, is started again; doubles with each failure.
+/// Pause before a sending that failed is started again; doubles with each failure that its budget remembers.
 const RESTART_PAUSE_MIN: Duration = Duration::from_millis(100);
-/// The longest of those pauses.
-const RESTART_PAUSE_MAX: Duration = Duration::from_mins(1);
-/// A sending that ran for so long starts with the shortest pause again.
-const FORGIVEN_AFTER: Duration = Duration::from_mins(1);
+/// Pause before a sending that could not be read or started is tried again.
+const RELOAD_PAUSE: Duration = Duration::from_secs(2);
 
 pub(crate) enum DeskMessage {
     /// Read all live ones and start them.
     Rehydrate,
     /// A new one, just committed.
     Begin(Box<Sending>),
-    /// A fact or command for one, live or not.
-    Take(SendingId, Box<Told>),
-    /// Start one again that failed.
-    Start(SendingId),
+    /// A message for one, live or not.
+    Wake(SendingId, Message),
     /// Have every live one do again what it owes.
     ResumeAll,
 }
@@ -43,15 +43,18 @@ pub(crate) struct SendingDesk {
 
 #[derive(Default)]
 pub(crate) struct State {
-    live: HashMap<SendingId, Mailbox<Message>>,
     /// A failed actor is known by its cell alone.
     owners: HashMap<ActorId, SendingId>,
-    failures: HashMap<SendingId, (Instant, Duration)>,
+    budget: Budget<SendingId>,
 }
 
 impl SendingDesk {
     pub(crate) fn new(services: Arc<Services>) -> Self {
         Self { services }
+    }
+
+    fn sendings(&self) -> &LiveSendings {
+        self.services.router.sendings()
     }
 }
 
@@ -62,6 +65,7 @@ impl Behaviour for SendingDesk {
     type Arguments = ();
 
     async fn pre_start(&self, myself: &Mailbox<DeskMessage>, (): ()) -> Result<State, ActorProcessingErr> {
+        self.sendings().take_over(myself.clone());
         myself.cast(DeskMessage::Rehydrate)?;
         Ok(State::default())
     }
@@ -74,11 +78,15 @@ impl Behaviour for SendingDesk {
     ) -> Result<(), ActorProcessingErr> {
         match message {
             DeskMessage::Rehydrate => self.rehydrate(myself, state).await?,
-            DeskMessage::Begin(sending) => self.start(myself, *sending, Message::Resume, state).await,
-            DeskMessage::Take(id, told) => self.wake(myself, id, Message::Take(told), state).await,
-            DeskMessage::Start(id) => self.wake(myself, id, Message::Resume, state).await,
+            DeskMessage::Begin(sending) => {
+                // The desk may have read it already, if it has just started.
+                if self.sendings().live(sending.id()).is_none() {
+                    self.start(myself, *sending, Message::Resume, state).await;
+                }
+            }
+            DeskMessage::Wake(id, message) => self.wake(myself, id, message, state).await,
             DeskMessage::ResumeAll => {
-                for actor in state.live.values() {
+                for actor in self.sendings().all() {
                     let _ = actor.cast(Message::Reload);
                 }
             }
@@ -94,29 +102,44 @@ impl Behaviour for SendingDesk {
     ) -> Result<(), ActorProcessingErr> {
         let Some((cell, cause, reason)) = ended(event) else { return Ok(()) };
         let Some(id) = state.owners.remove(&cell.get_id()) else { return Ok(()) };
-        if state.live.get(&id).is_some_and(|actor| actor.get_id() == cell.get_id()) {
-            state.live.remove(&id);
-        }
+        self.sendings().leave(id, cell.get_id());
+        // One that ended by itself was over; one that was killed ended with its desk.
         if matches!(cause, Cause::Panic | Cause::Error) {
-            self.services.books.restarted(ActorKind::Sending, &id.to_string(), cause, &reason);
-            put_off(myself, id, state);
+            self.failed(myself, id, cause, &reason, state);
         }
         Ok(())
     }
 }
 
 /// Has a sending started again after a pause.
-fn put_off(myself: &Mailbox<DeskMessage>, id: SendingId, state: &mut State) {
-    let now = Instant::now();
-    state.failures.retain(|_, (at, _)| now.duration_since(*at) < FORGIVEN_AFTER + RESTART_PAUSE_MAX);
-    let (at, pause) = state.failures.entry(id).or_insert((now, RESTART_PAUSE_MIN));
-    *at = now;
-    let wait = *pause;
-    *pause = (*pause * 2).min(RESTART_PAUSE_MAX);
-    myself.send_after(wait, move || DeskMessage::Start(id));
+fn put_off(myself: &Mailbox<DeskMessage>, id: SendingId, pause: Duration) {
+    myself.send_after(pause, move || DeskMessage::Wake(id, Message::Resume));
+}
+
+/// How long a sending waits that has failed for the `nth` time, counted from 1.
+fn restart_pause(nth: usize) -> Duration {
+    RESTART_PAUSE_MIN * (1 << (nth - 1))
 }
 
 impl SendingDesk {
+    /// Restarts a failed sending within its budget, or quarantines it.
+    fn failed(&self, myself: &Mailbox<DeskMessage>, id: SendingId, cause: Cause, reason: &str, state: &mut State) {
+        let now = Instant::now();
+        state.budget.forget_old(now);
+        match state.budget.spend(id, now) {
+            Some(nth) => {
+                self.services.books.restarted(ActorKind::Sending, &id.to_string(), cause, reason);
+                put_off(myself, id, restart_pause(nth));
+            }
+            None => self.services.books.quarantined(id, cause, reason),
+        }
+    }
+
+    /// Whether it needs no actor: it is given up, or has one.
+    fn is_taken_care_of(&self, id: SendingId) -> bool {
+        self.services.books.is_quarantined(id) || self.sendings().live(id).is_some()
+    }
+
     async fn rehydrate(&self, myself: &Mailbox<DeskMessage>, state: &mut State) -> Result<(), ActorProcessingErr> {
         let mut after = String::new();
         loop {
@@ -125,6 +148,7 @@ impl SendingDesk {
             after.clone_from(&last.id);
             for row in page {
                 match store::sending_of(&row) {
+                    Ok(sending) if self.is_taken_care_of(sending.id()) => {}
                     Ok(sending) => self.start(myself, sending, Message::Resume, state).await,
                     Err(error) => tracing::error!(sending.id = %row.id, %error, "{} cannot be read", row.id),
                 }
@@ -132,9 +156,12 @@ impl SendingDesk {
         }
     }
 
-    /// Hands a message to a sending's actor, which is started if there is none.
+    /// Hands a message to a sending's actor, which is started if there is none, unless it is given up.
     async fn wake(&self, myself: &Mailbox<DeskMessage>, id: SendingId, message: Message, state: &mut State) {
-        let message = match state.live.get(&id).filter(|actor| actor.get_status() < ActorStatus::Draining) {
+        if self.services.books.is_quarantined(id) {
+            return message.refuse(CommandFailure::Quarantined);
+        }
+        let message = match self.sendings().live(id) {
             None => message,
             Some(actor) => match actor.cast(message) {
                 // It has just left: another is started.
@@ -144,12 +171,12 @@ impl SendingDesk {
         };
         match store::load(&self.services.database, id).await {
             Ok(Some(sending)) => self.start(myself, sending, message, state).await,
-            Ok(None) => refuse(message, CommandFailure::Unknown),
+            Ok(None) => message.refuse(CommandFailure::Unknown),
             Err(error) => {
                 // What it brought is told again: the settler and the screening do that until it was taken in.
                 tracing::warn!(sending.id = %id, %error, "{id} could not be started and is tried again");
-                refuse(message, CommandFailure::Unavailable(error.to_string()));
-                put_off(myself, id, state);
+                message.refuse(CommandFailure::Unavailable(error.to_string()));
+                put_off(myself, id, RELOAD_PAUSE);
             }
         }
     }
@@ -163,21 +190,13 @@ impl SendingDesk {
                 let _ = actor.cast(message);
                 // Last, so that one that is over has taken the message in before it leaves again.
                 let _ = actor.cast(Message::Resume);
-                state.live.insert(id, actor);
+                self.sendings().enter(id, actor);
             }
             Err(error) => {
                 tracing::warn!(sending.id = %id, %error, "{id} has no actor yet");
-                refuse(message, CommandFailure::Unavailable(error.to_string()));
-                put_off(myself, id, state);
+                message.refuse(CommandFailure::Unavailable(error.to_string()));
+                put_off(myself, id, RELOAD_PAUSE);
             }
         }
-    }
-}
-
-fn refuse(message: Message, failure: CommandFailure) {
-    if let Message::Take(told) = message
-        && let Some(reply) = told.reply
-    {
-        let _ = reply.send(Err(failure));
     }
 }

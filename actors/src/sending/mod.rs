@@ -1,11 +1,15 @@
 //! Payouts and withdrawals at work: an actor each, under one desk that wakes them and starts them again.
 //!
-//! They share the payments' machinery: the journal, the screening, the settler's `send`, the event feed. Deliberately
-//! absent: decisions (the domain), and who may order one (`system`, the HTTP side).
+//! They share the payments' machinery: the journal, the screening, the settler's `send`, the event feed, and the budget of
+//! restarts after which one is given up. Deliberately absent: decisions (the domain), and who may order one (`system`, the
+//! HTTP side).
 
 mod actor;
 mod desk;
+mod live;
 pub mod store;
 
-pub(crate) use actor::{CommandFailure, Told};
+pub use actor::SendingMemory;
+pub(crate) use actor::{CommandFailure, Message, Told};
 pub(crate) use desk::{DeskMessage, SendingDesk};
+pub(crate) use live::LiveSendings;

@@ -8,7 +8,7 @@ use super::{COMMAND_TIMEOUT, System};
 use crate::journal::JournalError;
 use crate::payment::store::RowsBeside;
 use crate::psps::Ceilings;
-use crate::sending::{CommandFailure, DeskMessage, Told, store};
+use crate::sending::{CommandFailure, DeskMessage, Message, Told, store};
 
 /// Makes the idempotency row of the answer to an order.
 pub type OrderAnswer = Box<dyn Fn(&Sending) -> idempotency_keys::Model + Send + Sync>;
@@ -86,6 +86,9 @@ pub enum SendingCommandError {
     /// It does not fit.
     #[error(transparent)]
     Rejected(Rejection),
+    /// It failed too often and waits for an operator.
+    #[error("it is quarantined")]
+    Quarantined,
     /// Try again.
     #[error("{0}")]
     Unavailable(String),
@@ -130,7 +133,7 @@ impl System {
             match &written {
                 Ok(_) => services.to_sending_desk(DeskMessage::Begin(Box::new(accepted.sending.clone()))),
                 // If it is there after all, it is looked after.
-                Err(JournalError::Unknown(_)) => services.to_sending_desk(DeskMessage::Start(id)),
+                Err(JournalError::Unknown(_)) => services.to_sending_desk(DeskMessage::Wake(id, Message::Resume)),
                 Err(_) => {}
             }
             written.map(|_| accepted.sending)
@@ -156,12 +159,13 @@ impl System {
     ) -> Result<Sending, SendingCommandError> {
         let (reply, replied) = ractor::concurrency::oneshot();
         let told = Told { command, audit, reply: Some(reply.into()) };
-        self.inner.services.to_sending_desk(DeskMessage::Take(id, Box::new(told)));
+        self.inner.services.to_sending_desk(DeskMessage::Wake(id, Message::Take(Box::new(told))));
         let away = |what: &str| SendingCommandError::Unavailable(format!("{id} {what}"));
         match tokio::time::timeout(COMMAND_TIMEOUT, replied).await {
             Ok(Ok(Ok(sending))) => Ok(sending),
             Ok(Ok(Err(CommandFailure::Rejected(rejection)))) => Err(SendingCommandError::Rejected(rejection)),
             Ok(Ok(Err(CommandFailure::Unknown))) => Err(SendingCommandError::NotFound),
+            Ok(Ok(Err(CommandFailure::Quarantined))) => Err(SendingCommandError::Quarantined),
             Ok(Ok(Err(CommandFailure::Unavailable(reason)))) => Err(SendingCommandError::Unavailable(reason)),
             Ok(Err(_)) => Err(away("was interrupted")),
             Err(_) => Err(away("did not answer in time")),

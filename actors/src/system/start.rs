@@ -1,12 +1,11 @@
 //! Starts the tree, in the order in which its parts need each other.
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Once};
 use std::time::{Duration, Instant};
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use payferry_entities::Database;
 use ractor::{ActorCell, ActorProcessingErr};
 use tokio_util::task::AbortOnDropHandle;
@@ -141,7 +140,8 @@ impl System {
             desk: RwLock::default(),
             webhooks: RwLock::default(),
             started: Instant::now(),
-            rehydrated: AtomicUsize::new(0),
+            rehydrated: Mutex::default(),
+            rehydrated_first: Once::new(),
             unapplied: Unapplied::new(database.clone()),
             database,
             journal,
@@ -247,10 +247,8 @@ impl System {
             let services = services.clone();
             async move {
                 let books = services.books.clone();
-                let desk = books.spawn("sending desk", SendingDesk::new(services.clone()), (), Some(root)).await?;
-                let cell = desk.get_cell();
-                services.router.set_sending_desk(desk);
-                Ok(cell)
+                let desk = books.spawn("sending desk", SendingDesk::new(services), (), Some(root)).await?;
+                Ok(desk.get_cell())
             }
             .boxed()
         })

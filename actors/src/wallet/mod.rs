@@ -5,7 +5,7 @@
 mod keystore;
 mod signer;
 
-use payferry_contracts::{salt_of, vault_address};
+use payferry_contracts::{salt_of, vault_code_hash};
 use payferry_domain::{Address, Hash32, PaymentId, PspId};
 
 pub use keystore::KeystoreError;
@@ -15,12 +15,14 @@ pub use signer::{OperatorSigner, SignedTx, SignerError};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Vaults {
     factory: Address,
+    /// Of the code that creates them.
+    code_hash: Hash32,
 }
 
 impl Vaults {
     /// Vaults of the factory (`Payferry`) at this address.
-    pub const fn new(factory: Address) -> Self {
-        Self { factory }
+    pub fn new(factory: Address) -> Self {
+        Self { factory, code_hash: domain_hash(vault_code_hash(alloy_address(factory))) }
     }
 
     /// The factory.
@@ -28,7 +30,7 @@ impl Vaults {
         self.factory
     }
 
-    /// The intermediary wallet of a payment: three hashes of its full id.
+    /// The intermediary wallet of a payment: two hashes of its full id.
     pub fn of_payment(&self, id: PaymentId) -> Address {
         self.of(&id.to_string())
     }
@@ -39,7 +41,7 @@ impl Vaults {
     }
 
     fn of(&self, id: &str) -> Address {
-        domain_address(vault_address(alloy_address(self.factory), salt_of(id)))
+        domain_address(alloy_address(self.factory).create2(salt_of(id), alloy_hash(self.code_hash)))
     }
 }
 
@@ -80,7 +82,7 @@ mod tests {
         let psp: PspId = payment.to_string().replace("pay_", "psp_").parse().unwrap();
         assert_ne!(vaults.of_payment(payment), vaults.of_psp(psp));
         assert_ne!(vaults.of_payment(payment), vaults.of_payment(PaymentId::generate()));
-        let expected = vault_address([7; 20].into(), salt_of(&payment.to_string()));
+        let expected = payferry_contracts::vault_address([7; 20].into(), salt_of(&payment.to_string()));
         assert_eq!(vaults.of_payment(payment).0, expected.into_array());
     }
 }

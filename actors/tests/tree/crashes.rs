@@ -1,16 +1,21 @@
 //! Permanent actors that are killed in the middle of their work, and what payments make of it.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use payferry_actors::CommandError;
 use payferry_actors::observe::ActorKind;
 use payferry_actors::webhook::{UrlPolicy, WebhookConfig, endpoints};
-use payferry_domain::payment::{Command, Payment, Status};
+use payferry_domain::payment::{Command, Payment, Rejection, Status};
 use payferry_domain::{Amount, PaymentId};
 use payferry_entities::{payments, transfers};
+use payferry_harness::database::TableAway;
 use sea_orm::sea_query::Expr;
 use sea_orm::{ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter};
 
 use crate::world::{Options, World};
+
+/// How long shards may take to be up again; the root waits up to ten seconds before it tries once more.
+const READY_MAX: Duration = Duration::from_mins(1);
 
 async fn a_moment() {
     tokio::time::sleep(Duration::from_millis(5)).await;
@@ -37,6 +42,33 @@ async fn payments_of_a_shard_that_died_are_brought_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_tree_whose_shards_died_is_ready_again_when_all_have_read_their_payments() {
+    let world = World::new().await;
+    for _ in 0..20 {
+        world.initiate("10").await;
+    }
+    let until_ready = async |wanted| {
+        let since = Instant::now();
+        while world.system.is_ready() != wanted {
+            assert!(since.elapsed() < READY_MAX, "ready is not {wanted}");
+            a_moment().await;
+        }
+    };
+    until_ready(true).await;
+    let away = TableAway::take(world.test_database.url(), "payments").await;
+    world.system.inject_crash(ActorKind::Shard);
+    until_ready(false).await;
+    // Some of them have failed more than once: what was read before counts for nothing.
+    while world.system.observe().restarts.get(&ActorKind::Shard).is_none_or(|restarts| *restarts < 48) {
+        a_moment().await;
+    }
+    assert!(!world.system.is_ready());
+    away.bring_back().await;
+    until_ready(true).await;
+    assert_eq!(world.system.observe().payments_live, 20);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn every_permanent_actor_may_die_at_any_moment() {
     let world = World::new().await;
     let mut paid = Vec::new();
@@ -57,6 +89,14 @@ async fn every_permanent_actor_may_die_at_any_moment() {
     let paid_count = i64::try_from(paid.len()).unwrap();
     assert_eq!(world.holdings().await, (paid_count * 9_900_000, paid_count * 100_000));
     world.check_feed(&paid).await;
+}
+
+/// As the rows of money stand that a payment has taken note of and has no room for.
+async fn set_aside(world: &World, id: PaymentId) {
+    let known = transfers::Entity::update_many()
+        .col_expr(transfers::Column::AppliedRevision, Expr::col(transfers::Column::Revision))
+        .filter(transfers::Column::PaymentId.eq(id.to_string()));
+    known.exec(world.system.database().writer()).await.unwrap();
 }
 
 /// Brings a payment into the state of one whose money is recorded and about which nobody has told it.
@@ -169,6 +209,43 @@ async fn a_commit_that_outlives_its_actor_is_seen_by_the_next_one() {
         a_moment().await;
     }
     panic!("{:?}", world.system.observe_payment(payment.id()).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn money_that_was_taken_in_right_before_a_crash_is_listed_once_and_goes_its_way() {
+    let world = World::new().await;
+    let id = paid_and_untold(&world).await;
+    set_aside(&world, id).await;
+    assert!(world.system.inject_release(id));
+    while world.system.observe_payment(id).await.is_none() {
+        a_moment().await;
+    }
+    let observed = world.system.set_aside(id, 100).await.unwrap();
+    assert_eq!((observed.len(), world.load(id).await.transfers.len()), (1, 0));
+
+    let lock = world.lock_database().await;
+    let (system, take_in) = (world.system.clone(), Command::TakeIn { observed });
+    let asked = {
+        let take_in = take_in.clone();
+        tokio::spawn(async move { system.command(id, take_in, None).await })
+    };
+    // It is decided and waits to be written: the actor is too busy to say anything.
+    while world.system.observe_payment(id).await.is_none_or(|view| view.memory.is_some()) {
+        a_moment().await;
+    }
+    world.system.inject_crash(ActorKind::Shard);
+    while world.system.observe_payment(id).await.is_none_or(|view| view.memory.is_none()) {
+        a_moment().await;
+    }
+    lock.release().await;
+    asked.await.unwrap().unwrap_err();
+
+    let settled = world.until_status(id, Status::Settled).await;
+    assert_eq!((settled.transfers.len(), settled.amount_received()), (1, Amount(10_000_000)));
+    assert!(world.system.set_aside(id, 100).await.unwrap().is_empty());
+    let again = world.system.command(id, take_in, None).await;
+    assert!(matches!(again, Err(CommandError::Rejected(Rejection::NothingSetAside))), "{again:?}");
+    assert_eq!(world.holdings().await, (9_900_000, 100_000));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -7,5 +7,7 @@ mod crowd;
 mod desk;
 mod money;
 mod payments;
+mod sendings;
+mod taken_back;
 mod waits;
 mod world;

@@ -13,11 +13,11 @@ use sea_orm::{ColumnTrait, ConnectionTrait, DbBackend, EntityTrait, QueryFilter,
 
 use crate::world::World;
 
-const TOKEN: i64 = 1_000_000;
-const TREASURER: Address = Address([0xbe; 20]);
+pub const TOKEN: i64 = 1_000_000;
+pub const TREASURER: Address = Address([0xbe; 20]);
 
 /// Settled payments of 10 tokens each, of which 9.9 are the account's.
-async fn earn(world: &World, count: usize) {
+pub async fn earn(world: &World, count: usize) {
     let mut paid = Vec::new();
     for _ in 0..count {
         let payment = world.initiate("10").await;
@@ -29,7 +29,7 @@ async fn earn(world: &World, count: usize) {
     }
 }
 
-async fn order(world: &World, tokens: &str) -> Result<Sending, OrderError> {
+pub async fn order(world: &World, tokens: &str) -> Result<Sending, OrderError> {
     let request = OrderSending {
         id: SendingId::Withdrawal(WithdrawalId::generate()),
         psp_id: world.psp,
@@ -45,7 +45,7 @@ async fn order(world: &World, tokens: &str) -> Result<Sending, OrderError> {
     world.system.order_sending(request).await
 }
 
-async fn ended(world: &World, id: SendingId) -> Sending {
+pub async fn ended(world: &World, id: SendingId) -> Sending {
     loop {
         let sending = sendings::load(world.system.database(), id).await.unwrap().unwrap();
         if !sending.is_live() {
@@ -56,7 +56,7 @@ async fn ended(world: &World, id: SendingId) -> Sending {
 }
 
 /// Available and reserved.
-async fn balance(world: &World) -> (i64, i64) {
+pub async fn balance(world: &World) -> (i64, i64) {
     let rows = balances::Entity::find().all(world.system.database().reader()).await.unwrap();
     assert_eq!(rows.len(), 1);
     (rows[0].available, rows[0].reserved)

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use alloy::consensus::TxEip1559;
 use alloy::primitives::{B256, TxKind, U256};
 use alloy::sol_types::SolCall;
-use payferry_actors::chain::{ChainClient, ChainSpec, NoCheckpoint, wake_on_change};
+use payferry_actors::chain::{ChainClient, ChainSpec, Checkpoint, NoCheckpoint, wake_on_change};
 use payferry_actors::clock::Clock;
 use payferry_actors::compliance::identity::{DeskConfig, IdentityProvider};
 use payferry_actors::compliance::{KytScreener, ListScreener, ScreeningConfig};
@@ -43,6 +43,8 @@ pub struct Options {
     pub clock: Clock,
     /// Blocks until money is final, in place of the sandbox's.
     pub finality_blocks: Option<u32>,
+    /// Where the settler dies.
+    pub checkpoint: Option<Arc<dyn Checkpoint>>,
     /// Without it the tree keeps books.
     pub bookkeeping_off: bool,
 }
@@ -143,6 +145,12 @@ impl World {
             let input = contracts::Token::mintBatchCall { to, values: vec![U256::from(1); count] }.abi_encode();
             call(&self.chain, &self.payer, Some(self.deployed.2[0].1), input).await;
         }
+    }
+
+    /// The token moves nothing to this account or from it any more, as soon as that is mined.
+    pub async fn bar(&self, account: Address) {
+        let input = contracts::TestUSDC::blacklistCall { account: alloy_address(account) }.abi_encode();
+        call(&self.chain, &self.payer, Some(self.deployed.2[0].1), input).await;
     }
 
     async fn transfer(&self, from: &Wallet, to: Address, tokens: &str) -> B256 {
@@ -251,7 +259,7 @@ async fn start(
             client: ChainClient::new(chain.transport()),
             signer: OperatorSigner::from_bytes(operator).unwrap(),
             wake_ups: Some(wake_on_change(chain.heads())),
-            checkpoint: Arc::new(NoCheckpoint),
+            checkpoint: options.checkpoint.clone().unwrap_or_else(|| Arc::new(NoCheckpoint)),
         }],
         screener: options.screener.clone().unwrap_or_else(|| list()),
         screening: options.screening.clone(),

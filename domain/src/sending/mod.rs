@@ -17,6 +17,8 @@ pub use evolve::{commit, evolve};
 pub use payload::{Announcement, payload};
 pub use state::{FailureReason, Order, Sending, SendingId, SendingKind, SendingStatus};
 
+use serde::Serialize;
+
 use crate::chain::{Address, Chain};
 use crate::ids::OperationId;
 use crate::ledger::Posting;
@@ -42,7 +44,8 @@ pub struct Transition {
 }
 
 /// Something to do after the commit. Every effect is idempotent, and owed again after a restart.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case", tag = "effect")]
 pub enum Effect {
     /// Have the address screened and send `Screen`.
     Screen {

@@ -1,11 +1,13 @@
-//! What is measured of one actor, as a row of figures.
+//! One actor as a page shows it: a permanent one as a row of figures, one of very many as a panel.
 
 use maud::{Markup, html};
-use payferry_actors::observe::{Figures, NodeView};
+use payferry_actors::observe::{Failure, Figures, Incident, NodeState, NodeView, Quarantine};
+use payferry_actors::system::{PaymentView, SendingView};
 use payferry_domain::Timestamp;
+use serde::Serialize;
 
-use super::incidents;
-use super::words::{ago, count, millis};
+use super::words::{ago, count, millis, plain};
+use super::{incidents, tree};
 
 /// Of a permanent actor.
 pub(super) fn figures(node: &NodeView, now: Timestamp) -> Markup {
@@ -35,9 +37,107 @@ pub(super) fn of(figures: &Figures) -> Markup {
 }
 
 /// Times as facts, for where there is no room for figures.
-pub(super) fn times(figures: &Figures) -> Markup {
+fn times(figures: &Figures) -> Markup {
     html! {
         dt { "Wait" } dd { (millis(figures.wait_ms)) " on average, " (millis(figures.wait_ms_max)) " at most" }
         dt { "Handling" } dd { (millis(figures.handling_ms)) " on average, " (millis(figures.handling_ms_max)) " at most" }
+    }
+}
+
+/// The actor of a payment, or of a payout or withdrawal.
+pub(super) struct One<'a> {
+    state: NodeState,
+    since: Option<Timestamp>,
+    figures: Figures,
+    restarts: u64,
+    last_failure: Option<&'a Failure>,
+    memory: Option<Memory>,
+}
+
+/// What it remembers.
+struct Memory {
+    version: u32,
+    stale: bool,
+    /// In words.
+    owes: String,
+}
+
+impl<'a> From<&'a PaymentView> for One<'a> {
+    fn from(view: &'a PaymentView) -> Self {
+        let memory = view.memory.as_ref();
+        Self {
+            state: view.state,
+            since: view.since,
+            figures: view.figures,
+            restarts: view.restarts,
+            last_failure: view.last_failure.as_ref(),
+            memory: memory.map(|m| Memory { version: m.version, stale: m.stale, owes: owed(&m.owes) }),
+        }
+    }
+}
+
+impl<'a> From<&'a SendingView> for One<'a> {
+    fn from(view: &'a SendingView) -> Self {
+        let memory = view.memory.as_ref();
+        Self {
+            state: view.state,
+            since: view.since,
+            figures: view.figures,
+            restarts: view.restarts,
+            last_failure: view.last_failure.as_ref(),
+            memory: memory.map(|m| Memory { version: m.version, stale: m.stale, owes: owed(&m.owes) }),
+        }
+    }
+}
+
+/// What is still to be done, by its name on the wire.
+fn owed(effects: &[impl Serialize]) -> String {
+    let name = |effect| {
+        let value = serde_json::to_value(effect).unwrap_or_default();
+        plain(value["effect"].as_str().unwrap_or("something"))
+    };
+    effects.iter().map(name).collect::<Vec<_>>().join(", ")
+}
+
+/// One of very many, with its failures.
+pub(super) fn panel(actor: Option<&One<'_>>, incidents: &[Incident], now: Timestamp) -> Markup {
+    html! {
+        section.panel aria-labelledby="actor" {
+            header {
+                h2 #actor { "Actor" }
+                @if let Some(actor) = actor { (tree::state(actor.state)) }
+            }
+            @match actor {
+                None => p.none { "None is running: nothing is left to happen by itself. Whatever arrives wakes it." },
+                Some(actor) => dl.facts {
+                    @if let Some(since) = actor.since { dt { "Running since" } dd { (ago(since, now)) } }
+                    dt { "Mailbox" } dd { (count(actor.figures.mailbox)) " waiting, " (count(actor.figures.messages)) " taken" }
+                    (times(&actor.figures))
+                    dt { "Restarts" } dd #restarts { span.warn-ink[actor.restarts > 0] { (count(actor.restarts)) } }
+                    @if let Some(failure) = actor.last_failure {
+                        dt { "Last failure" }
+                        dd #last-failure { (ago(failure.at, now)) ", " (incidents::cause(failure.cause)) ": " span.reason { (failure.reason) } }
+                    }
+                    @if let Some(memory) = &actor.memory {
+                        dt { "Remembers" } dd { "version " (memory.version) @if memory.stale { ", and knows that its row may be newer" } }
+                        dt { "Still owes" }
+                        dd { @if memory.owes.is_empty() { "nothing" } @else { (memory.owes) } }
+                    }
+                },
+            }
+            @if !incidents.is_empty() { (incidents::list(incidents, now)) }
+        }
+    }
+}
+
+/// That it is not run any more, with the button that has it run again; `here` is its page.
+pub(super) fn given_up(quarantined: Option<&Quarantine>, here: &str, now: Timestamp) -> Markup {
+    html! {
+        @if let Some(quarantined) = quarantined {
+            div.notice.bad role="alert" {
+                p { strong { "Quarantined " (ago(quarantined.since, now)) "." } " It failed too often and is not run until it is released: " span.reason { (quarantined.reason) } }
+                form method="post" action={ (here) "/release" } { button { "Release" } }
+            }
+        }
     }
 }

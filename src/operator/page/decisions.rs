@@ -7,7 +7,7 @@ use axum::extract::{Path, State};
 use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
-use payferry_domain::payment::{Decision, Payment};
+use payferry_domain::payment::Decision;
 use payferry_domain::{PaymentId, Timestamp};
 use serde_json::Value;
 
@@ -20,7 +20,7 @@ use crate::http::error::{ApiError, FieldError};
 use crate::http::extract::Fields;
 use crate::operator::Operator;
 use crate::operator::decisions::{Asked, carry_out, destination, find, unsuitable_at};
-use crate::operator::read::decisions::{BlockedLine, Decisions, RefundLine, TransferLine, possible};
+use crate::operator::read::decisions::{BlockedLine, Decisions, Possible, RefundLine, TransferLine};
 
 /// The fields of a decision about a transfer, as programs name them.
 const SCREEN_FIELDS: [(&str, Sort); 5] = [
@@ -189,12 +189,12 @@ async fn read(operator: &Operator, payment_id: &str) -> Result<(PaymentId, Decis
 }
 
 /// A way here from the payment's own page, if there is something to decide.
-pub(super) fn hint(payment: &Payment, now: Timestamp) -> Markup {
+pub(super) fn hint(can: &[Possible], id: PaymentId) -> Markup {
     html! {
-        @if !possible(payment, now).is_empty() {
+        @if !can.is_empty() {
             p.notice role="status" {
                 "An operator can decide about this payment's money. "
-                a #decide href={ (path("payments")) "/" (payment.id()) "/decide" } { "Decide" }
+                a #decide href={ (path("payments")) "/" (id) "/decide" } { "Decide" }
             }
         }
     }
@@ -360,8 +360,8 @@ fn taking_in(here: &str, decisions: &Decisions, filled: &Filled) -> Markup {
             header { h2 #aside { "Money set aside" } p { "recorded, and counts for nothing: the list of transfers is full" } }
             dl.facts {
                 @for line in &decisions.set_aside {
-                    dt { (count(line.transfers)) " on " (line.chain) }
-                    dd { (line.amount) " " (line.currency.unwrap_or("of another token")) }
+                    dt { @if line.at_least { "at least " } (count(line.transfers)) " on " (line.chain) }
+                    dd { @if line.at_least { "at least " } (line.amount) " " (line.currency.unwrap_or("of another token")) }
                 }
             }
             div.body {

@@ -8,7 +8,7 @@ use payferry_domain::Timestamp;
 
 use super::path;
 use super::shell::{Asked, Page, Place};
-use super::words::{Tone, ago, badge, grouped, payment_link, plain};
+use super::words::{Tone, ago, badge, grouped, payment_link, plain, sending_link};
 use crate::operator::Operator;
 
 /// An incident is marked as new for so long, milliseconds.
@@ -52,6 +52,8 @@ fn who(incident: &Incident) -> Markup {
         @match incident.kind {
             // An id says what it is of.
             ActorKind::Payment => (payment_link(name)),
+            ActorKind::Sending => (sending_link(name)),
+            ActorKind::SendingDesk => a href=(path("sendings")) { (kind) },
             ActorKind::Shard => a href={ (path("shards")) "/" (name) } { (kind) " " (name) },
             ActorKind::Watcher | ActorKind::Settler => a href={ (path("chains")) "/" (name) } { (kind) " " (name) },
             ActorKind::Endpoint => { (kind) " " a.mono href={ (path("webhooks")) "/" (name) } { (name) } },

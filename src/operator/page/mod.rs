@@ -9,6 +9,7 @@ mod chains;
 mod customers;
 mod decisions;
 mod deliveries;
+mod desk;
 mod failure;
 mod form;
 mod incidents;
@@ -48,8 +49,10 @@ pub(super) fn routes() -> Vec<Route> {
         write("/ops/view/payments/{payment_id}/refund_blocked", decisions::refund_blocked),
         write("/ops/view/payments/{payment_id}/retry_settlement", decisions::retry_settlement),
         write("/ops/view/payments/{payment_id}/take_in", decisions::take_in),
+        read("/ops/view/sendings", desk::show),
         read("/ops/view/sendings/{sending_id}", sendings::show),
         write("/ops/view/sendings/{sending_id}/screen", sendings::screen),
+        write("/ops/view/sendings/{sending_id}/release", sendings::release),
         read("/ops/view/chains/{chain}", chains::show),
         read("/ops/view/webhooks", webhooks::list),
         read("/ops/view/webhooks/{psp_id}", webhooks::show),

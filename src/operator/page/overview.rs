@@ -33,7 +33,7 @@ fn body(view: &Overview, held: &Held, now: Timestamp) -> Markup {
         div.col {
             (alarm(&view.readiness))
             (pauses::notice(held))
-            (stuck::quarantined(&view.quarantined, now))
+            (stuck::quarantined(view, now))
             (figures(view, now))
             div.grid.two {
                 div.col {

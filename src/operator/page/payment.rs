@@ -4,20 +4,20 @@ use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
-use payferry_actors::observe::Incident;
-use payferry_actors::system::PaymentView;
 use payferry_actors::wallet::checksummed;
-use payferry_domain::payment::{Effect, Payment, TransferToken};
+use payferry_domain::payment::{Payment, TransferToken};
 use payferry_domain::sending::SendingId;
 use payferry_domain::{PaymentId, Timestamp};
 use serde::Deserialize;
 
+use super::actor::One;
 use super::failure::Failure;
 use super::shell::{Asked, Page, Place};
 use super::timeline::{self, Step};
-use super::words::{Tone, ago, badge, clock, count, moment, plain, short, status};
-use super::{actor, decisions, deliveries, incidents, operations, path, tree};
+use super::words::{Tone, ago, badge, clock, count, moment, short, status};
+use super::{actor, decisions, deliveries, operations, path};
 use crate::operator::Operator;
+use crate::operator::read::aside::AsideLine;
 use crate::operator::read::payment::{self, PaymentFacts};
 
 /// What the search box sends.
@@ -60,6 +60,7 @@ pub(super) async fn release(State(operator): State<Operator>, Path(id): Path<Str
 fn body(facts: &PaymentFacts, now: Timestamp, real_now: Timestamp) -> Markup {
     let payment = &facts.payment;
     let terms = &payment.terms;
+    let here = format!("{}/{}", path("payments"), terms.id);
     html! {
         p.crumbs {
             a href="/ops" { "Overview" }
@@ -73,13 +74,8 @@ fn body(facts: &PaymentFacts, now: Timestamp, real_now: Timestamp) -> Markup {
             @for label in payment.labels.iter() { (badge(label.as_str(), Tone::Warn)) }
             p { strong { (terms.amount) " " (terms.token) } " on " (terms.chain) ", made " (ago(terms.created_at, now)) }
         }
-        @if let Some(quarantined) = facts.actor.as_ref().and_then(|actor| actor.quarantined.as_ref()) {
-            div.notice.bad role="alert" {
-                p { strong { "Quarantined " (ago(quarantined.since, real_now)) "." } " It failed too often and is not run until it is released: " span.reason { (quarantined.reason) } }
-                form method="post" action={ (path("payments")) "/" (terms.id) "/release" } { button { "Release" } }
-            }
-        }
-        (decisions::hint(payment, now))
+        (actor::given_up(facts.actor.as_ref().and_then(|actor| actor.quarantined.as_ref()), &here, real_now))
+        (decisions::hint(&facts.can, terms.id))
         div.grid.two {
             div.col {
                 (timeline::panel(&steps(facts), now))
@@ -88,8 +84,8 @@ fn body(facts: &PaymentFacts, now: Timestamp, real_now: Timestamp) -> Markup {
                 (deliveries::panel(&facts.deliveries, real_now))
             }
             div.col {
-                (money(payment, now))
-                (actor_panel(facts.actor.as_ref(), &facts.incidents, real_now))
+                (money(payment, &facts.set_aside, now))
+                (actor::panel(facts.actor.as_ref().map(One::from).as_ref(), &facts.incidents, real_now))
                 (agreed(facts))
             }
         }
@@ -148,7 +144,7 @@ fn token(token: TransferToken) -> Markup {
     }
 }
 
-fn money(payment: &Payment, now: Timestamp) -> Markup {
+fn money(payment: &Payment, set_aside: &[AsideLine], now: Timestamp) -> Markup {
     html! {
         section.panel aria-labelledby="money" {
             header { h2 #money { "Money" } p { "in " (payment.terms.token) } }
@@ -156,6 +152,10 @@ fn money(payment: &Payment, now: Timestamp) -> Markup {
                 dt { "Due" } dd { (payment.terms.amount) }
                 dt { "Received" } dd { (payment.amount_received()) @if !payment.excess_received().is_zero() { ", and " (payment.excess_received()) " after that" } }
                 dt { "Still due" } dd { (payment.amount_due()) }
+                @for line in set_aside {
+                    dt { "Set aside" }
+                    dd { span.warn-ink { (line.words()) } " " small { "not listed, and counts for nothing" } }
+                }
                 dt { "Payable until" } dd { (moment(payment.expires_at, &payment.expires_at.to_string())) " " small { (ago(payment.expires_at, now)) } }
                 @if let Some(settlement) = &payment.settlement {
                     dt { "Settlement" }
@@ -169,36 +169,6 @@ fn money(payment: &Payment, now: Timestamp) -> Markup {
                     dd { (status(refund.state.as_str())) " " (refund.amount) " to " (short(&checksummed(refund.to))) @if let Some(failure) = &refund.failure { br; span.bad-ink { (failure) } } }
                 }
             }
-        }
-    }
-}
-
-fn actor_panel(actor: Option<&PaymentView>, incidents: &[Incident], now: Timestamp) -> Markup {
-    html! {
-        section.panel aria-labelledby="actor" {
-            header {
-                h2 #actor { "Actor" }
-                @if let Some(actor) = actor { (tree::state(actor.state)) }
-            }
-            @match actor {
-                None => p.none { "None is running: nothing is left to happen by itself. Whatever arrives wakes it." },
-                Some(actor) => dl.facts {
-                    @if let Some(since) = actor.since { dt { "Running since" } dd { (ago(since, now)) } }
-                    dt { "Mailbox" } dd { (count(actor.figures.mailbox)) " waiting, " (count(actor.figures.messages)) " taken" }
-                    (actor::times(&actor.figures))
-                    dt { "Restarts" } dd #restarts { span.warn-ink[actor.restarts > 0] { (count(actor.restarts)) } }
-                    @if let Some(failure) = &actor.last_failure {
-                        dt { "Last failure" }
-                        dd #last-failure { (ago(failure.at, now)) ", " (incidents::cause(failure.cause)) ": " span.reason { (failure.reason) } }
-                    }
-                    @if let Some(memory) = &actor.memory {
-                        dt { "Remembers" } dd { "version " (memory.version) @if memory.stale { ", and knows that its row may be newer" } }
-                        dt { "Still owes" }
-                        dd { @if memory.owes.is_empty() { "nothing" } @else { (owed(&memory.owes)) } }
-                    }
-                },
-            }
-            @if !incidents.is_empty() { (incidents::list(incidents, now)) }
         }
     }
 }
@@ -219,13 +189,4 @@ fn agreed(facts: &PaymentFacts) -> Markup {
             }
         }
     }
-}
-
-/// What is still to be done, by its name on the wire.
-fn owed(effects: &[Effect]) -> String {
-    let name = |effect: &Effect| {
-        let value = serde_json::to_value(effect).unwrap_or_default();
-        plain(value["effect"].as_str().unwrap_or("something"))
-    };
-    effects.iter().map(name).collect::<Vec<_>>().join(", ")
 }

@@ -1,4 +1,4 @@
-//! One payout or withdrawal: where it stands, what carries it, and a form if its address waits for a decision.
+//! One payout or withdrawal: where it stands, what carries it, its actor, and a form if its address waits for a decision.
 
 use axum::Form;
 use axum::extract::{Path, State};
@@ -8,12 +8,13 @@ use maud::{Markup, html};
 use payferry_domain::Timestamp;
 use payferry_domain::sending::SendingId;
 
+use super::actor::One;
 use super::decisions::{Pairs, confirm, read_form};
 use super::failure::Failure;
 use super::form::{Filled, Sort};
-use super::shell::{Page, Place};
+use super::shell::{self, Page, Place};
 use super::words::{ago, clock, plain, short, status};
-use super::{deliveries, operations, path};
+use super::{actor, deliveries, operations, path};
 use crate::http::error::ApiError;
 use crate::operator::Operator;
 use crate::operator::read::sendings::SendingFacts;
@@ -23,9 +24,21 @@ use crate::operator::sendings::{Asked, carry_out, find};
 const FIELDS: [(&str, Sort); 2] = [("decision", Sort::Text), ("reason", Sort::Text)];
 
 /// `/ops/view/sendings/{sending_id}`.
-pub(super) async fn show(State(operator): State<Operator>, Path(id): Path<String>) -> Result<Response, Failure> {
+pub(super) async fn show(
+    State(operator): State<Operator>,
+    Path(id): Path<String>,
+    asked: shell::Asked,
+) -> Result<Response, Failure> {
     let facts = read(&operator, &id).await?;
-    Ok(page(&operator, &facts, &html! {}, &Filled::default()).into_response())
+    Ok(asked.answer(&page(&operator, &facts, &html! {}, &Filled::default())))
+}
+
+/// Lets a quarantined one run again.
+pub(super) async fn release(State(operator): State<Operator>, Path(id): Path<String>) -> Result<Response, Failure> {
+    let id: SendingId = id.parse().map_err(|_| Failure::not_found("sending", id.clone()))?;
+    // Whether it was quarantined: the page says how it is now.
+    operator.system.release(id);
+    Ok(Redirect::to(&format!("{}/{id}", path("sendings"))).into_response())
 }
 
 /// Lets it go where it is to go, or not.
@@ -66,14 +79,16 @@ async fn read(operator: &Operator, id: &str) -> Result<SendingFacts, Failure> {
 
 fn page(operator: &Operator, facts: &SendingFacts, said: &Markup, filled: &Filled) -> Page {
     let (now, real_now) = (operator.system.clock().now(), operator.system.clock().real_now());
+    let here = format!("{}/{}", path("sendings"), facts.id);
     let body = html! {
-        p.crumbs { a href="/ops" { "Overview" } span { (facts.kind) } }
+        p.crumbs { a href="/ops" { "Overview" } a href=(path("sendings")) { "sending desk" } span { (facts.kind) } }
         div.title {
             h1.mono { (facts.id) }
             (status(facts.status))
             p { strong { (facts.amount) " " (facts.currency) } " on " (facts.chain) ", ordered " (ago(facts.created_at.0, now)) }
         }
         (said)
+        (actor::given_up(facts.actor.as_ref().and_then(|actor| actor.quarantined.as_ref()), &here, real_now))
         div.grid.two {
             div.col {
                 @if !facts.may.is_empty() { (decision(facts, filled)) }
@@ -82,15 +97,14 @@ fn page(operator: &Operator, facts: &SendingFacts, said: &Markup, filled: &Fille
             }
             div.col {
                 (money(facts, now))
+                (actor::panel(facts.actor.as_ref().map(One::from).as_ref(), &facts.incidents, real_now))
                 (history(facts, now))
             }
         }
     };
-    Page::still(
-        format!("{} {}", if facts.kind == "payout" { "Payout" } else { "Withdrawal" }, facts.id),
-        Place::Overview,
-        body,
-    )
+    let title = format!("{} {}", if facts.kind == "payout" { "Payout" } else { "Withdrawal" }, facts.id);
+    // With a form on it, it keeps still.
+    Page { is_live: facts.may.is_empty(), ..Page::live(title, Place::Overview, body) }
 }
 
 fn decision(facts: &SendingFacts, filled: &Filled) -> Markup {

@@ -1,5 +1,7 @@
 //! One shard: its actor, and its live payments, a page of them at a time.
 
+use std::str::FromStr;
+
 use axum::extract::{Path, Query, State};
 use axum::response::Response;
 use maud::{Markup, html};
@@ -19,8 +21,16 @@ pub(super) const PAYMENTS_MAX: usize = 50;
 /// Where a page begins.
 #[derive(Deserialize)]
 pub(super) struct From {
-    /// The last payment of the page before.
+    /// The last one of the page before.
     after: Option<String>,
+}
+
+impl From {
+    /// After which one, if it is not the first page; `what` it is the id of.
+    pub(super) fn after<I: FromStr>(self, what: &'static str) -> Result<Option<I>, Failure> {
+        let after = self.after.filter(|after| !after.is_empty());
+        after.map(|after| after.parse().map_err(|_| Failure::not_found(what, after))).transpose()
+    }
 }
 
 pub(super) async fn show(
@@ -33,10 +43,7 @@ pub(super) async fn show(
     let tree = system.tree();
     let found = tree.root.children.into_iter().find(|node| node.kind == ActorKind::Shard && node.name == name);
     let (Some(node), Ok(index)) = (found, name.parse::<usize>()) else { return Err(Failure::not_found("shard", name)) };
-    let after = match from.after.filter(|after| !after.is_empty()) {
-        Some(after) => Some(after.parse::<PaymentId>().map_err(|_| Failure::not_found("payment", after))?),
-        None => None,
-    };
+    let after = from.after::<PaymentId>("payment")?;
     // One more than is shown: whether there is a next page.
     let mut lines = system.payments_of_shard(index, after, PAYMENTS_MAX + 1);
     let next = (lines.len() > PAYMENTS_MAX).then(|| lines[PAYMENTS_MAX - 1].id);

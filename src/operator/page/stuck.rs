@@ -1,21 +1,20 @@
-//! What waits for somebody: payments given up, and everything that has not moved for too long.
-
-use std::collections::BTreeMap;
+//! What waits for somebody: what was given up, and everything that has not moved for too long.
 
 use axum::extract::State;
 use axum::response::Response;
 use maud::{Markup, html};
-use payferry_actors::observe::Quarantine;
-use payferry_domain::{PaymentId, Timestamp};
+use payferry_actors::observe::Ferried;
+use payferry_domain::Timestamp;
 
 use super::failure::Failure;
 use super::path;
 use super::shell::{Asked, Page, Place};
-use super::words::{Tone, ago, badge, counted, payment_link, plain};
+use super::words::{Tone, ago, badge, counted, payment_link, plain, sending_link};
 use crate::operator::Operator;
+use crate::operator::read::overview::Overview;
 use crate::operator::read::stuck::{self, ITEMS_DEFAULT, StuckGroup, StuckItem, StuckKind};
 
-/// Quarantined payments that are listed on the overview.
+/// Quarantined ones that are listed on the overview.
 const QUARANTINED_MAX: usize = 10;
 
 /// `/ops/view/stuck`: everything that waits for somebody.
@@ -49,7 +48,7 @@ fn kind(group: &StuckGroup, now: Timestamp) -> Markup {
                         span.what { (what(group.kind, item)) }
                         span.why { (item.reason) }
                         span.done {
-                            @if let (StuckKind::Quarantined, Some(Ok(id))) = (group.kind, item.payment_id.as_ref().map(|id| id.parse())) { (release(id)) }
+                            @if let (StuckKind::Quarantined, Some(of)) = (group.kind, ferried(&item.id)) { (release(of)) }
                             @else if let StuckKind::SendingInReview = group.kind { a href={ (path("sendings")) "/" (item.id) } { "Decide" } }
                             @else if let (false, Some(payment)) = (item.can.is_empty(), &item.payment_id) { a href={ (path("payments")) "/" (payment) "/decide" } { "Decide" } }
                         }
@@ -66,7 +65,7 @@ fn what(kind: StuckKind, item: &StuckItem) -> Markup {
         @match (kind, &item.payment_id, &item.psp_id) {
             (_, Some(payment), _) => (payment_link(payment)),
             (StuckKind::Paused, ..) => a.mono href=(path("pauses")) { (item.id) },
-            (StuckKind::SendingInReview | StuckKind::SendingOverdue, ..) => a.mono href={ (path("sendings")) "/" (item.id) } { (item.id) },
+            (StuckKind::Quarantined | StuckKind::SendingInReview | StuckKind::SendingOverdue, ..) => (sending_link(&item.id)),
             (StuckKind::CheckOverdue, ..) => span.mono { (item.id) },
             (StuckKind::LedgerImbalance | StuckKind::VaultDifference, None, Some(psp)) => a.mono href={ (path("psps")) "/" (psp) } { (psp) },
             (_, None, Some(psp)) => a.mono href={ (path("webhooks")) "/" (psp) } { (psp) },
@@ -83,23 +82,33 @@ fn heading(name: &str) -> String {
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
-/// Payments given up, with a button for each; nothing if there are none.
-pub(super) fn quarantined(quarantined: &BTreeMap<PaymentId, Quarantine>, now: Timestamp) -> Markup {
+/// What was given up, with a button for each; nothing if nothing was.
+pub(super) fn quarantined(view: &Overview, now: Timestamp) -> Markup {
+    let (payments, sendings) = (&view.quarantined, &view.sendings_quarantined);
+    let all = payments.iter().map(|(id, quarantine)| (Ferried::from(*id), quarantine));
+    let all = all.chain(sendings.iter().map(|(id, quarantine)| (Ferried::from(*id), quarantine)));
+    let headline = match (payments.len(), sendings.len()) {
+        (payments, 0) => counted(payments, "payment is", "payments are"),
+        (0, sendings) => counted(sendings, "payout or withdrawal is", "payouts and withdrawals are"),
+        (payments, sendings) => {
+            format!("{}, and of payouts and withdrawals {sendings} are", counted(payments, "payment", "payments"))
+        }
+    };
     html! {
-        @if !quarantined.is_empty() {
+        @if !payments.is_empty() || !sendings.is_empty() {
             section.panel.alarm aria-labelledby="quarantined" {
                 header {
-                    h2 #quarantined { (counted(quarantined.len(), "payment is", "payments are")) " quarantined" }
+                    h2 #quarantined { (headline) " quarantined" }
                     p { "each failed too often and is not run until it is released" }
                     a.more href=(path("stuck")) { "all that is stuck" }
                 }
                 ol.log {
-                    @for (id, quarantine) in quarantined.iter().take(QUARANTINED_MAX) {
-                        li id={ "quarantined-" (id) } {
+                    @for (of, quarantine) in all.take(QUARANTINED_MAX) {
+                        li id={ "quarantined-" (of) } {
                             span.when { (ago(quarantine.since, now)) }
-                            span.what { (payment_link(&id.to_string())) }
+                            span.what { (link(of)) }
                             span.why { span.reason { (quarantine.reason) } }
-                            span.done { (release(*id)) }
+                            span.done { (release(of)) }
                         }
                     }
                 }
@@ -108,10 +117,23 @@ pub(super) fn quarantined(quarantined: &BTreeMap<PaymentId, Quarantine>, now: Ti
     }
 }
 
-/// The button that lets a payment run again.
-pub(super) fn release(id: PaymentId) -> Markup {
+/// What has an actor of its own by this id.
+fn ferried(id: &str) -> Option<Ferried> {
+    id.parse().map(Ferried::Payment).or_else(|_| id.parse().map(Ferried::Sending)).ok()
+}
+
+fn link(of: Ferried) -> Markup {
+    match of {
+        Ferried::Payment(id) => payment_link(&id.to_string()),
+        Ferried::Sending(id) => sending_link(&id.to_string()),
+    }
+}
+
+/// The button that lets it run again.
+fn release(of: Ferried) -> Markup {
+    let pages = path(if matches!(of, Ferried::Payment(_)) { "payments" } else { "sendings" });
     html! {
-        form.inline method="post" action={ (path("payments")) "/" (id) "/release" } {
+        form.inline method="post" action={ (pages) "/" (of) "/release" } {
             button.quiet { "Release" }
         }
     }

@@ -1,5 +1,5 @@
 //! The supervision tree as a table: root, what runs once, endpoints, and the shards as tiles. Payments are counted in their
-//! shards and listed there.
+//! shards and listed there, payouts and withdrawals at their desk.
 
 use maud::{Markup, html};
 use payferry_actors::observe::{ActorKind, Figures, KindView, NodeState, NodeView, TreeView};
@@ -37,6 +37,9 @@ pub(super) fn panel(tree: &TreeView, kinds: &[KindView], now: Timestamp) -> Mark
                     (row(root, now, 0))
                     @for node in &others {
                         (row(node, now, 1))
+                        @if node.kind == ActorKind::SendingDesk {
+                            @if let Some(all) = of(ActorKind::Sending) { (total(all, "payouts and withdrawals at it", 2)) }
+                        }
                         @for child in node.children.iter().take(ENDPOINTS_MAX) { (row(child, now, 2)) }
                         @if node.children.len() > ENDPOINTS_MAX {
                             tr.sub2 {
@@ -46,8 +49,8 @@ pub(super) fn panel(tree: &TreeView, kinds: &[KindView], now: Timestamp) -> Mark
                             }
                         }
                     }
-                    @if let Some(all) = of(ActorKind::Shard) { (total(all, "shards")) }
-                    @if let Some(all) = of(ActorKind::Payment) { (total(all, "payments in them")) }
+                    @if let Some(all) = of(ActorKind::Shard) { (total(all, "shards", 1)) }
+                    @if let Some(all) = of(ActorKind::Payment) { (total(all, "payments in them", 1)) }
                 }
             }
             (tiles(&shards))
@@ -74,11 +77,11 @@ fn row(node: &NodeView, now: Timestamp, depth: usize) -> Markup {
     }
 }
 
-/// All actors of a kind.
-fn total(all: &KindView, word: &str) -> Markup {
+/// All actors of a kind, so many levels under the root.
+fn total(all: &KindView, word: &str, depth: usize) -> Markup {
     let restarts: u64 = all.restarts.values().sum();
     html! {
-        tr.sub1 id={ "kind-" (all.kind.as_str()) } data-kind=(all.kind.as_str()) {
+        tr id={ "kind-" (all.kind.as_str()) } data-kind=(all.kind.as_str()) .sub1[depth == 1] .sub2[depth == 2] {
             th scope="row" { (count(all.live)) " " (word) }
             td { @if all.quarantined > 0 { (badge(&format!("{} given up", all.quarantined), Tone::Bad)) } @else { (badge("running", Tone::Good)) } }
             (figures(&all.figures))
@@ -157,6 +160,7 @@ fn link(node: &NodeView) -> Option<String> {
         ActorKind::Watcher | ActorKind::Settler => Some(format!("{}/{}", path("chains"), node.name)),
         ActorKind::Endpoint => Some(format!("{}/{}", path("webhooks"), node.name)),
         ActorKind::WebhookSender => Some(path("webhooks")),
+        ActorKind::SendingDesk => Some(path("sendings")),
         ActorKind::Shard => Some(format!("{}/{}", path("shards"), node.name)),
         _ => None,
     }

@@ -143,6 +143,11 @@ pub(super) fn payment_link(id: &str) -> Markup {
     html! { a.mono href={ "/ops/view/payments/" (id) } { (id) } }
 }
 
+/// A payout's or withdrawal's id as a link to its page.
+pub(super) fn sending_link(id: &str) -> Markup {
+    html! { a.mono href={ "/ops/view/sendings/" (id) } { (id) } }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

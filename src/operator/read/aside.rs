@@ -1,21 +1,24 @@
 //! Money that payments list no more: recorded, in their wallets, and counted for nothing until a person takes it in.
+//!
+//! Anybody can send any number of transfers to a wallet. So nothing here reads all of them: the index is asked for the next
+//! payment, chain and token after the one before, and of each at most [`SUMMED_MAX`] transfers are summed. However many one
+//! payment has, they hide those of no other.
 
 use payferry_actors::System;
 use payferry_domain::payment::{LISTED_MAX, Payment};
 use payferry_domain::{Amount, PaymentId, Timestamp, Token};
-use sea_orm::{DbErr, FromQueryResult, Statement, Value};
+use sea_orm::{ConnectionTrait, DbErr, FromQueryResult, Statement, Value};
 use serde::Serialize;
 
-use super::Moment;
+use super::{COUNTED_MAX, Count, Moment};
 
-// Spelled out, not bound: a partial index serves only a query that shows its condition.
-pub(super) const SET_ASIDE: &str = "FROM transfers WHERE applied_version = 0 AND applied_revision > 0 \
-    AND presence = 'present' AND created_at <= $1 GROUP BY payment_id, chain, token_address";
-const OF_PAYMENT: &str = "FROM transfers WHERE applied_version = 0 AND applied_revision > 0 \
-    AND presence = 'present' AND payment_id = $1 GROUP BY payment_id, chain, token_address";
-
+/// Transfers of one token on one chain that are summed: no payment may ever list more.
+pub const SUMMED_MAX: usize = LISTED_MAX;
 /// Chains and tokens of one payment that are listed.
 const LINES_MAX: usize = 100;
+
+// Spelled out, not bound: a partial index serves only a query that shows its condition.
+const IS_ASIDE: &str = "applied_version = 0 AND applied_revision > 0 AND presence = 'present'";
 
 /// What is set aside of one token on one chain.
 #[derive(Debug, Clone, Serialize)]
@@ -28,12 +31,25 @@ pub struct AsideLine {
     pub currency: Option<&'static str>,
     /// Its contract.
     pub token_address: String,
-    /// How many transfers.
+    /// How many transfers; at most [`SUMMED_MAX`].
     pub transfers: i64,
     /// What they bring in all.
     pub amount: String,
+    /// Whether there are more than those, which bring more.
+    pub at_least: bool,
     /// Since when the first of them is recorded.
     pub since: Moment,
+}
+
+impl AsideLine {
+    /// How much of what it is.
+    pub(in crate::operator) fn words(&self) -> String {
+        let token = self.currency.unwrap_or(&self.token_address);
+        let at_least = if self.at_least { "at least " } else { "" };
+        let (transfers, amount, chain) = (self.transfers, &self.amount, &self.chain);
+        let noun = if transfers == 1 { "transfer" } else { "transfers" };
+        format!("{at_least}{transfers} {noun} of {at_least}{amount} {token} on {chain}")
+    }
 }
 
 /// Whether some of it can be listed now: its chain runs here, and the list has an end.
@@ -54,22 +70,83 @@ struct Row {
 
 /// Of one payment.
 pub(super) async fn of_payment(system: &System, id: PaymentId) -> Result<Vec<AsideLine>, DbErr> {
-    lines(system, OF_PAYMENT, id.to_string().into(), LINES_MAX).await
+    lines(system, Whose::One, vec![id.to_string().into()], LINES_MAX).await
 }
 
-/// By payment, chain and token, of what was recorded until `until`.
-pub(super) async fn of_all(system: &System, until: Timestamp, limit: usize) -> Result<Vec<AsideLine>, DbErr> {
-    lines(system, SET_ASIDE, until.as_millis().into(), limit).await
+/// By payment, chain and token, of all payments.
+pub(super) async fn of_all(system: &System, limit: usize) -> Result<Vec<AsideLine>, DbErr> {
+    lines(system, Whose::All, Vec::new(), limit).await
 }
 
-async fn lines(system: &System, from: &str, value: Value, limit: usize) -> Result<Vec<AsideLine>, DbErr> {
-    let sql = format!(
-        "SELECT payment_id, chain, token_address, COUNT(*) AS transfers, CAST(SUM(amount) AS BIGINT) AS amount, \
-         MIN(created_at) AS since {from} ORDER BY payment_id, chain, token_address LIMIT {limit}"
-    );
+/// How many payments, chains and tokens there are.
+pub(super) async fn count(system: &System) -> Result<Count, DbErr> {
     let database = system.database();
-    let statement = Statement::from_sql_and_values(database.backend(), sql, [value]);
+    let statement = Statement::from_string(database.backend(), counting(COUNTED_MAX + 1));
+    let row = database.reader().query_one_raw(statement).await?;
+    Ok(Count::of(row.map_or(Ok(0), |row| row.try_get_by_index(0))?))
+}
+
+/// Whose money is looked at.
+#[derive(Clone, Copy)]
+enum Whose {
+    /// One payment's, whose id is `$1`.
+    One,
+    All,
+}
+
+/// `heads`: each payment, chain and token once, so many at most. The one after another is the next entry of the index that
+/// differs from it: as many look-ups as there are of them, however many transfers each has.
+fn heads(whose: Whose, limit: u64) -> String {
+    // `|| ''` takes SQLite's text affinity away: with it on both sides, only the first column of the index would be sought by.
+    let (of, after) = match whose {
+        Whose::One => (
+            "payment_id = $1 AND",
+            "payment_id = $1 AND (chain, token_address) > (h.chain || '', h.token_address || '')",
+        ),
+        Whose::All => {
+            let next =
+                "(payment_id, chain, token_address) > (h.payment_id || '', h.chain || '', h.token_address || '')";
+            ("", next)
+        }
+    };
+    let order = "ORDER BY payment_id, chain, token_address LIMIT 1";
+    let columns = |place: &str| {
+        let column = |name| format!("(SELECT {name} FROM transfers WHERE {place} {IS_ASIDE} {order})");
+        ["payment_id", "chain", "token_address"].map(column).join(", ")
+    };
+    let (first, next) = (columns(of), columns(&format!("{after} AND")));
+    format!(
+        "WITH RECURSIVE heads(nth, payment_id, chain, token_address) AS (SELECT 1, {first} UNION ALL \
+         SELECT h.nth + 1, {next} FROM heads h WHERE h.payment_id IS NOT NULL AND h.nth < {limit})"
+    )
+}
+
+fn counting(limit: u64) -> String {
+    format!("{} SELECT COUNT(*) FROM heads WHERE payment_id IS NOT NULL", heads(Whose::All, limit))
+}
+
+fn listing(whose: Whose, limit: usize) -> String {
+    let summed = |what: &str, columns: &str, limit: usize| {
+        format!(
+            "(SELECT {what} FROM (SELECT {columns} FROM transfers t WHERE t.payment_id = h.payment_id \
+             AND t.chain = h.chain AND t.token_address = h.token_address AND {IS_ASIDE} LIMIT {limit}) summed)"
+        )
+    };
+    format!(
+        "{} SELECT h.payment_id, h.chain, h.token_address, {} AS transfers, {} AS amount, {} AS since \
+         FROM heads h WHERE h.payment_id IS NOT NULL ORDER BY h.nth",
+        heads(whose, limit as u64),
+        summed("COUNT(*)", "1", SUMMED_MAX + 1),
+        summed("CAST(SUM(amount) AS BIGINT)", "amount", SUMMED_MAX),
+        summed("MIN(created_at)", "created_at", SUMMED_MAX),
+    )
+}
+
+async fn lines(system: &System, whose: Whose, values: Vec<Value>, limit: usize) -> Result<Vec<AsideLine>, DbErr> {
+    let database = system.database();
+    let statement = Statement::from_sql_and_values(database.backend(), listing(whose, limit), values);
     let rows = Row::find_by_statement(statement).all(database.reader()).await?;
+    let summed_max = i64::try_from(SUMMED_MAX).unwrap_or(i64::MAX);
     let line = |row: Row| {
         let spec = row.chain.parse().ok().and_then(|chain| system.chains().spec(chain));
         let token = row.token_address.parse().ok().and_then(|address| spec?.token_at(address));
@@ -78,10 +155,48 @@ async fn lines(system: &System, from: &str, value: Value, limit: usize) -> Resul
             chain: row.chain,
             currency: token.map(Token::as_str),
             token_address: row.token_address,
-            transfers: row.transfers,
+            transfers: row.transfers.min(summed_max),
             amount: Amount(row.amount).to_string(),
+            at_least: row.transfers > summed_max,
             since: Moment(Timestamp(row.since)),
         }
     };
     Ok(rows.into_iter().map(line).collect())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use payferry_entities::Database;
+    use payferry_migration::{Migrator, MigratorTrait};
+
+    use super::*;
+
+    /// Each step seeks in the index, by every column that it knows: none walks over what one payment has.
+    #[tokio::test]
+    async fn every_look_up_is_a_seek_in_the_index() {
+        let folder = tempfile::tempdir().unwrap();
+        let url = format!("sqlite://{}?mode=rwc", folder.path().join("payferry.db").display());
+        let database = Database::open(&url).await.unwrap();
+        Migrator::up(database.patient(), None).await.unwrap();
+        for (sql, values) in [
+            (counting(5), Vec::new()),
+            (listing(Whose::All, 5), Vec::new()),
+            (listing(Whose::One, 5), vec![Value::from("pay_1")]),
+        ] {
+            let explain = format!("EXPLAIN QUERY PLAN {sql}");
+            let statement = Statement::from_sql_and_values(database.backend(), &explain, values);
+            let plan = database.reader().query_all_raw(statement).await.unwrap();
+            let plan: Vec<String> = plan.iter().map(|row| row.try_get("", "detail").unwrap()).collect();
+            let of_transfers: Vec<_> = plan.iter().filter(|step| step.contains("transfers_set_aside")).collect();
+            let others = plan.iter().filter(|step| step.contains("transfers") && !step.contains("transfers_set_aside"));
+            assert_eq!(others.count(), 0, "{sql}: {plan:#?}");
+            // Where the list begins, the first entry is taken; what follows is sought.
+            let scans = of_transfers.iter().filter(|step| step.starts_with("SCAN")).count();
+            assert_eq!(scans, if sql.contains("$1") { 0 } else { 3 }, "{sql}: {plan:#?}");
+            let sought = "(payment_id=? AND (chain,token_address)>(?,?))";
+            let next = if sql.contains("$1") { sought } else { "((payment_id,chain,token_address)>(?,?,?))" };
+            assert_eq!(of_transfers.iter().filter(|step| step.contains(next)).count(), 3, "{sql}: {plan:#?}");
+        }
+    }
 }

@@ -146,8 +146,7 @@ pub async fn decisions(system: &System, id: PaymentId) -> Result<Option<Decision
     let history = audit::read(database.reader(), &filter, audit::ENTRIES_MAX).await?.entries;
     let now = system.clock().now();
     let set_aside = aside::of_payment(system, id).await?;
-    let mut can = possible(&payment, now);
-    can.extend(aside::may_be_taken_in(system, &payment, &set_aside).then(|| take_in(id)));
+    let can = possible_of_all(system, &payment, &set_aside, now);
     let terms = &payment.terms;
     let settlement = payment.settlement.as_deref().map(|settlement| SettlementLine {
         status: settlement.state.as_str(),
@@ -180,8 +179,20 @@ pub(super) fn take_in(id: PaymentId) -> Possible {
     Possible { action: "take_in", path: format!("/ops/payments/{id}/take_in") }
 }
 
+/// What an operator can do about a payment, and about what it does not list.
+pub(super) fn possible_of_all(
+    system: &System,
+    payment: &Payment,
+    set_aside: &[AsideLine],
+    now: Timestamp,
+) -> Vec<Possible> {
+    let mut can = possible(payment, now);
+    can.extend(aside::may_be_taken_in(system, payment, set_aside).then(|| take_in(payment.id())));
+    can
+}
+
 /// What an operator can do about what it lists.
-pub(in crate::operator) fn possible(payment: &Payment, now: Timestamp) -> Vec<Possible> {
+pub(super) fn possible(payment: &Payment, now: Timestamp) -> Vec<Possible> {
     let path = |what: &str| format!("/ops/payments/{}/{what}", payment.id());
     let screen = payment.transfers.iter().any(|transfer| !may(payment, transfer, now).is_empty());
     let address = held(payment).any(|refund| !may_refund(payment, refund, now).is_empty());

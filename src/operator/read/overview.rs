@@ -6,6 +6,7 @@ use payferry_actors::System;
 use payferry_actors::journal::JournalStats;
 use payferry_actors::observe::{Incident, KindView, Quarantine, Tallied, TreeView};
 use payferry_domain::PaymentId;
+use payferry_domain::sending::SendingId;
 use sea_orm::DbErr;
 use serde::Serialize;
 
@@ -18,12 +19,14 @@ use crate::operator::health::{self, Readiness};
 pub struct Overview {
     /// Whether payments can be taken, and what is in the way.
     pub readiness: Readiness,
-    /// The permanent actors; payments are counted in their shards.
+    /// The permanent actors; payments are counted in their shards, payouts and withdrawals at their desk.
     pub tree: TreeView,
     /// The figures of every kind of actor.
     pub kinds: Vec<KindView>,
     /// Payments given up until somebody looks at them.
     pub quarantined: BTreeMap<PaymentId, Quarantine>,
+    /// Payouts and withdrawals given up in the same way.
+    pub sendings_quarantined: BTreeMap<SendingId, Quarantine>,
     /// The supervision log, newest first.
     pub incidents: Vec<Incident>,
     /// Payments by status and chain.
@@ -49,12 +52,14 @@ pub struct JournalLine {
 /// Everything at a glance.
 pub async fn overview(system: &System) -> Result<Overview, DbErr> {
     let mut incidents = system.incidents(None);
+    let view = system.observe();
     incidents.reverse();
     Ok(Overview {
         readiness: health::readiness(system).await,
         tree: system.tree(),
         kinds: system.kinds(),
-        quarantined: system.observe().quarantined,
+        quarantined: view.quarantined,
+        sendings_quarantined: view.sendings_quarantined,
         incidents,
         payments: system.tally(),
         chains: chains::chains(system).await?,

@@ -14,13 +14,16 @@ use payferry_entities::{
 };
 use sea_orm::{ColumnTrait, Condition, DbErr, EntityTrait, ExprTrait, QueryFilter, QueryOrder, QuerySelect};
 
+use super::aside::{self, AsideLine};
+use super::decisions::{self, Possible};
+
 /// Transitions that are shown, the latest: a payment has a handful.
 pub const TRANSITIONS_MAX: u64 = 500;
 /// Rows about transfers that are shown, the first.
 pub const TRANSFERS_MAX: u64 = 500;
 /// Operations that are shown, the first.
 pub const OPERATIONS_MAX: u64 = 100;
-/// Incidents of the payment that are shown, the latest.
+/// Incidents of one actor that are shown, the latest.
 pub const INCIDENTS_MAX: usize = 50;
 /// Logical shards that ids fall into.
 const LOGICAL_SHARDS: usize = 256;
@@ -46,6 +49,10 @@ pub struct PaymentFacts {
     pub operations: Vec<Operation>,
     /// Failures of its actor, newest first.
     pub incidents: Vec<Incident>,
+    /// Money in its wallet that it does not list for want of room.
+    pub set_aside: Vec<AsideLine>,
+    /// What an operator can do about its money.
+    pub can: Vec<Possible>,
 }
 
 /// One commit of a payment.
@@ -86,6 +93,7 @@ pub async fn payment(system: &System, id: PaymentId) -> Result<Option<PaymentFac
     let actor = system.observe_payment(id).await;
     let text = id.to_string();
     let public_id = payment.terms.public_id();
+    let set_aside = aside::of_payment(system, id).await?;
     let transfer_rows = transfer_rows::Entity::find()
         .filter(transfer_rows::Column::PaymentId.eq(&text))
         .order_by_asc(transfer_rows::Column::BlockNumber)
@@ -93,21 +101,28 @@ pub async fn payment(system: &System, id: PaymentId) -> Result<Option<PaymentFac
         .limit(TRANSFERS_MAX)
         .all(database.reader())
         .await?;
-    let mut incidents = system.incidents(None);
-    incidents.retain(|incident| incident.kind == ActorKind::Payment && incident.name == text);
-    incidents.reverse();
-    incidents.truncate(INCIDENTS_MAX);
     Ok(Some(PaymentFacts {
         psp_name: psp.map(|psp| psp.name).unwrap_or_default(),
+        can: decisions::possible_of_all(system, &payment, &set_aside, system.clock().now()),
+        set_aside,
         shard: shard_of(system, id),
         actor,
         transitions: transitions(system, &text).await?,
         transfer_rows,
         deliveries: log::deliveries_of(database, psp_id, &public_id).await?,
         operations: operations_of(system, &text).await?,
-        incidents,
+        incidents: incidents_of(system, ActorKind::Payment, &text),
         payment,
     }))
+}
+
+/// Failures of one actor, newest first.
+pub(super) fn incidents_of(system: &System, kind: ActorKind, name: &str) -> Vec<Incident> {
+    let mut incidents = system.incidents(None);
+    incidents.retain(|incident| incident.kind == kind && incident.name == name);
+    incidents.reverse();
+    incidents.truncate(INCIDENTS_MAX);
+    incidents
 }
 
 /// Which supervisor a payment falls to; `None` while there are none.

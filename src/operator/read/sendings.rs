@@ -1,10 +1,11 @@
 //! A payout or withdrawal as an operator sees it, and what can be decided about it.
 
-use payferry_actors::System;
+use payferry_actors::observe::{ActorKind, Incident};
 use payferry_actors::payment::store::StoreError;
 use payferry_actors::sending::store;
 use payferry_actors::wallet::checksummed;
 use payferry_actors::webhook::log::{self, LogEntry};
+use payferry_actors::{SendingView, System};
 use payferry_domain::Timestamp;
 use payferry_domain::payment::{Decision, Verdict};
 use payferry_domain::sending::{Command, Sending, SendingId, decide};
@@ -13,7 +14,7 @@ use sea_orm::{ConnectionTrait, DbErr, FromQueryResult, Statement, Value};
 use serde::Serialize;
 
 use super::decisions::{Possible, by_hand};
-use super::payment::{Operation, operations_of};
+use super::payment::{Operation, incidents_of, operations_of};
 use super::stuck::{Found, SENDING_OVERDUE_AFTER_SECS, StuckItem, StuckKind};
 use super::{COUNTED_MAX, Count, Moment};
 use crate::audit::{self, Filter};
@@ -61,6 +62,10 @@ pub struct SendingFacts {
     pub created_at: Moment,
     /// When it was sent or failed.
     pub finished_at: Option<Moment>,
+    /// Its actor, if it has one or was quarantined; null when it is over: whatever arrives wakes it.
+    pub actor: Option<SendingView>,
+    /// Failures of its actor, newest first.
+    pub incidents: Vec<Incident>,
     /// What an operator can decide about its address.
     pub may: Vec<Decision>,
     /// What can be done.
@@ -104,6 +109,8 @@ pub async fn sending(system: &System, id: SendingId) -> Result<Option<SendingFac
         failure: sending.failure.clone(),
         created_at: Moment(order.created_at),
         finished_at: sending.finished_at.map(Moment),
+        actor: system.observe_sending(id).await,
+        incidents: incidents_of(system, ActorKind::Sending, &id.to_string()),
         may: may(&sending, system.clock().now()),
         can: possible(&sending, system.clock().now()),
         history,

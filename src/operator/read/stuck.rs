@@ -64,7 +64,7 @@ pub struct StuckGroup {
 /// One thing that is stuck.
 #[derive(Debug, Clone, Serialize)]
 pub struct StuckItem {
-    /// A payment's, a PSP's, a transfer's or an operation's id, or the name of a chain or of a part of the service.
+    /// A payment's, payout's, withdrawal's, PSP's, transfer's or operation's id, or the name of a chain or of a part of the service.
     pub id: String,
     /// The payment that it is about, if it is about one.
     pub payment_id: Option<String>,

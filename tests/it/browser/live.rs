@@ -13,6 +13,8 @@ use payferry_harness::browser::Browser;
 const INCIDENT_MAX: Duration = Duration::from_secs(2);
 /// Incidents that are looked at; most of them have to be quick, as whatever else runs on the machine makes some late.
 const INCIDENTS: usize = 5;
+/// How late the latest of them may be, on a machine that is busy with something else.
+const INCIDENT_LATEST: Duration = Duration::from_secs(8);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_panic_is_on_the_page_within_two_seconds() {
@@ -28,6 +30,7 @@ async fn a_panic_is_on_the_page_within_two_seconds() {
     }
     println!("on the page {took:?} after it was asked for");
     assert!(median(&took) < INCIDENT_MAX, "{took:?}");
+    assert!(took.iter().all(|took| *took < INCIDENT_LATEST), "{took:?}");
     desk.assert_calm().await;
     desk.browser.close().await;
 }

@@ -9,6 +9,11 @@ use serde_json::{Value, json};
 use super::{Home, Running, printed, run};
 use crate::process::median;
 
+/// How soon most incidents must be told: whatever else runs on the machine makes some late.
+const TOLD_WITHIN: Duration = Duration::from_secs(2);
+/// How late the latest may be.
+const TOLD_LATEST: Duration = Duration::from_secs(8);
+
 impl Running {
     async fn desk(&self, method: Method, path: &str, body: Option<Value>) -> (StatusCode, Value) {
         let _ = rustls::crypto::ring::default_provider().install_default();
@@ -64,7 +69,6 @@ async fn a_provoked_panic_is_told_within_two_seconds() {
     let request = reqwest::Client::new().get(url).bearer_auth(sandbox.text("operator_token"));
     let mut stream = request.send().await.unwrap().bytes_stream();
     let (mut text, mut took) = (String::new(), Vec::new());
-    // Most of them have to be quick: whatever else runs on the machine makes some late.
     for _ in 0..5 {
         let id = sandbox.payment(&merchant).await;
         let since = Instant::now();
@@ -75,7 +79,8 @@ async fn a_provoked_panic_is_told_within_two_seconds() {
         }
         took.push(since.elapsed());
     }
-    assert!(median(&took) < Duration::from_secs(2), "{took:?}");
+    assert!(median(&took) < TOLD_WITHIN, "{took:?}");
+    assert!(took.iter().all(|took| *took < TOLD_LATEST), "{took:?}");
     // With somebody listening, too, the service ends in time.
     let since = Instant::now();
     sandbox.stop();

@@ -290,12 +290,23 @@ async fn money_that_was_set_aside_is_taken_in_and_can_go_back() {
     let read = desk.get(&ops(&made, "")).await.json;
     assert_eq!((&read["set_aside"][0]["transfers"], &read["set_aside"][0]["amount"]), (&json!(2), &json!("2.00")));
     assert_eq!(read["can"].as_array().unwrap().last(), item["can"].get(0));
+    // There is nothing else to decide about it, and its own page leads there all the same.
+    let view = desk.get(&format!("/ops/view/payments/{}", id_of(&made))).await;
+    assert!(view.text().contains("2 transfers of 2.00 USDT on base"), "{}", view.text());
+    assert!(view.text().contains(&format!("{}/decide\"", id_of(&made))), "{}", view.text());
+    assert_eq!(desk.get(&format!("/ops/actors/{}", id_of(&made))).await.json["set_aside"], read["set_aside"]);
     let page = desk.get(&format!("/ops/view/payments/{}/decide", id_of(&made))).await;
     assert!(page.text().contains("id=\"take-in\"") && page.text().contains("2.00 USDT"), "{}", page.text());
 
     let mut faults = desk.post(&path, &json!({ "amount": "2" })).await.faults();
     faults.sort();
     assert_eq!(faults, ["amount: unknown_field", "reason: required"]);
+    // A command stands in line behind what the payment is told: a hundred transfers are screened and final one by one.
+    let is_quiet = async |desk: &Desk| {
+        let read = desk.get(&ops(&made, "")).await.json;
+        read["transfers"].as_array().unwrap().iter().all(|line| line["status"] == "final").then_some(())
+    };
+    desk.until("all that is listed is final", is_quiet).await;
     let taken = desk.post(&path, &json!({ "reason": "the payer has paid in small coin" })).await;
     assert_eq!((taken.status.as_u16(), &taken.json["set_aside"]), (200, &json!([])), "{}", taken.text());
     assert_eq!(taken.json["transfers"].as_array().unwrap().len(), MISDIRECTED_LISTED_MAX + 2);

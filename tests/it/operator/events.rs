@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use payferry::operator::EVENT_LISTENERS_MAX;
+use payferry_domain::PaymentId;
 use reqwest::{Method, Response};
 use serde_json::{Value, json};
 
@@ -95,12 +96,12 @@ async fn incidents_are_told_as_they_happen_and_again_to_who_missed_them() {
     assert_eq!(tick["payments"][0]["status"], "pending", "{tick:#}");
     assert!(tick["webhooks"]["queued"]["counted"].is_u64() && tick["journal"]["writing"] == true, "{tick:#}");
 
-    desk.panic(id.parse().unwrap()).await;
+    desk.panic(id.parse::<PaymentId>().unwrap()).await;
     let incident = tokio::time::timeout(Duration::from_secs(30), stream.until("incident")).await.unwrap();
     assert_eq!((incident.id.as_deref(), &incident.data["name"]), (Some("1"), &json!(id)));
     assert!(incident.data["reason"].as_str().unwrap().contains("on purpose"), "{incident:?}");
     drop(stream);
-    desk.panic(id.parse().unwrap()).await;
+    desk.panic(id.parse::<PaymentId>().unwrap()).await;
     let mut again = listen(&desk, Some("1")).await;
     assert_eq!(again.until("incident").await.id.as_deref(), Some("2"));
     // Of another run of the service, and so unknown here: everything is told.

@@ -3,6 +3,7 @@
 mod actors;
 mod admin;
 mod admission;
+mod aside;
 mod books;
 mod customers;
 mod decisions;
@@ -18,7 +19,7 @@ use std::time::Duration;
 
 use payferry::http::serve;
 use payferry::operator::{Operator, OperatorConfig, router};
-use payferry_domain::PaymentId;
+use payferry_actors::observe::Ferried;
 use reqwest::{Client, Method, RequestBuilder};
 use serde_json::Value;
 use tokio::net::TcpListener;
@@ -81,11 +82,11 @@ impl Desk {
         reply(self.call(Method::POST, path).json(body)).await
     }
 
-    /// Makes a payment's actor panic until the supervisor has seen it.
-    async fn panic(&self, payment_id: PaymentId) {
+    /// Makes the actor of a payment, or of a payout or withdrawal, panic until its supervisor has seen it.
+    async fn panic(&self, of: impl Into<Ferried>) {
         let system = &self.app.state.system;
         let before = *system.watch_incidents().borrow();
-        system.inject_panic(payment_id);
+        system.inject_panic(of);
         let seen = async |_: &Self| (*system.watch_incidents().borrow() > before).then_some(());
         self.until("the panic is seen", seen).await;
     }

@@ -1,4 +1,4 @@
-//! `/ops/sendings`: payouts and withdrawals whose address is in review, decided about by hand.
+//! `/ops/sendings`: payouts and withdrawals with their actors, and those whose address is in review, decided about by hand.
 
 use payferry_actors::customers::audit::Actor;
 use payferry_actors::psps::wallets::{self, WalletChange};
@@ -6,9 +6,11 @@ use payferry_domain::payment::Decision;
 use payferry_domain::sending::SendingId;
 use payferry_domain::{Chain, Token, WithdrawalId};
 use reqwest::Method;
+use sea_orm::ConnectionTrait;
 use serde_json::{Value, json};
 
 use super::decisions::{Opinions, desk_of};
+use super::stuck::{hold, lift};
 use super::{Desk, reply};
 use crate::app::Reply;
 use crate::chainside::balance;
@@ -114,5 +116,151 @@ async fn the_page_of_a_withdrawal_has_the_decision_and_the_search_leads_to_it() 
     ended(&desk, &order, "sent").await;
     let page = desk.get(&view).await;
     assert!(!page.text().contains("Where it goes") && page.text().contains("screened by hand"), "{}", page.text());
+    desk.stop().await;
+}
+
+fn id_of(order: &Reply) -> SendingId {
+    order.json["id"].as_str().unwrap().parse().unwrap()
+}
+
+#[tokio::test]
+async fn the_way_leads_from_the_root_to_one_withdrawals_actor() {
+    let (desk, _) = doubted().await;
+    let order = ordered(&desk, "1").await;
+    for _ in 0..50 {
+        let body = json!({ "amount": "0.01", "currency": "USDC", "chain": "base" });
+        assert_eq!(desk.app.post("/withdrawals", &body).await.status, 202);
+    }
+    let all_run = async |desk: &Desk| {
+        let tree = desk.get("/ops/actors").await.json;
+        (tree["sendings_live"] == 51).then_some(tree)
+    };
+    let tree = desk.until("all of them run", all_run).await;
+    let of_desk =
+        tree["tree"]["root"]["children"].as_array().unwrap().iter().find(|node| node["kind"] == "sending_desk");
+    assert_eq!((&of_desk.unwrap()["children_live"], &of_desk.unwrap()["children"]), (&json!(51), &json!([])));
+    let kind = tree["kinds"].as_array().unwrap().iter().find(|kind| kind["kind"] == "sending").unwrap();
+    assert_eq!(kind["live"], 51);
+
+    let first = desk.get("/ops/sendings?limit=50").await.json;
+    let rest = desk.get(&format!("/ops/sendings?after={}", first["next_after"].as_str().unwrap())).await.json;
+    let listed = |page: &Value| page["sendings"].as_array().unwrap().clone();
+    let mut ids: Vec<_> = listed(&first).iter().chain(&listed(&rest)).map(|line| line["id"].to_string()).collect();
+    assert_eq!((listed(&first).len(), listed(&rest).len(), &rest["next_after"]), (50, 1, &Value::Null));
+    assert!(ids.is_sorted());
+    ids.dedup();
+    assert_eq!(ids.len(), 51);
+    let line = listed(&first).into_iter().find(|line| line["id"] == order.json["id"]).unwrap();
+    assert_eq!(
+        (&line["status"], &line["in_review"], &line["chain"], &line["version"]),
+        (&json!("pending"), &json!(true), &json!("base"), &json!(2))
+    );
+    let bad = desk.get("/ops/sendings?limit=501&after=pay_1").await;
+    assert_eq!(bad.faults(), ["after: invalid_id", "limit: out_of_range"]);
+    let one = desk.get(&format!("/ops/actors/{}", id_of(&order))).await;
+    let actor = &one.json["actor"];
+    assert_eq!(
+        (&actor["state"], &actor["restarts"], &actor["memory"]["version"]),
+        (&json!("running"), &json!(0), &json!(2))
+    );
+    assert_eq!(desk.get(&ops(&order, "")).await.json["verdict"], one.json["verdict"], "by either path");
+
+    // The same by the pages: the root, its desk, the second page of those under it, one of them.
+    let root = desk.get("/ops").await;
+    assert!(root.text().contains("href=\"/ops/view/sendings\"") && root.text().contains("kind-sending\""));
+    let page = desk.get("/ops/view/sendings").await;
+    assert_eq!(page.text().matches("<tr id=\"wd_").count(), 50);
+    let next = format!("/ops/view/sendings?after={}", first["next_after"].as_str().unwrap());
+    assert!(page.text().contains(&format!("href=\"{next}\"")), "{}", page.text());
+    let last = desk.get(&next).await;
+    assert_eq!(last.text().matches("<tr id=\"wd_").count(), 1);
+    let view = format!("/ops/view/sendings/{}", id_of(&order));
+    assert!(page.text().contains(&format!("href=\"{view}\"")) && !last.text().contains(&view));
+    assert_eq!(desk.get("/ops/view/sendings?after=pay_1").await.status, 404);
+    let page = desk.get(&view).await;
+    assert!(page.text().contains("version 2") && page.text().contains("await review"), "{}", page.text());
+    desk.stop().await;
+}
+
+#[tokio::test]
+async fn a_withdrawal_that_fails_too_often_is_given_up_shown_and_released() {
+    let (desk, _) = doubted().await;
+    let (bad, other) = (ordered(&desk, "4").await, ordered(&desk, "1").await);
+    let (id, view) = (id_of(&bad), format!("/ops/view/sendings/{}", id_of(&bad)));
+    let give_up = async || {
+        for _ in 0..4 {
+            desk.panic(id).await;
+        }
+    };
+    give_up().await;
+    let shown = desk.get(&ops(&bad, "")).await.json;
+    assert_eq!((&shown["actor"]["state"], &shown["actor"]["restarts"]), (&json!("quarantined"), &json!(3)));
+    let actions: Vec<_> = shown["incidents"].as_array().unwrap().iter().map(|incident| &incident["action"]).collect();
+    assert_eq!(actions, ["quarantined", "restarted", "restarted", "restarted"]);
+    let stuck = desk.get("/ops/stuck?kind=quarantined").await;
+    insta::assert_json_snapshot!("sending_quarantined", stuck.redacted());
+    let tree = desk.get("/ops/actors").await.json;
+    assert!(
+        tree["sendings_quarantined"][id.to_string()]["reason"].as_str().unwrap().contains("on purpose"),
+        "{tree:#}"
+    );
+    assert_eq!(tree["quarantined"], json!({}));
+    let kind = tree["kinds"].as_array().unwrap().iter().find(|kind| kind["kind"] == "sending").unwrap();
+    assert_eq!((&kind["restarts"], &kind["quarantined"]), (&json!({ "panic": 3 }), &json!(1)));
+    desk.post(&ops(&bad, "/screen"), &allow()).await.assert_problem(503, "sending_quarantined");
+    let button = format!("action=\"{view}/release\"");
+    for page in ["/ops", "/ops/view/stuck", &view] {
+        let page = desk.get(page).await;
+        assert!(page.text().contains(&button) && page.text().contains("on purpose"), "{}", page.text());
+    }
+    let log = desk.get("/ops/view/incidents").await;
+    assert!(log.text().contains(&format!("href=\"{view}\"")), "{}", log.text());
+
+    // Its neighbour goes on, and so does it once it is released, by a program or by the button.
+    desk.post(&ops(&other, "/screen"), &allow()).await;
+    ended(&desk, &other, "sent").await;
+    let release = format!("/ops/actors/{id}/release");
+    assert_eq!(desk.post(&release, &Value::Null).await.json["sending_id"], id.to_string());
+    desk.post(&release, &Value::Null).await.assert_problem(409, "sending_not_quarantined");
+    give_up().await;
+    let pressed = reply(desk.call(Method::POST, &format!("{view}/release"))).await;
+    assert_eq!((pressed.status.as_u16(), pressed.header("location")), (303, Some(view.as_str())));
+    desk.post(&release, &Value::Null).await.assert_problem(409, "sending_not_quarantined");
+    assert_eq!(desk.post(&ops(&bad, "/screen"), &allow()).await.status, 200);
+    ended(&desk, &bad, "sent").await;
+    assert_eq!(balance(&desk.app, Chain::Base, Token::Usdc, TREASURER).await, 5_000_000);
+    assert_eq!(desk.get("/ops/stuck").await.json["kinds"], json!([]));
+    let gone = async |desk: &Desk| desk.get(&ops(&bad, "")).await.json["actor"].is_null().then_some(());
+    desk.until("its actor has left", gone).await;
+    desk.stop().await;
+}
+
+#[tokio::test]
+async fn a_withdrawal_that_is_pending_for_long_is_listed_until_it_is_sent() {
+    let (desk, opinions) = doubted().await;
+    let undecided = ordered(&desk, "1").await;
+    opinions.set(Decision::Allow);
+    hold(&desk, "sending:base").await;
+    let body = json!({ "amount": "4", "currency": "USDC", "chain": "base" });
+    let order = desk.app.post("/withdrawals", &body).await;
+    let path = format!("/withdrawals/{}", id_of(&order));
+    let cleared = async |desk: &Desk| (desk.app.get(&path).await.json["kyt_verdict"] == "allow").then_some(());
+    desk.until("its address is allowed", cleared).await;
+    let overdue = "/ops/stuck?kind=sending_overdue";
+    assert_eq!(desk.get(overdue).await.json["kinds"], json!([]), "it has just been ordered");
+    let aged = desk.app.writer().execute_unprepared("UPDATE sendings SET created_at = 1").await.unwrap();
+    assert_eq!(aged.rows_affected(), 2);
+    // The other one waits for a person, and is listed for that alone.
+    let listed = desk.get(overdue).await;
+    insta::assert_json_snapshot!("sending_overdue", listed.redacted());
+    assert_eq!(listed.json["kinds"][0]["items"][0]["id"], order.json["id"]);
+    let all = desk.get("/ops/stuck").await.json;
+    let in_review = all["kinds"].as_array().unwrap().iter().find(|kind| kind["kind"] == "sending_in_review").unwrap();
+    assert_eq!(in_review["items"][0]["id"], undecided.json["id"]);
+    let page = desk.get("/ops/view/stuck").await;
+    assert!(page.text().contains("Sending overdue") && page.text().contains(&format!("/sendings/{}\"", id_of(&order))));
+    lift(&desk, "sending:base").await;
+    ended(&desk, &order, "sent").await;
+    assert_eq!(desk.get(overdue).await.json["kinds"], json!([]));
     desk.stop().await;
 }

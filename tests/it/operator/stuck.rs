@@ -1,8 +1,10 @@
 //! `/ops/stuck`.
 
+use std::time::Duration;
+
 use alloy::primitives::U256;
 use payferry::sandbox::Payer;
-use payferry_devchain::Faults;
+use payferry_devchain::{Devchain, Faults};
 use payferry_domain::customer::Command;
 use payferry_domain::{Chain, CheckId, Token};
 use payferry_harness::database::Lock;
@@ -108,6 +110,59 @@ async fn a_settler_without_gas_is_stuck_until_it_has_some() {
     desk.stop().await;
 }
 
+/// Keeps a chain's base fee there until it is dropped.
+struct Dear(tokio::task::JoinHandle<()>);
+
+impl Dear {
+    fn at(chain: &Devchain, base_fee_wei: u64) -> Self {
+        let chain = chain.clone();
+        Self(tokio::spawn(async move {
+            while chain.set_next_base_fee(base_fee_wei).await.is_ok() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        }))
+    }
+}
+
+impl Drop for Dear {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+#[tokio::test]
+async fn a_base_fee_above_the_ceiling_is_stuck_with_what_to_do_until_it_falls() {
+    let desk = Desk::start_with_chains().await;
+    let merchant = desk.app.add_merchant().await;
+    hold(&desk, "settlement:base").await;
+    let made = desk.app.add_payment(&merchant).await;
+    desk.app.pay(&made, "10").await;
+    desk.app.payment_when(&made, "confirmed").await;
+    let chain = desk.app.world().chain(Chain::Base).devchain();
+    let ceiling = desk.app.world().chain(Chain::Base).spec().fees.max_fee_wei;
+    let dear = Dear::at(chain, u64::try_from(ceiling).unwrap() * 5);
+    lift(&desk, "settlement:base").await;
+    until_stuck(&desk, "settler", true).await;
+    // All the time, not only at the moment of each attempt.
+    for _ in 0..50 {
+        let kinds = desk.get("/ops/stuck?kind=settler").await.json["kinds"].clone();
+        let (item, advice) = (&kinds[0]["items"][0], kinds[0]["advice"].as_str().unwrap_or_default());
+        assert_eq!(item["id"], "base", "{kinds:#}");
+        let reason = item["reason"].as_str().unwrap();
+        assert!(reason.ends_with(&format!("wei per gas are asked and the ceiling is {ceiling}")), "{reason}");
+        assert!(advice.contains("max_fee_gwei"), "{advice}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let page = desk.get("/ops/view/stuck").await;
+    assert!(page.text().contains(&format!("the ceiling is {ceiling}")), "{}", page.text());
+    desk.app.payment_when(&made, "confirmed").await;
+    drop(dear);
+    chain.set_next_base_fee(1).await.unwrap();
+    desk.app.payment_when(&made, "settled").await;
+    until_stuck(&desk, "settler", false).await;
+    desk.stop().await;
+}
+
 #[tokio::test]
 async fn a_receiver_that_fails_for_long_is_left_alone_and_listed() {
     let desk = Desk::start_with_chains().await;
@@ -153,12 +208,12 @@ async fn checks_that_nobody_works_on_are_listed() {
     desk.stop().await;
 }
 
-async fn hold(desk: &Desk, scope: &str) {
+pub(super) async fn hold(desk: &Desk, scope: &str) {
     let held = desk.post("/ops/pauses", &json!({ "scope": scope, "reason": "to see who waits" })).await;
     assert_eq!(held.status, 200, "{}", held.text());
 }
 
-async fn lift(desk: &Desk, scope: &str) {
+pub(super) async fn lift(desk: &Desk, scope: &str) {
     assert_eq!(desk.post(&format!("/ops/pauses/{scope}/lift"), &json!({})).await.json["was_paused"], true);
 }
 

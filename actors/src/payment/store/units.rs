@@ -9,7 +9,7 @@ use payferry_domain::payment::{
 use payferry_domain::{Amount, DeliveryId, EventId, OperationId, RefundId, Timestamp};
 use payferry_entities::{audit_log, idempotency_keys, operations, payment_transitions};
 
-use super::{StoreError, row_of};
+use super::{StoreError, json, row_of};
 use crate::journal::{self, AppliedTransfer, Initiation, NewEvent, OperationChange, TransfersApplied, Unit};
 use crate::journal::{DaySends, Reserve};
 use crate::ledger;
@@ -134,7 +134,7 @@ fn reserve(payment: &Payment, event: &Event, real_now: Timestamp, send_daily_max
 
 fn transition_row(transition: &Transition) -> Result<payment_transitions::Model, StoreError> {
     let payment = &transition.payment;
-    let events = serde_json::to_string(&transition.events);
+    let events = json(&transition.events);
     Ok(payment_transitions::Model {
         payment_id: payment.id().to_string(),
         version: i64::from(payment.version),

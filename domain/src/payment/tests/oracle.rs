@@ -23,13 +23,16 @@ struct Part {
     fate: Fate,
     clean: bool,
     reviewed: bool,
+    /// It was set aside when it was seen, and the operator has it listed.
+    aside: bool,
 }
 
 /// The facts of one transaction in the order in which the world makes them.
 fn facts(part: &Part, counted_before: bool) -> Vec<Command> {
     let decision = if part.clean { Decision::Allow } else { Decision::Block };
     let secs = part.tx.0.block.time.millis_since(START) / 1_000;
-    let mut facts = vec![part.tx.seen()];
+    let first = if part.aside { Command::TakeIn { observed: vec![part.tx.0] } } else { part.tx.seen() };
+    let mut facts = vec![first];
     if part.reviewed {
         facts.push(part.tx.screened(Decision::Review));
     }
@@ -136,14 +139,15 @@ fn part(n: u8, clean: bool) -> impl Strategy<Value = Part> {
     let units = prop::sample::select(vec!["0.0005", "0.5", "2", "3", "4"]);
     let fates = prop::sample::select(vec![Fate::Stays, Fate::Stays, Fate::ReMined, Fate::Renumbered, Fate::Gone]);
     let kind = prop_oneof![6 => Just(0u8), 1 => Just(1), 1 => Just(2)];
-    (units, fates, kind, prop::bool::weighted(0.2), 60..1_100i64).prop_map(move |(text, fate, kind, reviewed, secs)| {
+    let (reviewed, aside) = (prop::bool::weighted(0.2), prop::bool::weighted(0.2));
+    (units, fates, kind, reviewed, aside, 60..1_100i64).prop_map(move |(text, fate, kind, reviewed, aside, secs)| {
         let tx = tx(n).of(text).at(secs);
         let tx = match kind {
             1 => tx.look_alike(),
             2 => tx.on(Chain::Polygon),
             _ => tx,
         };
-        Part { tx, fate, clean, reviewed }
+        Part { tx, fate, clean, reviewed, aside }
     })
 }
 
@@ -199,7 +203,7 @@ fn parts() -> impl Strategy<Value = (Vec<Part>, bool)> {
 fn orders(facts: Vec<Command>) -> impl Strategy<Value = Vec<Command>> {
     let repeated: Vec<Command> = facts.iter().chain(&facts).cloned().collect();
     (Just(repeated).prop_shuffle(), Just(facts), 0..=1_000usize).prop_map(|(mut order, facts, place)| {
-        let told = facts.iter().filter(|fact| matches!(fact, Command::ObserveTransfer(_)));
+        let told = facts.iter().filter(|fact| matches!(fact, Command::ObserveTransfer(_) | Command::TakeIn { .. }));
         let last =
             told.filter_map(|fact| order.iter().position(|other| other == fact)).max().map_or(0, |last| last + 1);
         let place = last + place * (order.len() - last) / 1_000;
@@ -232,7 +236,10 @@ proptest! {
         let terms = Terms { tolerance, overpayment, ..terms() };
         let mut story = given(terms.clone());
         for fact in &order {
-            story.run(fact).unwrap();
+            let taken = story.run(fact);
+            // What is listed already, or too little, is not set aside.
+            let is_known = matches!(fact, Command::TakeIn { .. }) && taken == Err(Rejection::NothingSetAside);
+            prop_assert!(is_known || taken.is_ok(), "{:?}: {:?}", fact, taken);
         }
         prop_assert_eq!(ended(&story.payment), table_says(&held(&parts), &terms), "{:?}", story.payment.history);
     }

@@ -20,6 +20,19 @@ fn observed() -> impl Strategy<Value = Tx> {
     })
 }
 
+/// The operator has some of them listed; a person names each transfer once.
+fn taking_in() -> impl Strategy<Value = Command> {
+    prop::collection::vec(observed(), 1..4).prop_map(|txs| {
+        let mut observed: Vec<ObservedTransfer> = Vec::new();
+        for Tx(tx) in txs {
+            if observed.iter().all(|other| other.key != tx.key) {
+                observed.push(tx);
+            }
+        }
+        Command::TakeIn { observed }
+    })
+}
+
 fn wish() -> impl Strategy<Value = Command> {
     let some_amount = prop::option::of(prop::sample::select(vec!["1", "2", "4", "10", "13"]));
     let requester = prop::sample::select(Requester::ALL);
@@ -38,6 +51,7 @@ fn wish() -> impl Strategy<Value = Command> {
             }
         ),
         2 => requester.prop_map(|by| Command::RetrySettlement { by }),
+        2 => taking_in(),
     ]
 }
 
@@ -112,8 +126,10 @@ pub(super) fn any_terms() -> impl Strategy<Value = Terms> {
 }
 
 fn is_fact(command: &Command) -> bool {
-    !matches!(command, Command::Cancel | Command::Accept { .. } | Command::RequestRefund { .. })
-        && !matches!(command, Command::RetrySettlement { by } if *by != Requester::Schedule)
+    !matches!(
+        command,
+        Command::Cancel | Command::Accept { .. } | Command::RequestRefund { .. } | Command::TakeIn { .. }
+    ) && !matches!(command, Command::RetrySettlement { by } if *by != Requester::Schedule)
         && !matches!(command, Command::ScreenTransfer { verdict, .. } | Command::ScreenRefund { verdict, .. } if verdict.by_operator)
 }
 
@@ -124,6 +140,30 @@ fn follows(before: &Payment, step: &Transition, command: &Command) {
     for (old, new) in before.refunds.iter().zip(&after.refunds) {
         let same = (old.id, old.amount, old.to, old.source, old.funds, old.operation);
         assert_eq!(same, (new.id, new.amount, new.to, new.source, new.funds, new.operation), "a refund is fixed");
+    }
+    if let Command::TakeIn { observed } = command {
+        let (known, listed) = after.transfers.split_at(before.transfers.len());
+        for (old, new) in before.transfers.iter().zip(known) {
+            let same = (old.key, old.revision, old.amount, old.status, &old.verdict);
+            assert_eq!(same, (new.key, new.revision, new.amount, new.status, &new.verdict), "what was listed stands");
+            // Of one transaction the chain's first word about any part of it counts.
+            assert!(new.first_block_time <= old.first_block_time);
+        }
+        assert!(!listed.is_empty());
+        for transfer in listed {
+            let of_it = observed.iter().find(|tx| tx.key == transfer.key).expect("asked for");
+            assert!(before.sets_aside(of_it) && of_it.presence == Presence::Present);
+            assert_eq!(
+                (transfer.status, transfer.counted),
+                (TransferStatus::Seen, false),
+                "it goes the way of all money"
+            );
+        }
+        if let [only] = observed.as_slice() {
+            let told = Command::ObserveTransfer(*only);
+            let told = transition(before, &told, after.updated_at).unwrap().expect("there is room in these stories");
+            assert_eq!(told.payment, *after, "it is as if there had been room at once");
+        }
     }
     let reorganised = matches!(command, Command::ObserveTransfer(_));
     let carried = if let Command::CompleteSettlement { amount, .. } = command { Some(*amount) } else { None };
@@ -167,6 +207,9 @@ proptest! {
                 (Ok(true), Some(step)) => follows(&before, step, command),
                 (Err(_), _) => prop_assert!(!is_fact(command), "a fact was refused: {:?}", command),
                 _ => prop_assert_eq!(&story.payment, &before),
+            }
+            if matches!((command, &changed), (Command::TakeIn { .. }, Ok(true))) {
+                prop_assert_eq!(story.run(command), Err(Rejection::NothingSetAside), "nothing is listed twice");
             }
             if is_fact(command) && !matches!(command, Command::RetrySettlement { .. }) {
                 prop_assert_eq!(story.run(command), Ok(false), "known, and changed something: {:?}", command);

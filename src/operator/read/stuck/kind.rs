@@ -22,7 +22,7 @@ pub enum StuckKind {
     IdentityProvider,
     /// A check of a customer waits for the provider for too long.
     CheckOverdue,
-    /// A payment failed too often.
+    /// A payment, payout or withdrawal failed too often.
     Quarantined,
     /// A settlement failed for a lasting reason.
     SettlementFailed,
@@ -121,7 +121,7 @@ impl StuckKind {
             Self::Settler => "Settling on the chain is held up.",
             Self::IdentityProvider => "The identity provider does not answer, or none is configured and checks wait.",
             Self::CheckOverdue => "A check of a customer waits for the identity provider for too long.",
-            Self::Quarantined => "The payment failed too often in a short time and is not run.",
+            Self::Quarantined => "It failed too often in a short time and is not run.",
             Self::SettlementFailed => "The settlement failed for a lasting reason; it is tried again by itself.",
             Self::InReview => "Screening is undecided about a transfer; it is asked again by itself.",
             Self::FundsBlocked => "Money that screening blocked is held in the payment's wallet.",
@@ -159,13 +159,14 @@ impl StuckKind {
             }
             Self::Chain => "Check the chain's endpoints, or wait: no payment expires on a chain that stands still.",
             Self::Settler => {
-                "Read the reason; most often the operator's account needs gas, or fees are above the ceiling."
+                "Read the reason. If the account cannot pay, send it gas money. If fees are above the ceiling, wait until they fall, or \
+                 raise the chain's `max_fee_gwei`. What waits goes on by itself then."
             }
             Self::IdentityProvider => {
                 "Read the reason; look at the provider's status page and at the section [identity]. Checks go on by themselves."
             }
             Self::CheckOverdue => "Look at the identity provider and at the reason; it is tried again by itself.",
-            Self::Quarantined => "Read the reason, mend it, then release the payment.",
+            Self::Quarantined => "Read the reason, mend it, then release it.",
             Self::SettlementFailed => {
                 "Read the reason: the contract refuses what it is asked to do. Once that is mended, settle again."
             }

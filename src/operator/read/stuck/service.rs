@@ -2,6 +2,7 @@
 
 use payferry_actors::System;
 use payferry_actors::ledger::check::Imbalance;
+use payferry_actors::observe::Quarantine;
 use payferry_actors::pauses::{Pause, Scope};
 use payferry_actors::reconcile::watch::Standing;
 use payferry_actors::reconcile::{Owner, Place};
@@ -23,14 +24,14 @@ pub(super) fn of(system: &System, kind: StuckKind, limit: usize) -> Found {
         StuckKind::Chain => chains_in_trouble(system),
         StuckKind::Settler => settlers_in_trouble(system, now),
         StuckKind::Quarantined => {
-            let quarantined = system.observe().quarantined.into_iter().map(|(id, quarantine)| {
+            let view = system.observe();
+            let payments = view.quarantined.into_iter().map(|(id, quarantine)| {
                 let id = id.to_string();
-                let release = Possible { action: "release", path: format!("/ops/actors/{id}/release") };
-                StuckItem::new(&id, Some(quarantine.since), now, quarantine.reason)
-                    .of_payment(&id, None)
-                    .with(vec![release])
+                given_up(&id, quarantine, now).of_payment(&id, None)
             });
-            quarantined.collect()
+            let sendings = view.sendings_quarantined.into_iter();
+            let sendings = sendings.map(|(id, quarantine)| given_up(&id.to_string(), quarantine, now));
+            payments.chain(sendings).collect()
         }
         StuckKind::LedgerImbalance => ledger(system, now),
         StuckKind::VaultDifference => vaults(system, now),
@@ -38,6 +39,11 @@ pub(super) fn of(system: &System, kind: StuckKind, limit: usize) -> Found {
         _ => Vec::new(),
     };
     first(items, limit)
+}
+
+fn given_up(id: &str, quarantine: Quarantine, now: Timestamp) -> StuckItem {
+    let release = Possible { action: "release", path: format!("/ops/actors/{id}/release") };
+    StuckItem::new(id, Some(quarantine.since), now, quarantine.reason).with(vec![release])
 }
 
 /// What the webhooks tell.

@@ -1,14 +1,16 @@
 //! What the rows of payments and transfers tell.
 
+use std::collections::HashMap;
+
 use payferry_actors::System;
 use payferry_actors::payment::store;
 use payferry_domain::Timestamp;
-use payferry_domain::payment::{Decision, Label, Payment, Transfer, Verdict};
+use payferry_domain::payment::{Decision, LISTED_MAX, Label, Payment, Transfer, Verdict};
 use payferry_entities::{payments, transfers};
-use sea_orm::{ConnectionTrait, DbErr, FromQueryResult, Statement, Value};
+use sea_orm::{ColumnTrait, ConnectionTrait, DbErr, EntityTrait, FromQueryResult, QueryFilter, Statement, Value};
 
 use super::super::COUNTED_MAX;
-use super::super::aside::{self, AsideLine, SET_ASIDE};
+use super::super::aside::{self, AsideLine};
 use super::super::decisions::{possible, take_in};
 use super::{Count, Found, OVERDUE_AFTER_SECS, StuckItem, StuckKind, UNAPPLIED_AFTER_SECS, UNSETTLED_AFTER_SECS};
 
@@ -110,17 +112,25 @@ async fn unapplied(system: &System, before: Value, now: Timestamp, limit: usize)
 }
 
 async fn set_aside(system: &System, now: Timestamp, limit: usize) -> Result<Found, DbErr> {
-    let total = count(system, SET_ASIDE, now.as_millis().into()).await?;
+    let total = aside::count(system).await?;
     if total == Count::default() {
         return Ok((total, Vec::new()));
     }
-    let lines = aside::of_all(system, now, limit).await?;
+    let lines = aside::of_all(system, limit).await?;
+    let ids = lines.iter().map(|line| line.payment_id.as_str());
+    let whose = payments::Entity::find().filter(payments::Column::Id.is_in(ids));
+    let whose: HashMap<String, payments::Model> =
+        whose.all(system.database().reader()).await?.into_iter().map(|row| (row.id.clone(), row)).collect();
     let item = |line: &AsideLine| {
-        let token = line.currency.unwrap_or(&line.token_address);
-        let reason = format!("{} transfers of {} {token} on {}", line.transfers, line.amount, line.chain);
         let id = &line.payment_id;
-        let can = line.payment_id.parse().map(take_in).into_iter().collect();
-        StuckItem::new(id, Some(line.since.0), now, reason).of_payment(id, None).with(can)
+        let row = whose.get(id);
+        let payment = row.and_then(|row| store::payment_of(row).ok());
+        let is_full = payment.as_ref().is_some_and(|payment| payment.transfers.len() >= LISTED_MAX);
+        let can = payment.filter(|payment| aside::may_be_taken_in(system, payment, std::slice::from_ref(line)));
+        let reason = if is_full { format!("{}; its list is full", line.words()) } else { line.words() };
+        StuckItem::new(id, Some(line.since.0), now, reason)
+            .of_payment(id, row.map(|row| row.psp_id.as_str()))
+            .with(can.map(|payment| take_in(payment.id())).into_iter().collect())
     };
     Ok((total, lines.iter().map(item).collect()))
 }
@@ -168,7 +178,6 @@ mod tests {
             (PENDING, "expires_at", "payments_pending"),
             (UNAPPLIED, "created_at", "transfers_unapplied"),
             (OVERDUE, "created_at", "operations_open"),
-            (SET_ASIDE, "payment_id", "transfers_set_aside"),
         ] {
             for sql in [
                 format!("SELECT COUNT(*) FROM (SELECT 1 {from} LIMIT 5)"),

@@ -1,0 +1,81 @@
+//! Which payouts and withdrawals are live, and the way to their desk. Shared by everything that speaks to them or shows
+//! them.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use parking_lot::RwLock;
+use payferry_domain::sending::SendingId;
+use ractor::{ActorId, ActorStatus};
+
+use super::actor::Message;
+use super::desk::DeskMessage;
+use crate::observe::{Mailbox, SendingLine, read_sending_note};
+
+/// The live ones, by id, so that they can be read a page at a time.
+#[derive(Default)]
+pub(crate) struct LiveSendings {
+    live: RwLock<BTreeMap<SendingId, Mailbox<Message>>>,
+    /// Set once it runs, and again when it was restarted.
+    desk: RwLock<Option<Mailbox<DeskMessage>>>,
+}
+
+impl LiveSendings {
+    /// Makes the desk known. The actors of the one before it died with it, unseen by anybody: they are taken out, so that
+    /// they are started again.
+    pub(crate) fn take_over(&self, desk: Mailbox<DeskMessage>) {
+        *self.desk.write() = Some(desk);
+        let orphaned = std::mem::take(&mut *self.live.write());
+        for actor in orphaned.into_values() {
+            actor.kill();
+        }
+    }
+
+    /// Sends to the desk.
+    pub(crate) fn to_desk(&self, message: DeskMessage) {
+        if let Some(desk) = &*self.desk.read() {
+            // A stopped desk is restarted, and then reads everything anew.
+            let _ = desk.cast(message);
+        }
+    }
+
+    /// The live actor of one.
+    pub(crate) fn live(&self, id: SendingId) -> Option<Mailbox<Message>> {
+        self.live.read().get(&id).filter(|actor| actor.get_status() < ActorStatus::Draining).cloned()
+    }
+
+    /// How many there are.
+    pub(crate) fn live_len(&self) -> usize {
+        self.live.read().len()
+    }
+
+    /// All of them.
+    pub(crate) fn all(&self) -> Vec<Mailbox<Message>> {
+        self.live.read().values().cloned().collect()
+    }
+
+    /// A page of them after `after`, in the order of their ids.
+    pub(crate) fn lines(&self, after: Option<SendingId>, limit: usize) -> Vec<SendingLine> {
+        let live = self.live.read();
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let line = |(id, actor): (&SendingId, &Mailbox<Message>)| {
+            let books = actor.books();
+            let (status, in_review, chain, version) = read_sending_note(books.note());
+            SendingLine { id: *id, status, in_review, chain, version, mailbox: books.depth(), since: books.since() }
+        };
+        live.range((from, Bound::Unbounded)).take(limit).map(line).collect()
+    }
+
+    /// Adds one that was just started.
+    pub(crate) fn enter(&self, id: SendingId, actor: Mailbox<Message>) {
+        self.live.write().insert(id, actor);
+    }
+
+    /// Takes an actor out, unless another has taken its place.
+    pub(crate) fn leave(&self, id: SendingId, actor: ActorId) {
+        let mut live = self.live.write();
+        if live.get(&id).is_some_and(|live| live.get_id() == actor) {
+            live.remove(&id);
+        }
+    }
+}

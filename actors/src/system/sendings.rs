@@ -1,0 +1,64 @@
+//! Payouts and withdrawals as their actors show themselves.
+
+use payferry_domain::Timestamp;
+use payferry_domain::sending::SendingId;
+use serde::Serialize;
+
+use super::{OBSERVE_TIMEOUT, System};
+use crate::observe::{Failure, Figures, NodeState, Quarantine, SendingLine};
+use crate::payment::Services;
+use crate::sending::{Message, SendingMemory};
+
+/// The actor of a payout or withdrawal as it shows itself.
+#[derive(Debug, Clone, Serialize)]
+pub struct SendingView {
+    /// Which.
+    pub sending_id: SendingId,
+    /// How the actor is.
+    pub state: NodeState,
+    /// Since when it runs, by the wall clock; `None` while it does not.
+    pub since: Option<Timestamp>,
+    /// What is measured of it since then.
+    #[serde(flatten)]
+    pub figures: Figures,
+    /// Restarts, as far as they are remembered.
+    pub restarts: u64,
+    /// The last failure, as far as it is remembered.
+    pub last_failure: Option<Failure>,
+    /// Why it is not run any more, if it is not.
+    pub quarantined: Option<Quarantine>,
+    /// What the actor remembers; `None` if it is not there or too busy to say.
+    pub memory: Option<SendingMemory>,
+}
+
+impl System {
+    /// Shows the actor of a payout or withdrawal; `None` if it has none and is not quarantined.
+    pub async fn observe_sending(&self, id: SendingId) -> Option<SendingView> {
+        let Services { router, books, .. } = &*self.inner.services;
+        let (actor, quarantined) = (router.sendings().live(id), books.quarantine_of(id));
+        if actor.is_none() && quarantined.is_none() {
+            return None;
+        }
+        let (restarts, last_failure) = books.failures_of(id);
+        let state = if quarantined.is_some() { NodeState::Quarantined } else { NodeState::Running };
+        // Before it is asked, so that the question is not among what waits.
+        let (since, figures) = match &actor {
+            Some(actor) => (Some(actor.books().since()), actor.books().figures()),
+            None => (None, Figures::default()),
+        };
+        let memory = match &actor {
+            Some(actor) => {
+                let (reply, replied) = ractor::concurrency::oneshot();
+                let _ = actor.cast(Message::Observe(reply.into()));
+                tokio::time::timeout(OBSERVE_TIMEOUT, replied).await.ok().and_then(Result::ok)
+            }
+            None => None,
+        };
+        Some(SendingView { sending_id: id, state, since, figures, restarts, last_failure, quarantined, memory })
+    }
+
+    /// A page of the live payouts and withdrawals after `after`, in the order of their ids. Cheap however many there are.
+    pub fn sendings_live(&self, after: Option<SendingId>, limit: usize) -> Vec<SendingLine> {
+        self.inner.services.router.sendings().lines(after, limit)
+    }
+}

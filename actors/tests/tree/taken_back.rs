@@ -1,0 +1,173 @@
+//! A withdrawal that was sent and told as sent, until the chain takes it back and refuses it in its new blocks: whoever dies
+//! from the reorganised block on, its money is the PSP's again, once.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use payferry_actors::chain::{Checkpoint, Killed, Step};
+use payferry_actors::observe::ActorKind;
+use payferry_actors::sending::store as sendings;
+use payferry_devchain::Dropped;
+use payferry_domain::sending::{FailureReason, Sending, SendingId, SendingStatus};
+use payferry_entities::{chain_tx_attempts, events, ledger_postings, operations};
+use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QueryOrder};
+use serde_json::json;
+
+use crate::money::{TOKEN, TREASURER, balance, earn, order};
+use crate::world::{Options, World};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What the settler does from the moment that its transaction's block is gone, and how often until then: it notices, finds
+/// it in another block, records that, records that the contract refused it there, and tells.
+const STEPS: [(Step, u32); 5] =
+    [(Step::Recorded, 1), (Step::Mined, 1), (Step::Recorded, 2), (Step::Recorded, 3), (Step::Told, 1)];
+
+/// Kills once, at the `nth` time that the step is reached after it was armed.
+struct KillOnce {
+    step: Step,
+    nth: AtomicU32,
+    armed: AtomicBool,
+    killed: AtomicBool,
+}
+
+impl KillOnce {
+    fn new((step, nth): (Step, u32)) -> Arc<Self> {
+        Arc::new(Self { step, nth: nth.into(), armed: false.into(), killed: false.into() })
+    }
+}
+
+impl Checkpoint for KillOnce {
+    fn reached(&self, step: Step) -> Result<(), Killed> {
+        let counts = self.armed.load(Ordering::Acquire) && step == self.step;
+        if counts && self.nth.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.killed.store(true, Ordering::Release);
+            return Err(Killed(step));
+        }
+        Ok(())
+    }
+}
+
+async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
+    let since = Instant::now();
+    loop {
+        if let Some(answer) = ask().await {
+            return answer;
+        }
+        assert!(since.elapsed() < PATIENCE, "never {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+async fn operation(world: &World, id: SendingId) -> Option<operations::Model> {
+    let row = operations::Entity::find_by_id(id.operation().to_string());
+    row.one(world.system.database().reader()).await.unwrap()
+}
+
+async fn until_it_is(world: &World, id: SendingId, status: SendingStatus) -> Sending {
+    until(status.as_str(), async || {
+        let sending = sendings::load(world.system.database(), id).await.unwrap().unwrap();
+        (sending.status == status).then_some(sending)
+    })
+    .await
+}
+
+/// A withdrawal that is sent, in a block from which on nobody mines.
+async fn sent(world: &World) -> SendingId {
+    earn(world, 1).await;
+    world.chain.pause_mining();
+    let id = order(world, "1").await.unwrap().id();
+    let waiting = async || world.chain.call("txpool_status", json!([])).await.unwrap()["pending"] == "0x1";
+    until("on its way", async || waiting().await.then_some(())).await;
+    world.chain.mine(1).await.unwrap();
+    until("mined", async || operation(world, id).await.filter(|row| row.status == "mined")).await;
+    world.chain.mine(2).await.unwrap();
+    until_it_is(world, id, SendingStatus::Sent).await;
+    assert_eq!((world.balance(TREASURER).await, balance(world).await), (TOKEN, (8_900_000, 0)));
+    id
+}
+
+/// The block that sent it is gone, and in the blocks that come instead the token refuses the recipient.
+async fn take_back(world: &World, id: SendingId) {
+    world.bar(TREASURER).await;
+    let block = u64::try_from(operation(world, id).await.unwrap().block_number.unwrap()).unwrap();
+    world.chain.reorg(world.chain.head().number - block + 1, Dropped::Discard).await.unwrap();
+    world.chain.mine(1).await.unwrap();
+    world.chain.resume_mining();
+    assert_eq!(world.balance(TREASURER).await, 0);
+}
+
+/// What the database, the ledger and the chain say is one and the same.
+async fn assert_reversed_once(world: &World, id: SendingId) {
+    let failed = until_it_is(world, id, SendingStatus::Failed).await;
+    assert_eq!(failed.failure_reason, Some(FailureReason::SendFailed));
+    assert!(failed.failure.unwrap().contains("token refused"));
+    assert_eq!((world.balance(TREASURER).await, world.holdings().await.0), (0, 9_900_000));
+    assert_eq!(balance(world).await, (9_900_000, 0));
+    let reader = world.system.database().reader();
+    let postings = ledger_postings::Entity::find()
+        .filter(ledger_postings::Column::Subject.eq(id.to_string()))
+        .order_by_asc(ledger_postings::Column::Version)
+        .all(reader)
+        .await
+        .unwrap();
+    let postings: Vec<_> = postings
+        .iter()
+        .map(|line| (line.kind.as_str(), line.debit.as_str(), line.credit.as_str(), line.amount))
+        .collect();
+    let expected = [
+        ("reserved", "psp", "in_flight", TOKEN),
+        ("sent", "in_flight", "external", TOKEN),
+        ("sent_reversed", "external", "psp", TOKEN),
+    ];
+    assert_eq!(postings, expected);
+    let told = events::Entity::find()
+        .filter(events::Column::PaymentId.eq(id.to_string()))
+        .order_by_asc(events::Column::Sequence)
+        .all(reader)
+        .await
+        .unwrap();
+    assert_eq!(told.iter().map(|event| event.name.as_str()).collect::<Vec<_>>(), ["withdraw.sent", "withdraw.failed"]);
+    let row = operation(world, id).await.unwrap();
+    assert_eq!((row.status.as_str(), row.attempts), ("cancelled", 1));
+    // The settlement's and the withdrawal's: the same bytes went out again, and no others.
+    assert_eq!(chain_tx_attempts::Entity::find().all(reader).await.unwrap().len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_that_is_taken_back_and_refused_is_reversed_once_wherever_the_settler_dies() {
+    for place in STEPS {
+        let death = KillOnce::new(place);
+        let world = World::with(Options { checkpoint: Some(death.clone()), ..Options::default() }).await;
+        let id = sent(&world).await;
+        death.armed.store(true, Ordering::Release);
+        take_back(&world, id).await;
+        until(&format!("killed at {place:?}"), async || death.killed.load(Ordering::Acquire).then_some(())).await;
+        assert_reversed_once(&world, id).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_that_is_taken_back_and_refused_is_reversed_once_whoever_else_dies() {
+    let mut world = World::new().await;
+    let id = sent(&world).await;
+    take_back(&world, id).await;
+    // The process, before it can have taken much of that in; then whoever takes it in, again and again.
+    world = world.restart(false).await;
+    for kind in [ActorKind::Watcher, ActorKind::SendingDesk, ActorKind::Settler].into_iter().cycle().take(9) {
+        world.system.inject_crash(kind);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_reversed_once(&world, id).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_that_is_taken_back_while_nobody_runs_is_reversed_once() {
+    let world = World::new().await;
+    let id = sent(&world).await;
+    world.system.clone().stop().await;
+    take_back(&world, id).await;
+    let world = world.go_on().await;
+    assert_reversed_once(&world, id).await;
+}

@@ -1,0 +1,159 @@
+//! Money that is set aside, in such numbers that nobody makes them in a test: its rows are written as they would stand.
+
+use payferry_domain::payment::LISTED_MAX;
+use payferry_entities::{payments, transfers};
+use sea_orm::{EntityTrait, IntoActiveModel};
+use serde_json::{Value, json};
+
+use super::Desk;
+use crate::app::Reply;
+
+/// Rows of one statement.
+const ROWS_AT_ONCE: usize = 500;
+const TOKENS: i64 = 1_000_000;
+
+fn id_of(payment: &Reply) -> &str {
+    payment.json["payment_id"].as_str().unwrap()
+}
+
+/// One token's transfers to a payment that it has taken note of and does not list.
+struct Aside<'a> {
+    payment: &'a Reply,
+    /// Which transaction brought them all.
+    tx: u8,
+    chain: &'a str,
+    token: &'a str,
+    count: usize,
+}
+
+impl Aside<'_> {
+    async fn write(&self, desk: &Desk) {
+        let row = |log_index: usize| transfers::Model {
+            chain: self.chain.to_owned(),
+            tx_hash: format!("0x{}", format!("{:02x}", self.tx).repeat(32)),
+            log_index: i64::try_from(log_index).unwrap(),
+            payment_id: id_of(self.payment).to_owned(),
+            token_address: self.token.to_owned(),
+            from_address: format!("0x{}", "ad".repeat(20)),
+            to_address: self.payment.json["intermediary_wallet"].as_str().unwrap().to_lowercase(),
+            amount: TOKENS,
+            block_number: 1,
+            block_hash: format!("0x{}", "b1".repeat(32)),
+            block_time: 1,
+            presence: "present".to_owned(),
+            revision: 1,
+            applied_revision: 1,
+            applied_version: 0,
+            created_at: 1,
+        };
+        let rows: Vec<_> = (0..self.count).map(|place| row(place).into_active_model()).collect();
+        for rows in rows.chunks(ROWS_AT_ONCE) {
+            transfers::Entity::insert_many(rows.to_vec()).exec(desk.app.writer()).await.unwrap();
+        }
+    }
+}
+
+async fn stuck(desk: &Desk) -> Value {
+    desk.get("/ops/stuck?kind=transfer_set_aside").await.json["kinds"][0].clone()
+}
+
+#[tokio::test]
+async fn a_flood_that_was_set_aside_is_summed_in_bounds_and_hides_nothing() {
+    let desk = Desk::start_with_chains().await;
+    let merchant = desk.app.add_merchant().await;
+    let (flooded, other) = (desk.app.add_payment(&merchant).await, desk.app.add_payment(&merchant).await);
+    let (fake, another) = (format!("0x{}", "11".repeat(20)), format!("0x{}", "22".repeat(20)));
+    for aside in [
+        Aside { payment: &flooded, tx: 1, chain: "base", token: &fake, count: 2 * LISTED_MAX + 1 },
+        Aside { payment: &flooded, tx: 2, chain: "base", token: &another, count: LISTED_MAX },
+        Aside { payment: &flooded, tx: 3, chain: "polygon", token: &fake, count: 3 },
+        Aside { payment: &other, tx: 4, chain: "arbitrum", token: &fake, count: 1 },
+    ] {
+        aside.write(&desk).await;
+    }
+
+    let read = desk.get(&format!("/ops/payments/{}", id_of(&flooded))).await.json;
+    let line = |chain: &str, token: &str, transfers: usize, at_least: bool| {
+        json!({ "chain": chain, "currency": null, "token_address": token, "transfers": transfers,
+            "amount": format!("{transfers}.00"), "at_least": at_least, "since": "1970-01-01T00:00:00.001Z" })
+    };
+    let lines = [
+        line("base", &fake, LISTED_MAX, true),
+        line("base", &another, LISTED_MAX, false),
+        line("polygon", &fake, 3, false),
+    ];
+    assert_eq!(read["set_aside"], json!(lines));
+    let group = stuck(&desk).await;
+    assert_eq!(group["total"], json!({ "counted": 4, "more": false }));
+    let reasons: Vec<_> = group["items"].as_array().unwrap().iter().map(|item| &item["reason"]).collect();
+    let expected = [
+        format!("at least 2000 transfers of at least 2000.00 {fake} on base"),
+        format!("2000 transfers of 2000.00 {another} on base"),
+        format!("3 transfers of 3.00 {fake} on polygon"),
+        format!("1 transfer of 1.00 {fake} on arbitrum"),
+    ];
+    assert_eq!(json!(reasons), json!(expected));
+    assert_eq!(group["items"][3]["payment_id"], id_of(&other));
+    let first = desk.get("/ops/stuck?kind=transfer_set_aside&limit=1").await.json["kinds"][0].clone();
+    assert_eq!((first["items"].as_array().unwrap().len(), &first["total"]["counted"]), (1, &json!(4)));
+
+    let view = format!("/ops/view/payments/{}", id_of(&flooded));
+    let page = desk.get(&view).await;
+    assert!(page.text().contains(&expected[0]) && page.text().contains(&format!("{view}/decide\"")), "{}", page.text());
+    let decide = desk.get(&format!("{view}/decide")).await;
+    assert!(decide.text().contains("at least 2,000 on base"), "{}", decide.text());
+    desk.stop().await;
+}
+
+/// Fills the list of a payment that has no actor with dust, up to its end.
+async fn fill(desk: &Desk, id: &str) {
+    let row = payments::Entity::find_by_id(id).one(desk.app.writer()).await.unwrap().unwrap();
+    let mut state: Value = serde_json::from_str(&row.state).unwrap();
+    let listed = state["transfers"].as_array_mut().unwrap();
+    let mut dust = listed[0].clone();
+    for (field, value) in
+        [("amount", json!(1)), ("status", json!("ignored")), ("counted", json!(false)), ("verdict", Value::Null)]
+    {
+        dust[field] = value;
+    }
+    for log_index in 1_000..1_000 + LISTED_MAX - listed.len() {
+        dust["key"]["log_index"] = json!(log_index);
+        listed.push(dust.clone());
+    }
+    assert_eq!(listed.len(), LISTED_MAX);
+    let filled = payments::ActiveModel { state: sea_orm::Set(state.to_string()), ..row.into_active_model() };
+    payments::Entity::update(filled).exec(desk.app.writer()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_payment_whose_list_is_full_takes_nothing_in() {
+    let desk = Desk::start_with_chains().await;
+    let merchant = desk.app.add_merchant().await;
+    let made = desk.app.add_payment(&merchant).await;
+    desk.app.pay(&made, "10").await;
+    desk.app.payment_when(&made, "settled").await;
+    let actor = format!("/ops/actors/{}", id_of(&made));
+    let gone = async |desk: &Desk| desk.get(&actor).await.json["actor"].is_null().then_some(());
+    desk.until("its actor has left", gone).await;
+    let usdc = desk.get(&actor).await.json["token_address"].as_str().unwrap().to_lowercase();
+    Aside { payment: &made, tx: 1, chain: "base", token: &usdc, count: 1 }.write(&desk).await;
+    let (read, take_in) =
+        (format!("/ops/payments/{}", id_of(&made)), format!("/ops/payments/{}/take_in", id_of(&made)));
+    let possible = json!([{ "action": "take_in", "path": take_in }]);
+    assert_eq!(desk.get(&read).await.json["can"], possible);
+    assert_eq!(stuck(&desk).await["items"][0]["can"], possible);
+
+    fill(&desk, id_of(&made)).await;
+    let refused = desk.post(&take_in, &json!({ "reason": "the payer has paid in small coin" })).await;
+    refused.assert_problem(409, "list_full");
+    assert!(refused.json["detail"].as_str().unwrap().contains("2000"), "{}", refused.text());
+    let after = desk.get(&read).await.json;
+    assert_eq!((&after["can"], &after["set_aside"][0]["transfers"]), (&json!([]), &json!(1)));
+    assert_eq!(after["history"], json!([]), "nothing was done");
+    let item = stuck(&desk).await["items"][0].clone();
+    assert_eq!(item["can"], json!([]));
+    assert_eq!(item["reason"], "1 transfer of 1.00 USDC on base; its list is full");
+    let page = desk.get(&format!("/ops/view/payments/{}", id_of(&made))).await;
+    assert!(page.text().contains("1 transfer of 1.00 USDC on base") && !page.text().contains("/decide\""));
+    desk.stop().await;
+}
