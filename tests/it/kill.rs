@@ -19,6 +19,9 @@ async fn survives(kills: usize, database: TestDatabase) {
     }
     // A run in which nothing happened proves nothing.
     assert!(report.settlements > 0 && report.requests_retried > 0 && report.payments_by_status.len() == 3, "{report}");
+    for kind in ["refund", "payout", "withdrawal", "transfer"] {
+        assert!(report.moved_out.contains_key(kind), "no {kind} was sent: {report}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

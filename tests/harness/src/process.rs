@@ -4,7 +4,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -39,11 +39,15 @@ impl Binary {
 
     /// Runs a command with the folder's configuration to its end; answers what it printed. Panics if it fails.
     pub fn run(&self, folder: &Folder, arguments: &[&str]) -> String {
-        let mut command = self.command();
-        let output = command.arg("--config").arg(folder.config()).args(arguments).output().unwrap();
+        let output = self.output(folder, arguments);
         let error = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{arguments:?}: {}: {error}", output.status);
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    }
+
+    /// Runs a command with the folder's configuration to its end, whatever that is.
+    pub fn output(&self, folder: &Folder, arguments: &[&str]) -> Output {
+        self.command().arg("--config").arg(folder.config()).args(arguments).output().unwrap()
     }
 
     /// Makes the database's tables, a PSP and a key for it; answers the PSP's id and the key.

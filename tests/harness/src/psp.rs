@@ -133,6 +133,8 @@ impl Psp {
                 // Still running from before, too many at once, or away.
                 Ok((status, answer)) if matches!(status.as_u16(), 429 | 503) => format!("{status} {answer}"),
                 Ok((status, answer)) if answer["code"] == "idempotency_request_running" => format!("{status} {answer}"),
+                // A wallet that screening had no time for.
+                Ok((status, answer)) if answer["code"] == "wallet_in_review" => format!("{status} {answer}"),
                 Ok((status, answer)) => return Err(format!("{status} {answer}")),
                 Err(error) => error.to_string(),
             };
@@ -175,6 +177,33 @@ impl Psp {
             all.extend(page["payments"].as_array().unwrap().iter().cloned());
             match page["next_after"].as_str() {
                 Some(next) => after = format!("&after={next}"),
+                None => return all,
+            }
+        }
+    }
+
+    /// Everything that a list without a cursor has, newest first, by the name of its items.
+    pub async fn list(&self, path: &str, items: &str) -> Vec<Value> {
+        let mut all: Vec<Value> = Vec::new();
+        loop {
+            let page = self.ok(Method::GET, &format!("{path}?limit={PAGE}&offset={}", all.len()), Value::Null).await;
+            let found = page[items].as_array().unwrap();
+            all.extend(found.iter().cloned());
+            if found.len() < PAGE {
+                return all;
+            }
+        }
+    }
+
+    /// Every entry of the ledger, oldest first.
+    pub async fn entries(&self) -> Vec<Value> {
+        let (mut all, mut after) = (Vec::new(), 0);
+        loop {
+            let path = format!("/ledger/entries?limit={PAGE}&after={after}");
+            let page = self.ok(Method::GET, &path, Value::Null).await;
+            all.extend(page["entries"].as_array().unwrap().iter().cloned());
+            match page["next_after"].as_i64() {
+                Some(next) => after = next,
                 None => return all,
             }
         }

@@ -1,4 +1,4 @@
-//! What stands in the way of a database's other users: locks, and a disk without room.
+//! What stands in the way of a database's other users: locks, a table that is not there, and a disk without room.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -27,6 +27,28 @@ impl Held {
     /// Lets the others go on.
     pub async fn release(self) {
         self.0.rollback().await.unwrap();
+    }
+}
+
+/// A table that nobody finds, though the database answers; it stays away until it is brought back.
+#[derive(Debug)]
+pub struct TableAway {
+    connection: DatabaseConnection,
+    table: &'static str,
+}
+
+impl TableAway {
+    /// In the database at this address, whoever is at it.
+    pub async fn take(url: &str, table: &'static str) -> Self {
+        let connection = super::connect(url).await.unwrap();
+        connection.execute_unprepared(&format!("ALTER TABLE {table} RENAME TO {table}_away")).await.unwrap();
+        Self { connection, table }
+    }
+
+    /// Puts it back as it was.
+    pub async fn bring_back(self) {
+        let Self { connection, table } = self;
+        connection.execute_unprepared(&format!("ALTER TABLE {table}_away RENAME TO {table}")).await.unwrap();
     }
 }
 

@@ -1,10 +1,12 @@
-//! Does everything fit? Compares what was acknowledged, paid, announced, delivered and settled, and names each payment
-//! of which something does not.
+//! Does everything fit? Compares what was acknowledged, paid, announced, delivered, settled and sent out, and names each
+//! payment and each order of which something does not.
 //!
 //! A pure function of the evidence, so that it can itself be tested with planted faults.
 
 mod announced;
+mod books;
 mod money;
+mod money_out;
 #[cfg(test)]
 mod tests;
 
@@ -16,6 +18,8 @@ use super::evidence::Evidence;
 use super::load::Story;
 use super::report::{Finding, Findings};
 
+pub use money_out::moved_out;
+
 /// What of an acknowledgement must be read again for ever.
 const KEPT: [&str; 6] = ["amount", "currency", "chain", "token_address", "intermediary_wallet", "magic_link"];
 
@@ -26,12 +30,25 @@ pub fn audit(evidence: &Evidence) -> Findings {
         acknowledged(story, &mut findings);
         ended(story, &mut findings);
     }
+    for out in evidence.outgoing() {
+        money_out::acknowledged(out, &mut findings);
+    }
     made_once(evidence, &mut findings);
+    money_out::made_once(evidence, &mut findings);
     money::transfers(evidence, &mut findings);
     money::settlements(evidence, &mut findings);
     money::holdings(evidence, &mut findings);
+    money_out::sent_once(evidence, &mut findings);
+    money_out::movements(evidence, &mut findings);
+    money_out::recipients(evidence, &mut findings);
+    money_out::something_moved(evidence, &mut findings);
+    books::balances(evidence, &mut findings);
+    books::accounts(evidence, &mut findings);
+    books::postings(evidence, &mut findings);
+    books::reconciled(evidence, &mut findings);
     announced::sequences(evidence, &mut findings);
     announced::names(evidence, &mut findings);
+    announced::money_out(evidence, &mut findings);
     announced::deliveries(evidence, &mut findings);
     findings
 }

@@ -12,6 +12,8 @@ pub const EXPIRES_SOON_SECS: u64 = 60;
 const CENTS: std::ops::RangeInclusive<i64> = 100..=99_999;
 /// Base units of a cent.
 const CENT: i64 = 10_000;
+/// How much too much is, base units.
+pub const EXCESS: i64 = CENT;
 
 /// What becomes of a payment, by those outside the service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -31,17 +33,35 @@ pub enum Behaviour {
     Cancels,
     /// Nobody pays.
     NeverPays,
+    /// Pays what is due; once it is settled, the PSP sends all of it back.
+    Returned,
+    /// Pays what is due; once it is settled, the PSP sends a part of it back, and then the rest.
+    ReturnedInParts,
+    /// Pays too much; the PSP sends the excess back and accepts the payment.
+    OverReturned,
+    /// Pays too little; the PSP accepts it.
+    ShortAccepted,
+    /// Pays too little; the PSP sends it back.
+    ShortReturned,
+    /// It is a transfer to a customer: pays what is due, which is sent on.
+    SendsOn,
 }
 
 /// How often each is, of a hundred.
-const WEIGHTS: [(Behaviour, u32); 7] = [
-    (Behaviour::Exact, 60),
-    (Behaviour::ShortThenRest, 10),
-    (Behaviour::Over, 8),
-    (Behaviour::TwoTransfers, 10),
+const WEIGHTS: [(Behaviour, u32); 13] = [
+    (Behaviour::Exact, 48),
+    (Behaviour::ShortThenRest, 8),
+    (Behaviour::Over, 4),
+    (Behaviour::TwoTransfers, 8),
     (Behaviour::Tainted, 3),
-    (Behaviour::Cancels, 5),
+    (Behaviour::Cancels, 4),
     (Behaviour::NeverPays, 4),
+    (Behaviour::Returned, 4),
+    (Behaviour::ReturnedInParts, 3),
+    (Behaviour::OverReturned, 3),
+    (Behaviour::ShortAccepted, 3),
+    (Behaviour::ShortReturned, 3),
+    (Behaviour::SendsOn, 5),
 ];
 
 /// How a payment must end.
@@ -64,21 +84,64 @@ impl Behaviour {
         const MISMATCHED: &[&str] = &["payment.mismatched", "payin.mismatched"];
         const UNDERPAID: &[&str] = &["payment.mismatched", "payin.underpaid", "payin.mismatched"];
         const SETTLED: &[&str] = &["payment.confirmed", "payin.confirmed", "payment.settled", "payin.settled"];
+        // Each begins with what a mismatch announces and ends with what a settlement does.
+        const OVER_SETTLED: &[&str] = &[
+            "payment.mismatched",
+            "payin.mismatched",
+            "payment.confirmed",
+            "payin.confirmed",
+            "payment.settled",
+            "payin.settled",
+        ];
+        const SHORT_SETTLED: &[&str] = &[
+            "payment.mismatched",
+            "payin.underpaid",
+            "payin.mismatched",
+            "payment.confirmed",
+            "payin.confirmed",
+            "payment.settled",
+            "payin.settled",
+        ];
         match self {
-            Self::Exact => Ends { status: "settled", failure_reason: None, announces: SETTLED, may_announce: &[] },
-            Self::ShortThenRest | Self::TwoTransfers => {
-                Ends { status: "settled", failure_reason: None, announces: SETTLED, may_announce: UNDERPAID }
-            }
-            Self::Over => Ends { status: "mismatched", failure_reason: None, announces: MISMATCHED, may_announce: &[] },
+            Self::Exact | Self::Returned | Self::ReturnedInParts => ends("settled", SETTLED),
+            Self::ShortThenRest | Self::TwoTransfers => Ends { may_announce: UNDERPAID, ..ends("settled", SETTLED) },
+            Self::Over => ends("mismatched", MISMATCHED),
+            Self::OverReturned => ends("settled", OVER_SETTLED),
+            Self::ShortAccepted => ends("settled", SHORT_SETTLED),
+            Self::ShortReturned => ends("mismatched", UNDERPAID),
+            Self::SendsOn => ends("settled", &["transfer.settled"]),
             Self::Tainted => failed_for("kyt_blocked", FAILED),
             Self::Cancels => failed_for("cancelled", FAILED),
             Self::NeverPays => failed_for("expired", FAILED),
         }
     }
+
+    /// Whether what is made is a transfer to a customer instead of a payment.
+    pub const fn is_transfer(self) -> bool {
+        matches!(self, Self::SendsOn)
+    }
+
+    /// Where it is asked for.
+    pub const fn path(self) -> &'static str {
+        if self.is_transfer() { "/transfers" } else { "/payments/initiate" }
+    }
+
+    /// How many refunds the PSP asks for.
+    pub const fn refunds(self) -> usize {
+        match self {
+            Self::Returned | Self::OverReturned | Self::ShortReturned => 1,
+            Self::ReturnedInParts => 2,
+            _ => 0,
+        }
+    }
+}
+
+const fn ends(status: &'static str, announces: &'static [&'static str]) -> Ends {
+    Ends { status, failure_reason: None, announces, may_announce: &[] }
 }
 
 const fn failed_for(reason: &'static str, announces: &'static [&'static str]) -> Ends {
-    Ends { status: "failed", failure_reason: Some(reason), announces, may_announce: &[] }
+    Ends { failure_reason: Some(reason), ..ends("failed", announces) }
 }
 
 /// One payment to be made, all of it decided by the seed and its number.
@@ -102,8 +165,10 @@ impl Intent {
     /// The `number`th of a run.
     pub fn nth(seed: u64, number: u64) -> Self {
         let mut random = StdRng::seed_from_u64(seed.rotate_left(32) ^ number);
-        let behaviour =
-            WEIGHTS.choose_weighted(&mut random, |(_, weight)| *weight).map_or(Behaviour::Exact, |(b, _)| *b);
+        let chosen = WEIGHTS.choose_weighted(&mut random, |(_, weight)| *weight).map_or(Behaviour::Exact, |(b, _)| *b);
+        // A run begins with one of each, so that none is missing in a short one.
+        let first = usize::try_from(number).ok().and_then(|number| WEIGHTS.get(number));
+        let behaviour = first.map_or(chosen, |(behaviour, _)| *behaviour);
         let chains = [Chain::Base.as_str(), Chain::Polygon.as_str(), Chain::Arbitrum.as_str(), "best"];
         Self {
             key: format!("kill-{seed}-{number}"),
@@ -115,12 +180,23 @@ impl Intent {
         }
     }
 
+    /// What the PSP's balance lives on while it pays out more than comes in: paid exactly, at once.
+    pub fn funds(seed: u64, chain: Chain, token: Token, units: i64) -> Self {
+        let key = format!("kill-{seed}-funds-{chain}-{token}");
+        Self { key, behaviour: Behaviour::Exact, units, token, chain: chain.as_str(), waits_ms: [0, 0] }
+    }
+
     /// What is sent to the payment's wallet, base units.
     pub fn transfers(&self) -> Vec<i64> {
         match self.behaviour {
-            Behaviour::Exact | Behaviour::Tainted => vec![self.units],
-            Behaviour::Over => vec![self.units + CENT],
+            Behaviour::Exact
+            | Behaviour::Tainted
+            | Behaviour::Returned
+            | Behaviour::ReturnedInParts
+            | Behaviour::SendsOn => vec![self.units],
+            Behaviour::Over | Behaviour::OverReturned => vec![self.units + EXCESS],
             Behaviour::ShortThenRest => vec![self.units * 3 / 5, self.units - self.units * 3 / 5],
+            Behaviour::ShortAccepted | Behaviour::ShortReturned => vec![self.units * 3 / 5],
             Behaviour::TwoTransfers => vec![self.units / 2, self.units - self.units / 2],
             Behaviour::Cancels | Behaviour::NeverPays => Vec::new(),
         }
@@ -142,16 +218,19 @@ mod tests {
             );
         }
         for (behaviour, _) in WEIGHTS {
-            assert!(intents.iter().any(|intent| intent.behaviour == behaviour), "no {behaviour:?}");
+            let of_it = |part: &[Intent]| part.iter().any(|intent| intent.behaviour == behaviour);
+            assert!(of_it(&intents[..WEIGHTS.len()]) && of_it(&intents[WEIGHTS.len()..]), "no {behaviour:?}");
         }
         for intent in &intents {
             let sum: i64 = intent.transfers().iter().sum();
             match intent.behaviour {
-                Behaviour::Over => assert!(sum > intent.units),
+                Behaviour::Over | Behaviour::OverReturned => assert!(sum > intent.units),
+                Behaviour::ShortAccepted | Behaviour::ShortReturned => assert!(0 < sum && sum < intent.units),
                 Behaviour::Cancels | Behaviour::NeverPays => assert_eq!(sum, 0),
                 _ => assert_eq!(sum, intent.units),
             }
         }
         assert_ne!(Intent::nth(8, 0).key, intents[0].key);
+        assert_eq!(WEIGHTS.iter().map(|(_, weight)| weight).sum::<u32>(), 100);
     }
 }

@@ -1,23 +1,31 @@
 //! The load: payments at a steady rate, whatever the service does, each made by a PSP that insists and paid by payers who
-//! never hear of the service's deaths.
+//! never hear of the service's deaths; and in a steady share money out, in refunds of them, payouts and withdrawals.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use alloy::primitives::{Address, B256};
 use payferry_domain::{Chain, Token};
+use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
-use super::behaviour::{Behaviour, EXPIRES_SOON_SECS, Intent};
+use super::behaviour::{Behaviour, EXCESS, EXPIRES_SOON_SECS, Intent};
+use super::outgoing::Outgoing;
+use super::payees::Payees;
 use crate::payers::{Payer, Payers};
 use crate::psp::{Psp, decimal};
 
-/// How long a PSP insists on an answer. Deaths in a row are shorter.
-const INSIST: Duration = Duration::from_mins(3);
+/// How long a PSP insists on an answer. Deaths in a row are shorter; orders of one PSP are written one in a commit, and on a
+/// starved machine a hundred of them wait for minutes.
+const INSIST: Duration = Duration::from_mins(10);
+/// One order of so many is asked for twice at once, as by a PSP that has lost patience.
+const IMPATIENT_OF: i64 = 3;
+/// How often a PSP looks whether a payment is where it waits for it.
+const LOOK: Duration = Duration::from_millis(500);
 
 /// A transfer that a payer sent.
 #[derive(Debug, Clone)]
@@ -47,6 +55,8 @@ pub struct Story {
     pub trouble: Option<String>,
     /// What was paid.
     pub sent: Vec<Sent>,
+    /// What the PSP asked to be sent back.
+    pub refunds: Vec<Outgoing>,
     /// The payment as it was read in the end.
     pub read: Option<Value>,
     /// The answer to the same request with the same key in the end.
@@ -54,6 +64,11 @@ pub struct Story {
 }
 
 impl Story {
+    fn of(intent: Intent, request: Value) -> Self {
+        let (sent, refunds) = (Vec::new(), Vec::new());
+        Self { intent, request, made: None, trouble: None, sent, refunds, read: None, replayed: None }
+    }
+
     /// The payment's id, once it was acknowledged.
     pub fn payment_id(&self) -> Option<&str> {
         self.made.as_ref()?["payment_id"].as_str()
@@ -63,6 +78,26 @@ impl Story {
     pub fn name(&self) -> String {
         self.payment_id().map_or_else(|| format!("request {}", self.intent.key), str::to_owned)
     }
+
+    /// What was paid, base units.
+    pub fn paid(&self) -> i64 {
+        self.sent.iter().map(|sent| sent.units).sum()
+    }
+
+    /// What of it was sent back out of its own wallet by what the service says, base units.
+    pub fn refunded_from_wallet(&self) -> i64 {
+        let refunds = self.refunds.iter().filter(|refund| refund.is_sent() && refund.is_from_wallet());
+        refunds.map(|refund| refund.units).sum()
+    }
+}
+
+/// All that was played.
+#[derive(Debug, Clone, Default)]
+pub struct Stories {
+    /// Payments, and transfers to customers.
+    pub payments: Vec<Story>,
+    /// Payouts and withdrawals.
+    pub orders: Vec<Outgoing>,
 }
 
 /// Where the load goes.
@@ -72,6 +107,8 @@ pub struct Load {
     pub psp: Psp,
     /// Who pays, by chain.
     pub payers: BTreeMap<Chain, Payers>,
+    /// Who is paid out.
+    pub payees: Payees,
     /// Payments a second.
     pub rate: f64,
     /// Decides all of it.
@@ -83,9 +120,9 @@ pub struct Load {
 
 impl Load {
     /// Not yet running.
-    pub fn new(psp: Psp, payers: BTreeMap<Chain, Payers>, rate: f64, seed: u64) -> Self {
+    pub fn new(psp: Psp, payers: BTreeMap<Chain, Payers>, payees: Payees, rate: f64, seed: u64) -> Self {
         let (requests, retried) = (AtomicU64::new(0), AtomicU64::new(0));
-        Self { psp, payers, rate, seed, stopped: AtomicBool::new(false), requests, retried }
+        Self { psp, payers, payees, rate, seed, stopped: AtomicBool::new(false), requests, retried }
     }
 
     /// Nothing new is begun; what was begun is played to its end.
@@ -98,21 +135,36 @@ impl Load {
         (self.requests.load(Ordering::Relaxed), self.retried.load(Ordering::Relaxed))
     }
 
-    /// Begins payments at the rate until it is stopped; answers their stories when all are told.
-    pub async fn run(self: Arc<Self>) -> Vec<Story> {
+    /// Has what the PSP's balance lives on paid in and settled, in every token on every chain.
+    pub async fn fund(&self, units: i64) -> Vec<Story> {
+        let places = self.payers.keys().flat_map(|chain| Token::ALL.map(|token| (*chain, token)));
+        let stories = places.map(|(chain, token)| self.play(Intent::funds(self.seed, chain, token, units)));
+        let stories = futures::future::join_all(stories).await;
+        for id in stories.iter().filter_map(Story::payment_id) {
+            self.until(id, "settled").await.unwrap();
+        }
+        stories
+    }
+
+    /// Begins payments and orders at the rate until it is stopped; answers their stories when all are told.
+    pub async fn run(self: Arc<Self>) -> Stories {
         let mut ticks = tokio::time::interval(Duration::from_secs_f64(1.0 / self.rate));
         // Open-loop: a slow service is not spared.
         ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
-        let mut stories = JoinSet::new();
+        let (mut payments, mut orders) = (JoinSet::new(), JoinSet::new());
         for number in 0.. {
             ticks.tick().await;
             if self.stopped.load(Ordering::Acquire) {
                 break;
             }
             let this = Arc::clone(&self);
-            stories.spawn(async move { this.play(Intent::nth(this.seed, number)).await });
+            payments.spawn(async move { this.play(Intent::nth(this.seed, number)).await });
+            if let Some(order) = Outgoing::nth(self.seed, number, &self.payees) {
+                let this = Arc::clone(&self);
+                orders.spawn(async move { this.order(order).await });
+            }
         }
-        stories.join_all().await
+        Stories { payments: payments.join_all().await, orders: orders.join_all().await }
     }
 
     async fn play(&self, intent: Intent) -> Story {
@@ -121,22 +173,107 @@ impl Load {
         if intent.behaviour == Behaviour::NeverPays {
             request["expires_in"] = json!(EXPIRES_SOON_SECS);
         }
-        let mut story =
-            Story { request, made: None, trouble: None, sent: Vec::new(), read: None, replayed: None, intent };
-        match self.insist("/payments/initiate", &story.request, &story.intent.key).await {
+        if intent.behaviour.is_transfer() {
+            request.as_object_mut().unwrap().remove("merchant_id");
+            request["customer_id"] = json!(self.payees.customers[0].customer_id);
+        }
+        let mut story = Story::of(intent, request);
+        match self.insist(story.intent.behaviour.path(), &story.request, &story.intent.key).await {
             Ok(made) => {
-                let id = made["payment_id"].as_str().unwrap_or_default().to_owned();
                 story.made = Some(made);
                 if story.intent.behaviour == Behaviour::Cancels {
-                    let key = format!("{}-cancel", story.intent.key);
-                    let cancelled = self.insist(&format!("/payments/{id}/cancel"), &json!({}), &key).await;
+                    let cancelled = self.change(&story, "cancel", &json!({})).await;
                     story.trouble = cancelled.err().map(|why| format!("could not be cancelled: {why}"));
                 }
                 self.pay(&mut story).await;
+                if let Err(why) = self.decide(&mut story).await {
+                    story.trouble = Some(why);
+                }
             }
             Err(why) => story.trouble = Some(format!("could not be made: {why}")),
         }
         story
+    }
+
+    /// What the PSP does about the money once it is there.
+    async fn decide(&self, story: &mut Story) -> Result<(), String> {
+        let id = story.payment_id().unwrap_or_default().to_owned();
+        let paid = story.paid();
+        match story.intent.behaviour {
+            Behaviour::Returned => {
+                self.until(&id, "settled").await?;
+                self.refund(story, paid, true).await;
+            }
+            Behaviour::ReturnedInParts => {
+                self.until(&id, "settled").await?;
+                self.refund(story, paid / 3, false).await;
+                self.refund(story, paid - paid / 3, true).await;
+            }
+            Behaviour::ShortReturned => {
+                self.until(&id, "mismatched").await?;
+                self.refund(story, paid, true).await;
+            }
+            Behaviour::OverReturned => {
+                self.until(&id, "mismatched").await?;
+                self.refund(story, EXCESS, false).await;
+                self.accept(story).await?;
+            }
+            Behaviour::ShortAccepted => {
+                self.until(&id, "mismatched").await?;
+                self.accept(story).await?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    async fn refund(&self, story: &mut Story, units: i64, is_all: bool) {
+        let key = format!("{}-refund-{}", story.intent.key, story.refunds.len() + 1);
+        let refund = Outgoing::refund(story.made.as_ref().unwrap(), key, units, is_all);
+        story.refunds.push(self.order(refund).await);
+    }
+
+    async fn accept(&self, story: &Story) -> Result<(), String> {
+        let accept = json!({"action": "accept", "expected_received": decimal(story.paid())});
+        let accepted = self.change(story, "resolve", &accept).await;
+        accepted.map(|_| ()).map_err(|why| format!("could not be accepted: {why}"))
+    }
+
+    /// Decides about a payment that was made.
+    async fn change(&self, story: &Story, what: &str, body: &Value) -> Result<Value, String> {
+        let id = story.payment_id().unwrap_or_default();
+        self.insist(&format!("/payments/{id}/{what}"), body, &format!("{}-{what}", story.intent.key)).await
+    }
+
+    /// Orders, sometimes twice at once: both must have the same answer.
+    async fn order(&self, mut order: Outgoing) -> Outgoing {
+        let ask = || self.insist(&order.path, &order.request, &order.key);
+        let answer = if order.units % IMPATIENT_OF == 0 {
+            match tokio::join!(ask(), ask()) {
+                (Ok(one), Ok(other)) if one != other => Err(format!("asked twice at once, answered {one} and {other}")),
+                (one, other) => one.and(other),
+            }
+        } else {
+            ask().await
+        };
+        match answer {
+            Ok(made) => order.made = Some(made),
+            Err(why) => order.trouble = Some(format!("could not be ordered: {why}")),
+        }
+        order
+    }
+
+    /// Waits until the payment has this status, over deaths of the service.
+    async fn until(&self, id: &str, status: &str) -> Result<(), String> {
+        let (since, path) = (Instant::now(), format!("/payments/{id}"));
+        loop {
+            let read = self.psp.try_call(Method::GET, &path, &Value::Null, None).await;
+            match read {
+                Ok((_, read)) if read["status"] == status => return Ok(()),
+                read if since.elapsed() > INSIST => return Err(format!("never became {status}: {read:?}")),
+                _ => tokio::time::sleep(LOOK).await,
+            }
+        }
     }
 
     async fn insist(&self, path: &str, body: &Value, key: &str) -> Result<Value, String> {

@@ -1,5 +1,5 @@
 //! Sudden death: the real binary is killed again and again in the middle of its work, and in the end everything that it
-//! acknowledged must be there, once.
+//! acknowledged must be there, once: money that came in, and money that went out.
 //!
 //! The world goes on while it is dead: chains, payers and the PSP's receiver run in this process. Deliberately absent:
 //! deaths of the chains and of the database's server, which are faults of their own.
@@ -9,6 +9,8 @@ pub mod behaviour;
 pub mod deaths;
 pub mod evidence;
 pub mod load;
+pub mod outgoing;
+pub mod payees;
 pub mod report;
 
 use std::collections::{BTreeMap, HashSet};
@@ -28,10 +30,13 @@ use crate::receiver::Receiver;
 use deaths::{Deaths, Killer};
 use evidence::Evidence;
 use load::Load;
+use payees::{Desk, Payees};
 use report::{Finding, Findings, Percentiles, Report};
 
 /// Payers on each chain.
 const PAYERS: usize = 24;
+/// What the PSP's balance begins with in each token on each chain, base units: more than orders ever take from it.
+const FUNDS: i64 = 500_000_000_000;
 /// What the service says when something of it panicked.
 const PANICKED: &str = "panicked at";
 
@@ -89,12 +94,16 @@ impl Run {
         let temp = tempfile::tempdir().unwrap();
         let folder = self.folder(temp.path(), &deployments, &accounts);
         let (psp_id, api_key) = self.binary.make_psp(&folder, "Northern Pay");
+        let wallet = Payees::register_wallet(&self.binary, &folder, &psp_id);
         let receiver = Receiver::start().await;
         let running = self.binary.serve(&folder);
         let psp = Psp::connect(running.api_url(), &api_key, &receiver).await;
 
+        let desk = Desk::new(running.operator_url(), &folder.operator_token);
+        let payees = Payees::prepare(&psp, &desk, wallet, &deployments, &accounts).await;
         let payers = deployments.iter().map(|deployment| (deployment.chain, Payers::new(deployment, &accounts)));
-        let load = Arc::new(Load::new(psp.clone(), payers.collect(), self.rate, self.seed));
+        let load = Arc::new(Load::new(psp.clone(), payers.collect(), payees, self.rate, self.seed));
+        let funds = load.fund(FUNDS).await;
         let loading = tokio::spawn(Arc::clone(&load).run());
         let killer = Killer {
             binary: &self.binary,
@@ -111,10 +120,12 @@ impl Run {
         let mut report = Report { findings, dying_secs: died_since.elapsed().as_secs_f64(), ..self.head() };
         if let Some((served, deaths)) = killed {
             let rests_since = Instant::now();
-            let stories = loading.await.unwrap();
+            let mut stories = loading.await.unwrap();
+            stories.payments.extend(funds);
             evidence::rest(&psp, &deployments, &stories).await;
             report.resting_secs = rests_since.elapsed().as_secs_f64();
-            let evidence = evidence::gather(&psp, &psp_id, &receiver, &deployments, &accounts, stories).await;
+            let mut evidence = evidence::gather(&psp, &psp_id, &receiver, &deployments, &accounts, stories).await;
+            evidence.books.complaint = self.reconcile(&folder);
             served.stop();
             Self::fill(&mut report, &evidence, deaths);
             report.findings.extend(audit::audit(&evidence));
@@ -147,6 +158,14 @@ impl Run {
         folder
     }
 
+    /// What the operator's own check complains of, if it does.
+    fn reconcile(&self, folder: &Folder) -> Option<String> {
+        let arguments = ["reconcile", "--json", "--treasury-kept", "--pause-secs", "1"];
+        let output = tokio::task::block_in_place(|| self.binary.output(folder, &arguments));
+        let said = || String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+        (!output.status.success()).then(said)
+    }
+
     fn head(&self) -> Report {
         let postgres = self.database_url.starts_with("postgres");
         Report {
@@ -175,6 +194,11 @@ impl Run {
             *by_status.entry(status.to_owned()).or_default() += 1;
         }
         report.payments_by_status = by_status;
+        report.moved_out = audit::moved_out(evidence);
+        report.refused = evidence.outgoing().filter(|out| out.is_refused && !out.is_sent()).count();
+        let sent = || evidence.chains.values().flat_map(|chain| &chain.sent);
+        report.sent_txs = sent().map(|log| log.tx_hash).collect::<HashSet<_>>().len();
+        report.moved_out_units = sent().map(|log| log.units).sum();
         let settled = || evidence.chains.values().flat_map(|chain| &chain.settled);
         report.settlements = settled().count();
         report.settlement_txs = settled().map(|log| log.tx_hash).collect::<HashSet<_>>().len();

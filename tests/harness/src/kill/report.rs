@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::psp::decimal;
+
 /// Something that is wrong.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
@@ -66,6 +68,14 @@ pub struct Report {
     pub settlements: usize,
     /// Transactions that carried them.
     pub settlement_txs: usize,
+    /// Refunds, payouts, withdrawals and transfers to customers that were sent, by kind.
+    pub moved_out: BTreeMap<String, usize>,
+    /// Base units that left on-chain with them, of all tokens together.
+    pub moved_out_units: i64,
+    /// Transactions that carried them.
+    pub sent_txs: usize,
+    /// Payouts that the token refused, as was meant: their money is where it was.
+    pub refused: usize,
     /// Events that were announced.
     pub events: usize,
     /// Deliveries of them that were taken.
@@ -120,6 +130,8 @@ impl fmt::Display for Report {
         line(f, "requests", format!("{}, sent again {} times", self.requests, self.requests_retried))?;
         line(f, "transfers", self.transfers.to_string())?;
         line(f, "settlements", format!("{} in {} transactions", self.settlements, self.settlement_txs))?;
+        let out = format!("{} in {} transactions", decimal(self.moved_out_units), self.sent_txs);
+        line(f, "moved out", format!("{out}: {}; {} refused", list(&self.moved_out), self.refused))?;
         line(f, "events", self.events.to_string())?;
         line(f, "deliveries", format!("{}, {} of them repeated", self.deliveries, self.duplicate_deliveries))?;
         let Self { took_secs, dying_secs, resting_secs, .. } = self;
@@ -149,9 +161,12 @@ mod tests {
     }
 
     #[test]
-    fn the_table_names_what_is_wrong() {
+    fn the_table_names_what_is_wrong_and_counts_what_was_moved_out() {
         let findings = vec![Finding::of("pay_1", "was lost")];
-        let text = Report { database: "sqlite".into(), kills: 3, findings, ..Report::default() }.to_string();
+        let moved_out = [("payout".to_owned(), 4), ("refund".to_owned(), 2)].into();
+        let report = Report { database: "sqlite".into(), kills: 3, findings, moved_out, ..Report::default() };
+        let text = Report { moved_out_units: 7_500_000, sent_txs: 3, refused: 1, ..report }.to_string();
         assert!(text.starts_with("Killed 3 times on sqlite") && text.contains("pay_1: was lost"), "{text}");
+        assert!(text.contains("7.50 in 3 transactions: 4 payout, 2 refund; 1 refused"), "{text}");
     }
 }

@@ -6,7 +6,9 @@ use serde_json::Value;
 
 use super::super::evidence::Evidence;
 use super::super::load::Story;
+use super::super::outgoing::Outgoing;
 use super::super::report::{Finding, Findings};
+use crate::psp::decimal;
 use crate::receiver::Delivery;
 
 fn text<'a>(event: &'a Value, key: &str) -> &'a str {
@@ -36,13 +38,45 @@ pub(super) fn sequences(evidence: &Evidence, findings: &mut Findings) {
     }
 }
 
+/// Each refund, payout and withdrawal announced what it must, once, and nothing that contradicts it.
+pub(super) fn money_out(evidence: &Evidence, findings: &mut Findings) {
+    let mut announced: BTreeMap<&str, Vec<&Value>> = BTreeMap::new();
+    for event in &evidence.feed {
+        let about = if is_of_refund(event) { text(event, "refund_id") } else { text(event, "payment_id") };
+        announced.entry(about).or_default().push(event);
+    }
+    for out in evidence.outgoing() {
+        let Some(id) = out.id() else { continue };
+        let found = announced.remove(id).unwrap_or_default();
+        let names: Vec<&str> = found.iter().map(|event| text(event, "event")).collect();
+        if names != out.announces() {
+            findings.push(Finding::of(id, format!("announced {names:?} instead of {:?}", out.announces())));
+        }
+        let shown = out.read.as_ref().map_or(&Value::Null, |read| &read["tx_hash"]);
+        for event in
+            found.into_iter().filter(|event| text(event, "event").split_once('.').is_some_and(|(_, did)| did == "sent"))
+        {
+            if event["tx_hash"] != *shown || event[out.amount_field()] != decimal(out.units) {
+                findings.push(Finding::of(id, format!("announced {event} and shows transaction {shown}")));
+            }
+        }
+    }
+    for (id, found) in announced.into_iter().filter(|(_, found)| found.iter().any(|event| is_of_refund(event))) {
+        findings.push(Finding::of(id, format!("announced {} refunds that nobody asked for", found.len())));
+    }
+}
+
+fn is_of_refund(event: &Value) -> bool {
+    text(event, "event").starts_with("refund.")
+}
+
 /// Each payment announced what it must, once.
 pub(super) fn names(evidence: &Evidence, findings: &mut Findings) {
     let announced = by_payment(&evidence.feed);
     for story in &evidence.stories {
         let Some(id) = story.payment_id() else { continue };
         let mut counts: BTreeMap<&str, u32> = BTreeMap::new();
-        for event in announced.get(id).into_iter().flatten() {
+        for event in announced.get(id).into_iter().flatten().filter(|event| !is_of_refund(event)) {
             *counts.entry(text(event, "event")).or_default() += 1;
         }
         let ends = story.intent.behaviour.ends();
@@ -57,7 +91,8 @@ pub(super) fn names(evidence: &Evidence, findings: &mut Findings) {
             }
         }
     }
-    let known: HashSet<&str> = evidence.stories.iter().filter_map(Story::payment_id).collect();
+    let orders = evidence.orders.iter().filter_map(Outgoing::id);
+    let known: HashSet<&str> = evidence.stories.iter().filter_map(Story::payment_id).chain(orders).collect();
     for id in announced.keys().filter(|id| !known.contains(**id)) {
         findings.push(Finding::of(*id, "announced events although nobody asked for it"));
     }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use alloy::primitives::B256;
+use alloy::primitives::{Address, B256};
 use payferry_contracts::salt_of;
 use payferry_domain::{Chain, Token};
 use serde_json::Value;
@@ -12,6 +12,11 @@ use super::super::evidence::Evidence;
 use super::super::load::Story;
 use super::super::report::{Finding, Findings};
 use crate::psp::{decimal, units};
+
+/// Where a payment is paid to.
+pub(super) fn wallet_of(made: &Value) -> Address {
+    made["intermediary_wallet"].as_str().and_then(|wallet| wallet.parse().ok()).unwrap_or_default()
+}
 
 fn list(read: &Value, key: &str) -> Vec<Value> {
     read[key].as_array().cloned().unwrap_or_default()
@@ -49,8 +54,7 @@ pub(super) fn transfers(evidence: &Evidence, findings: &mut Findings) {
             }
         }
         if let Some(read) = &story.read {
-            let sum: i64 = story.sent.iter().map(|sent| sent.units).sum();
-            let counts = if story.intent.behaviour == Behaviour::Tainted { 0 } else { sum };
+            let counts = if story.intent.behaviour == Behaviour::Tainted { 0 } else { story.paid() };
             if units(&read["amount_received"]) != counts {
                 wrong(format!("was paid {} and shows {} received", decimal(counts), read["amount_received"]));
             }
@@ -87,7 +91,7 @@ pub(super) fn settlements(evidence: &Evidence, findings: &mut Findings) {
                 && shown["tx_hash"] == log.tx_hash.to_string()
                 && shown["psp_amount"] == decimal(log.psp_amount)
                 && shown["treasury_fee"] == decimal(log.treasury_fee)
-                && read["amount_received"] == decimal(log.psp_amount + log.treasury_fee);
+                && story.paid() - story.refunded_from_wallet() == log.psp_amount + log.treasury_fee;
             if !good {
                 let amounts = format!("{} + {}", decimal(log.psp_amount), decimal(log.treasury_fee));
                 let what = format!("was settled for {amounts} in {} and shows {shown}", log.tx_hash);
@@ -98,7 +102,8 @@ pub(super) fn settlements(evidence: &Evidence, findings: &mut Findings) {
     for story in &evidence.stories {
         let Some(id) = story.payment_id() else { continue };
         let times = on_chain.get(&salt_of(id)).copied().unwrap_or_default();
-        let meant = u32::from(story.intent.behaviour.ends().status == "settled");
+        let behaviour = story.intent.behaviour;
+        let meant = u32::from(behaviour.ends().status == "settled" && !behaviour.is_transfer());
         if times != meant {
             findings.push(Finding::of(id, format!("was settled {times} times on-chain instead of {meant}")));
         }
@@ -113,19 +118,22 @@ pub(super) fn holdings(evidence: &Evidence, findings: &mut Findings) {
         let Some(chain) = made["chain"].as_str().and_then(|name| name.parse::<Chain>().ok()) else { continue };
         let settled = story.read.as_ref().filter(|read| read["status"] == "settled");
         let settlement = settled.map(|read| &read["settlement"]);
-        let (psp_amount, treasury_fee) =
-            settlement.map_or((0, 0), |shown| (units(&shown["psp_amount"]), units(&shown["treasury_fee"])));
+        let amount =
+            |key: &str| settlement.map_or(0, |shown| if shown[key].is_null() { 0 } else { units(&shown[key]) });
+        let (psp_amount, treasury_fee) = (amount("psp_amount"), amount("treasury_fee"));
         let share = shares.entry((chain, story.intent.token)).or_default();
         *share = (share.0 + psp_amount, share.1 + treasury_fee);
         let Some(found) = evidence.chains.get(&chain) else { continue };
-        let sent: i64 = story.sent.iter().map(|sent| sent.units).sum();
-        let meant = sent - psp_amount - treasury_fee;
-        let wallet = made["intermediary_wallet"].as_str().and_then(|wallet| wallet.parse().ok()).unwrap_or_default();
-        let held = found.balances.get(&(story.intent.token, wallet)).copied().unwrap_or_default();
+        let went = if story.intent.behaviour.is_transfer() { amount("amount") } else { psp_amount + treasury_fee };
+        let meant = story.paid() - went - story.refunded_from_wallet();
+        let held = found.held(story.intent.token, wallet_of(made));
         if held != meant {
             let what = format!("its wallet holds {} instead of {}", decimal(held), decimal(meant));
             findings.push(Finding::of(id, what));
         }
+    }
+    for out in evidence.outgoing().filter(|out| out.is_sent() && !out.is_from_wallet()) {
+        shares.entry((out.chain, out.token)).or_default().0 -= out.units;
     }
     for (chain, found) in &evidence.chains {
         for (token, vault) in &found.vault {

@@ -1,130 +1,17 @@
 //! The auditor is right about a run without faults, and finds each fault that is planted.
 
-use std::time::Instant;
+mod money_out;
+mod world;
 
-use alloy::primitives::{Address, B256};
+use alloy::primitives::Address;
 use payferry_contracts::salt_of;
 use payferry_domain::{Chain, Token};
 use serde_json::{Value, json};
 
-use super::super::behaviour::{Behaviour, Intent};
-use super::super::evidence::{ChainEvidence, Evidence, SettledLog};
-use super::super::load::{Sent, Story};
+use super::super::evidence::{ChainEvidence, Evidence};
 use super::super::report::Finding;
 use super::audit;
-use crate::psp::decimal;
-use crate::receiver::Delivery;
-
-const PSP: &str = "psp_1";
-const DUE: i64 = 100_000_000;
-const FEE: i64 = 1_000_000;
-
-fn id(number: u8) -> String {
-    format!("pay_{number}")
-}
-
-fn hash(number: u8, of: u8) -> B256 {
-    B256::from([number, of].repeat(16).as_slice().try_into().unwrap_or([0; 32]))
-}
-
-/// A payment that went well, with what it leaves in the evidence.
-fn play(evidence: &mut Evidence, number: u8, behaviour: Behaviour) {
-    let intent = Intent {
-        key: format!("key-{number}"),
-        behaviour,
-        units: DUE,
-        token: Token::Usdc,
-        chain: "base",
-        waits_ms: [0, 0],
-    };
-    let to = Address::repeat_byte(number);
-    let sent: Vec<Sent> = (1..)
-        .zip(intent.transfers())
-        .map(|(of, units)| Sent { chain: Chain::Base, token: Token::Usdc, to, tx_hash: hash(number, of), units })
-        .collect();
-    let received: i64 = sent.iter().map(|sent| sent.units).sum();
-    let ends = behaviour.ends();
-    let chain = evidence.chains.get_mut(&Chain::Base).unwrap();
-    let mut settlement = Value::Null;
-    if ends.status == "settled" {
-        chain.settled.push(SettledLog {
-            vault_salt: salt_of(&id(number)),
-            psp_salt: salt_of(PSP),
-            token: Some(Token::Usdc),
-            psp_amount: DUE - FEE,
-            treasury_fee: FEE,
-            tx_hash: hash(number, 9),
-        });
-        *chain.vault.entry(Token::Usdc).or_default() += DUE - FEE;
-        *chain.treasury.entry(Token::Usdc).or_default() += FEE;
-        settlement = json!({
-            "tx_hash": hash(number, 9).to_string(), "psp_amount": decimal(DUE - FEE), "treasury_fee": decimal(FEE),
-        });
-    } else {
-        chain.balances.insert((Token::Usdc, to), received);
-    }
-    for (sequence, name) in (1..).zip(ends.announces) {
-        let event = json!({
-            "event": name, "payment_id": id(number), "event_id": format!("evt_{number}_{sequence}"), "sequence": sequence,
-        });
-        evidence.deliveries.push(Delivery {
-            webhook_id: format!("evt_{number}_{sequence}"),
-            body: event.to_string(),
-            answered: 200,
-            at: Instant::now(),
-        });
-        evidence.feed.push(event);
-    }
-    let counts = behaviour != Behaviour::Tainted;
-    let transfers: Vec<Value> = sent
-        .iter()
-        .map(|sent| {
-            json!({
-                "tx_hash": sent.tx_hash.to_string(), "chain": "base", "amount": decimal(sent.units), "status": "final",
-                "counted": counts,
-            })
-        })
-        .collect();
-    let made = json!({
-        "payment_id": id(number), "status": "pending", "amount": decimal(DUE), "currency": "USDC", "chain": "base",
-        "token_address": "0x1", "intermediary_wallet": to.to_string(), "magic_link": "http://x/pay/y",
-    });
-    let mut read = made.clone();
-    let more = json!({
-        "reference": intent.key, "status": ends.status, "failure_reason": ends.failure_reason, "labels": [],
-        "amount_received": decimal(if counts { received } else { 0 }), "transfers": transfers, "settlement": settlement,
-    });
-    read.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-    evidence.listed.push(id(number));
-    evidence.stories.push(Story {
-        intent,
-        request: json!({}),
-        replayed: Some(made.clone()),
-        made: Some(made),
-        trouble: None,
-        sent,
-        read: Some(read),
-    });
-}
-
-/// A run without faults: one payment of each behaviour, `pay_1` of the first.
-fn faultless() -> Evidence {
-    let chains = [(Chain::Base, ChainEvidence { nonces: (5, 5), ..ChainEvidence::default() })].into();
-    let mut evidence = Evidence { psp_id: PSP.to_owned(), chains, ..Evidence::default() };
-    let behaviours = [
-        Behaviour::Exact,
-        Behaviour::ShortThenRest,
-        Behaviour::Over,
-        Behaviour::TwoTransfers,
-        Behaviour::Tainted,
-        Behaviour::Cancels,
-        Behaviour::NeverPays,
-    ];
-    for (number, behaviour) in (1..).zip(behaviours) {
-        play(&mut evidence, number, behaviour);
-    }
-    evidence
-}
+use world::faultless;
 
 /// Plants a fault; answers what the auditor says of `about`.
 fn found(about: &str, plant: impl FnOnce(&mut Evidence)) -> String {

@@ -1,0 +1,237 @@
+//! Money out: that each refund, payout, withdrawal and transfer to a customer that was acknowledged went where it must,
+//! once, and that nothing else left a vault.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+use alloy::primitives::{Address, B256};
+use payferry_domain::{Chain, Token};
+use serde_json::Value;
+
+use super::super::evidence::{Evidence, Movement, SentLog};
+use super::super::load::Story;
+use super::super::outgoing::Outgoing;
+use super::super::report::{Finding, Findings};
+use super::money::wallet_of;
+use crate::psp::decimal;
+
+/// What of an acknowledgement must be read again for ever.
+const KEPT: [&str; 6] = ["amount", "currency", "chain", "token_address", "address", "requested_at"];
+
+/// What was acknowledged is there, as it was asked for, and the same request has the same answer.
+pub(super) fn acknowledged(out: &Outgoing, findings: &mut Findings) {
+    let mut wrong = |what: String| findings.push(Finding::of(out.name(), what));
+    if let Some(trouble) = &out.trouble {
+        wrong(trouble.clone());
+    }
+    let Some(made) = &out.made else {
+        if out.trouble.is_none() {
+            wrong("was never answered".to_owned());
+        }
+        return;
+    };
+    let address = made["address"].as_str().and_then(|address| address.parse::<Address>().ok());
+    let as_asked = made["amount"] == decimal(out.units)
+        && address == Some(out.to)
+        && made["chain"] == out.chain.as_str()
+        && made["currency"] == out.token.as_str();
+    if !as_asked {
+        let asked = format!("{} {} on {} to {}", decimal(out.units), out.token, out.chain, out.to);
+        wrong(format!("is of {asked} and was acknowledged as {made}"));
+    }
+    let Some(read) = &out.read else {
+        return wrong("was acknowledged and is lost".to_owned());
+    };
+    for key in KEPT.into_iter().chain([out.id_field(), "source"]).filter(|key| made[*key] != read[*key]) {
+        wrong(format!("was acknowledged with {key} {} and reads {}", made[key], read[key]));
+    }
+    match &out.replayed {
+        Some(replayed) if replayed == made => {}
+        Some(replayed) => wrong(format!("the same request was answered {made} and then {replayed}")),
+        None => wrong("the same request is refused now".to_owned()),
+    }
+    if read["status"] != out.ends() {
+        let what = format!("must end {} and is {} ({})", out.ends(), read["status"], why(read));
+        wrong(what);
+    } else if read["tx_hash"].is_string() != (out.ends() == "sent") {
+        wrong(format!("is {} by transaction {}", out.ends(), read["tx_hash"]));
+    }
+}
+
+fn why(read: &Value) -> &str {
+    read["failure"].as_str().unwrap_or("no failure")
+}
+
+/// No request made two, no two requests one, and nothing is there that nobody asked for.
+pub(super) fn made_once(evidence: &Evidence, findings: &mut Findings) {
+    let mut known = HashSet::new();
+    for out in evidence.outgoing().filter(|out| out.id().is_some_and(|id| !known.insert(id.to_owned()))) {
+        findings.push(Finding::of(out.name(), "answers several requests"));
+    }
+    let refunds = evidence.stories.iter().filter_map(|story| story.read.as_ref()?["refunds"].as_array()).flatten();
+    let refunds = refunds.filter_map(|refund| refund["refund_id"].as_str());
+    let mut listed = HashSet::new();
+    for id in evidence.listed_orders.iter().map(String::as_str).chain(refunds) {
+        if !listed.insert(id) {
+            findings.push(Finding::of(id, "is listed twice"));
+        } else if !known.contains(id) {
+            findings.push(Finding::of(id, "is there although no request was answered with it"));
+        }
+    }
+    for id in known.iter().filter(|id| !listed.contains(id.as_str())) {
+        findings.push(Finding::of(id, "was acknowledged and is not listed"));
+    }
+}
+
+/// Money that should have left a vault by what the service says: whose it is, and how it must look on-chain.
+struct Due {
+    name: String,
+    chain: Chain,
+    log: SentLog,
+}
+
+/// Each sending on-chain is one that the service says was sent, as it says, and each of those is there.
+pub(super) fn sent_once(evidence: &Evidence, findings: &mut Findings) {
+    let orders = evidence.outgoing().filter(|out| out.is_sent()).filter_map(|out| due(evidence, out));
+    let delivered = evidence.stories.iter().filter_map(delivery);
+    let mut meant: BTreeMap<(Chain, SentLog), Vec<String>> = BTreeMap::new();
+    for Due { name, chain, log } in orders.chain(delivered) {
+        meant.entry((chain, log)).or_default().push(name);
+    }
+    let mut strangers = Vec::new();
+    for (chain, found) in &evidence.chains {
+        for log in &found.sent {
+            // Two that look the same are one each.
+            if meant.get_mut(&(*chain, log.clone())).and_then(Vec::pop).is_none() {
+                strangers.push((*chain, log));
+            }
+        }
+    }
+    for (chain, log) in strangers {
+        let what = format!("{} went to {} in {} and nobody's order says so", decimal(log.units), log.to, log.tx_hash);
+        // Where it went tells whose it may be: a second time, or otherwise than is said.
+        let about = evidence.outgoing().filter(|out| out.chain == chain && out.to == log.to && out.units == log.units);
+        let about: BTreeSet<String> = about.map(Outgoing::name).collect();
+        let about = if about.is_empty() { chain.to_string() } else { about.into_iter().collect::<Vec<_>>().join(", ") };
+        findings.push(Finding::of(about, what));
+    }
+    for ((_, log), names) in meant {
+        for name in names {
+            let what = format!("{} to {} in {} is not on-chain as is said", decimal(log.units), log.to, log.tx_hash);
+            findings.push(Finding::of(name, what));
+        }
+    }
+    let refused: HashSet<Address> = evidence.orders.iter().filter(|out| out.is_refused).map(|out| out.to).collect();
+    for (chain, found) in &evidence.chains {
+        for failed in found.refused.iter().filter(|log| log.to.is_none_or(|to| !refused.contains(&to))) {
+            findings.push(Finding::of(chain.as_str(), format!("{} on-chain", failed.why)));
+        }
+    }
+}
+
+fn due(evidence: &Evidence, out: &Outgoing) -> Option<Due> {
+    let wallet = || {
+        let refunded = |story: &&Story| story.refunds.iter().any(|refund| refund.key == out.key);
+        Some(wallet_of(evidence.stories.iter().find(refunded)?.made.as_ref()?))
+    };
+    let vault = if out.is_from_wallet() { wallet()? } else { evidence.chains.get(&out.chain)?.psp_vault };
+    let tx_hash = hash(out.read.as_ref()?);
+    let log = SentLog { vault, token: Some(out.token), to: out.to, units: out.units, tx_hash };
+    Some(Due { name: out.name(), chain: out.chain, log })
+}
+
+/// What was sent on to a customer.
+fn delivery(story: &Story) -> Option<Due> {
+    let read = story.read.as_ref().filter(|read| read["status"] == "settled")?;
+    if !story.intent.behaviour.is_transfer() {
+        return None;
+    }
+    let log = SentLog {
+        vault: wallet_of(read),
+        token: Some(story.intent.token),
+        to: read["address"].as_str()?.parse().ok()?,
+        units: story.intent.units,
+        tx_hash: hash(&read["settlement"]),
+    };
+    Some(Due { name: story.name(), chain: read["chain"].as_str()?.parse().ok()?, log })
+}
+
+fn hash(record: &Value) -> B256 {
+    record["tx_hash"].as_str().and_then(|hash| hash.parse().ok()).unwrap_or_default()
+}
+
+/// Each movement out of the PSP's vault and of payments' wallets is one share of a settlement or one sending, and the
+/// other way round.
+pub(super) fn movements(evidence: &Evidence, findings: &mut Findings) {
+    let wallets: HashSet<Address> =
+        evidence.stories.iter().filter_map(|story| story.made.as_ref()).map(wallet_of).collect();
+    for (chain, found) in &evidence.chains {
+        let mut owed: BTreeMap<Movement, i32> = BTreeMap::new();
+        let mut owe = |token: Option<Token>, from, to, units, tx_hash| {
+            if let Some(token) = token.filter(|_| units != 0) {
+                *owed.entry(Movement { token, from, to, units, tx_hash }).or_default() += 1;
+            }
+        };
+        for log in &found.settled {
+            owe(log.token, log.vault, found.psp_vault, log.psp_amount, log.tx_hash);
+            owe(log.token, log.vault, found.treasury_at, log.treasury_fee, log.tx_hash);
+        }
+        for log in &found.sent {
+            owe(log.token, log.vault, log.to, log.units, log.tx_hash);
+        }
+        let leaves = |moved: &&Movement| moved.from == found.psp_vault || wallets.contains(&moved.from);
+        for moved in found.movements.iter().filter(leaves) {
+            *owed.entry(*moved).or_default() -= 1;
+        }
+        for (moved, count) in owed.into_iter().filter(|(_, count)| *count != 0) {
+            let Movement { token, from, to, units, tx_hash } = moved;
+            let way = format!("{} {token} from {from} to {to} in {tx_hash}", decimal(units));
+            let what = if count > 0 { "was reported and never moved" } else { "moved without an operation" };
+            findings.push(Finding::of(chain.as_str(), format!("{way} {what}")));
+        }
+    }
+}
+
+/// Everybody who is paid holds what the service says was sent there, and nothing else.
+pub(super) fn recipients(evidence: &Evidence, findings: &mut Findings) {
+    let mut meant: BTreeMap<(Chain, Token, Address), (i64, Vec<String>)> = BTreeMap::new();
+    let mut pays = |chain, token, to, units, name| {
+        let place = meant.entry((chain, token, to)).or_default();
+        place.0 += units;
+        place.1.push(name);
+    };
+    for out in evidence.outgoing() {
+        pays(out.chain, out.token, out.to, if out.is_sent() { out.units } else { 0 }, out.name());
+    }
+    for Due { name, chain, log } in evidence.stories.iter().filter_map(delivery) {
+        pays(chain, log.token.unwrap_or(Token::Usdc), log.to, log.units, name);
+    }
+    for ((chain, token, to), (units, names)) in meant {
+        let held = evidence.chains.get(&chain).map_or(0, |found| found.held(token, to));
+        if held != units {
+            // A refund's account is its own; a customer's is many payouts'.
+            let about = if let [name] = &names[..] { name.clone() } else { chain.to_string() };
+            let what = format!("{to} holds {} {token} instead of {}", decimal(held), decimal(units));
+            findings.push(Finding::of(about, what));
+        }
+    }
+}
+
+/// A run in which nothing went out proves nothing of money out.
+pub(super) fn something_moved(evidence: &Evidence, findings: &mut Findings) {
+    if moved_out(evidence).is_empty() {
+        findings.push(Finding::of("run", "nothing was moved out"));
+    }
+}
+
+/// What was sent out in the end by what the service says, by kind.
+pub fn moved_out(evidence: &Evidence) -> BTreeMap<String, usize> {
+    let mut kinds = BTreeMap::new();
+    for out in evidence.outgoing().filter(|out| out.is_sent()) {
+        *kinds.entry(out.kind.to_string()).or_default() += 1;
+    }
+    let delivered = evidence.stories.iter().filter_map(delivery).count();
+    if delivered > 0 {
+        kinds.insert("transfer".to_owned(), delivered);
+    }
+    kinds
+}
