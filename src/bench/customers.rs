@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::drive::{Outcome, closed_loop};
-use super::service::Service;
+use super::service::{CALL_DEADLINE, Service};
 use super::table::{Goal, Line};
 use super::world::World;
 use crate::load::client::Client;
@@ -48,12 +48,32 @@ struct Summary {
 
 /// Measures creations, one customer a request.
 pub(super) async fn create(world: &World, time: Duration) -> anyhow::Result<Vec<Line>> {
+    let bound = bound(world).await?;
+    let client = Arc::new(Client::new(&bound.ready.api_url, CONNECTIONS, CALL_DEADLINE)?);
+    let (_, bare) = create_with(&client, time).await;
+    drop(bound);
+
     let service = Service::sandbox(&world.setup("customers-create")?).await?;
     let client = Arc::new(service.client(CONNECTIONS)?);
+    let (warm, outcome) = create_with(&client, time).await;
+    let acknowledged = warm.made.len() + outcome.made.len();
+    let there = read(&client, "?limit=1").await?.0.total;
+    let failed = warm.errors.len() + outcome.errors.len();
+    let lost = (there < acknowledged || (failed == 0 && there > acknowledged))
+        .then(|| format!("{acknowledged} customers were acknowledged and {there} are there"));
+    let line = line("customers made, SQLite", &outcome)
+        .beside("axum and one grouped writer, two rows a customer, same disk and load", bare.per_sec())
+        .note(format!("{acknowledged} were counted afterwards"))
+        .wrong(bare.troubles());
+    Ok(vec![line.wrong(lost.into_iter().collect::<Vec<_>>())])
+}
+
+/// What comes of a warm-up, and then of as many as are answered in `time`.
+async fn create_with(client: &Arc<Client>, time: Duration) -> (Outcome, Outcome) {
     let number = AtomicUsize::new(0);
     let make = || {
         let body = customer(number.fetch_add(1, Ordering::Relaxed)).to_string();
-        let client = Arc::clone(&client);
+        let client = Arc::clone(client);
         async move {
             let answer = client.post(PATH, body).await.map_err(|error| error.to_string())?;
             if answer.status != StatusCode::CREATED {
@@ -64,14 +84,7 @@ pub(super) async fn create(world: &World, time: Duration) -> anyhow::Result<Vec<
         }
     };
     let warm = closed_loop(CONNECTIONS, WARM_UP, make).await;
-    let outcome = closed_loop(CONNECTIONS, time, make).await;
-    let acknowledged = warm.made.len() + outcome.made.len();
-    let there = read(&client, "?limit=1").await?.total;
-    let failed = warm.errors.len() + outcome.errors.len();
-    let lost = (there < acknowledged || (failed == 0 && there > acknowledged))
-        .then(|| format!("{acknowledged} customers were acknowledged and {there} are there"));
-    let line = line("customers made, SQLite", &outcome).note(format!("{acknowledged} were counted afterwards"));
-    Ok(vec![line.wrong(lost.into_iter().collect::<Vec<_>>())])
+    (warm, closed_loop(CONNECTIONS, time, make).await)
 }
 
 /// Measures searches that find one customer of many.
@@ -84,29 +97,58 @@ pub(super) async fn list(world: &World, time: Duration, quick: bool) -> anyhow::
         let answer = client.post(PATH, batch.to_string()).await?;
         ensure!(answer.status == StatusCode::CREATED, "filling the list answered {}", answer.status);
     }
-    let there = read(&client, "?limit=1").await?.total;
+    let there = read(&client, "?limit=1").await?.0.total;
     ensure!(there == listed, "{there} customers are there instead of {listed}");
     let asked = AtomicUsize::new(0);
+    let query_of = |number: usize| format!("?search=MER{number}.bench@");
     let search = || {
         // Far apart, so that the newest are not asked for more often than the oldest.
         let number = asked.fetch_add(7_919, Ordering::Relaxed) % listed;
-        let client = Arc::clone(&client);
+        let (client, query) = (Arc::clone(&client), query_of(number));
         async move {
-            let page =
-                read(&client, &format!("?search=MER{number}.bench@")).await.map_err(|error| error.to_string())?;
+            let (page, _) = read(&client, &query).await.map_err(|error| error.to_string())?;
             match page.customers.as_slice() {
                 [one] if page.total == 1 && one.email == email(number) => Ok(one.id.clone()),
                 _ => Err("somebody else was found".to_owned()),
             }
         }
     };
+    let found_bytes = read(&client, &query_of(0)).await?.1;
+    let page_bytes = read(&client, "").await?.1;
     closed_loop(CONNECTIONS, WARM_UP, search).await;
     let found = closed_loop(CONNECTIONS, time, search).await;
     let page =
-        || async { read(&client, "").await.map(|page| page.total.to_string()).map_err(|error| error.to_string()) };
+        || async { read(&client, "").await.map(|page| page.0.total.to_string()).map_err(|error| error.to_string()) };
     let pages = closed_loop(CONNECTIONS, time, page).await;
-    let searches = line(&format!("customers searched by email, {listed}, SQLite"), &found);
-    Ok(vec![searches, line(&format!("first pages of {listed} customers, SQLite"), &pages)])
+    drop(service);
+    let bound = bound(world).await?;
+    let mut lines = Vec::new();
+    for (what, outcome, bytes) in [
+        (format!("customers searched by email, {listed}, SQLite"), found, found_bytes),
+        (format!("first pages of {listed} customers, SQLite"), pages, page_bytes),
+    ] {
+        let bare = from_memory(&bound, bytes, time).await?;
+        let line = line(&what, &outcome).beside("axum, an answer of the same length from memory", bare.per_sec());
+        lines.push(line.wrong(bare.troubles()));
+    }
+    Ok(lines)
+}
+
+/// What these requests are compared with.
+async fn bound(world: &World) -> anyhow::Result<Service> {
+    let folder = world.folder("bound")?;
+    Service::bound(&folder, &format!("sqlite://{}?mode=rwc", folder.join("bound.db").display())).await
+}
+
+/// Answers of so many bytes that need nothing but to be sent.
+async fn from_memory(bound: &Service, bytes: usize, time: Duration) -> anyhow::Result<Outcome> {
+    let client = Client::new(&bound.ready.api_url, CONNECTIONS, CALL_DEADLINE)?;
+    let path = format!("/bytes/{bytes}");
+    let ask = || async {
+        let answer = client.get(&path).await.map_err(|error| error.to_string())?;
+        if answer.body.len() == bytes { Ok(String::new()) } else { Err("another length".to_owned()) }
+    };
+    Ok(closed_loop(CONNECTIONS, time, ask).await)
 }
 
 fn line(what: &str, outcome: &Outcome) -> Line {
@@ -121,10 +163,11 @@ fn line(what: &str, outcome: &Outcome) -> Line {
         .wrong(outcome.troubles())
 }
 
-async fn read(client: &Client, query: &str) -> anyhow::Result<Page> {
+/// A page of the list, and how many bytes it had.
+async fn read(client: &Client, query: &str) -> anyhow::Result<(Page, usize)> {
     let answer = client.get(&format!("{PATH}{query}")).await?;
     ensure!(answer.status == StatusCode::OK, "status {}", answer.status.as_u16());
-    serde_json::from_slice(&answer.body).context("the list cannot be read")
+    Ok((serde_json::from_slice(&answer.body).context("the list cannot be read")?, answer.body.len()))
 }
 
 fn email(number: usize) -> String {

@@ -23,7 +23,7 @@ pub(super) struct Outcome {
     pub(super) made: Vec<String>,
     /// What went wrong, by kind.
     pub(super) errors: BTreeMap<String, u64>,
-    /// From the first request to the last answer.
+    /// From the first request to the last answer, pauses left out.
     pub(super) took: Duration,
 }
 
@@ -42,6 +42,17 @@ impl Outcome {
         self.took = since.elapsed();
         self.latencies_us.sort_unstable();
         self
+    }
+
+    /// With what became of more of the same requests, asked later.
+    pub(super) fn extend(&mut self, later: Self) {
+        self.latencies_us.extend(later.latencies_us);
+        self.latencies_us.sort_unstable();
+        self.made.extend(later.made);
+        for (kind, count) in later.errors {
+            *self.errors.entry(kind).or_default() += count;
+        }
+        self.took += later.took;
     }
 
     /// Good answers a second.

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use anyhow::{Context, ensure};
 use axum::http::{Method, StatusCode};
 use serde::Deserialize;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::service::Service;
@@ -38,14 +39,31 @@ struct Page {
 
 #[derive(Deserialize)]
 struct Feed {
-    events: Vec<Announced>,
+    events: Vec<Box<RawValue>>,
     next_after: Option<String>,
     has_more: bool,
 }
 
 #[derive(Deserialize)]
-struct Announced {
+struct Named {
     event_id: String,
+}
+
+/// An event of the feed.
+#[derive(Debug)]
+pub(super) struct Announced {
+    pub(super) event_id: String,
+    /// As it is signed and sent.
+    pub(super) body: Box<str>,
+}
+
+impl TryFrom<Box<RawValue>> for Announced {
+    type Error = serde_json::Error;
+
+    fn try_from(body: Box<RawValue>) -> Result<Self, Self::Error> {
+        let Named { event_id } = serde_json::from_str(body.get())?;
+        Ok(Self { event_id, body: body.into() })
+    }
 }
 
 impl Psp {
@@ -97,14 +115,16 @@ impl Psp {
         Ok(answer["signing_secret"].as_str().context("no secret was shown")?.to_owned())
     }
 
-    /// The ids of all events of the feed.
-    pub(super) async fn feed(&self) -> anyhow::Result<Vec<String>> {
-        let (mut all, mut after) = (Vec::new(), String::new());
+    /// All events of the feed.
+    pub(super) async fn feed(&self) -> anyhow::Result<Vec<Announced>> {
+        let (mut all, mut after): (Vec<Announced>, _) = (Vec::new(), String::new());
         loop {
             let answer = self.client.get(&format!("/api/v1/events?limit={PAGE}{after}")).await?;
             ensure!(answer.status.is_success(), "reading the feed answered {}", answer.status);
             let page: Feed = serde_json::from_slice(&answer.body)?;
-            all.extend(page.events.into_iter().map(|event| event.event_id));
+            for event in page.events {
+                all.push(event.try_into()?);
+            }
             match page.next_after.filter(|_| page.has_more) {
                 Some(last) => after = format!("&after={last}"),
                 None => return Ok(all),

@@ -47,7 +47,7 @@ pub(super) async fn measure(world: &World, quick: bool) -> anyhow::Result<Vec<Li
     stage.until_settled(1).await;
     let wrong = stage.audit(std::slice::from_ref(&id)).await?;
     ensure!(wrong.is_empty(), "{}", wrong.join(", "));
-    let url = format!("sqlite://{}?mode=rw", database_file(&stage.folder).display());
+    let url = format!("sqlite://{}?mode=rw", database_file(&stage.setup.folder).display());
     let database = Database::open(&url).await?;
     let share = copy(&database, &id, payments - 1).await?;
 
@@ -85,6 +85,7 @@ pub(super) async fn measure(world: &World, quick: bool) -> anyhow::Result<Vec<Li
         "s",
         Goal::AtMost(OWN_GOAL_SECS),
     )
+    .beside("the endpoint's own time in the same run, which nothing here can shorten", chains_secs)
     .note(format!(
         "{total:.1} s in all, {chains_secs:.1} s of them waiting for the endpoint: {} balances over JSON-RPC",
         report.balances

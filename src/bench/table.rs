@@ -2,6 +2,9 @@
 
 use serde::Serialize;
 
+/// How a note begins that says why a line has no bound.
+const UNBOUNDED: &str = "no bound: ";
+
 /// What is wanted of a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -82,8 +85,20 @@ impl Line {
         self
     }
 
+    /// In a few words, for a list of what is missed.
+    pub fn summary(&self) -> String {
+        let [what, figure, goal, _, ratio] = self.cells();
+        let ratio = if self.ratio_holds() { String::new() } else { format!(", of the bound {ratio}") };
+        format!("{what}: {figure}, goal {goal}{ratio}")
+    }
+
     fn ratio_holds(&self) -> bool {
         self.ratio_least.is_none_or(|least| self.ratio.is_some_and(|ratio| ratio >= least))
+    }
+
+    /// With the reason why there is nothing to compare it with.
+    pub fn unbounded(self, why: &str) -> Self {
+        self.note(format!("{UNBOUNDED}{why}"))
     }
 
     /// With something more to be known.
@@ -190,5 +205,8 @@ mod tests {
             let text = render(&[line]);
             assert!(text.lines().nth(1).is_some_and(|row| row.ends_with(ends)), "{ends}:\n{text}");
         }
+        let missed = line(6_000.0, 24_000.0).summary();
+        assert_eq!(missed, "payments initiated: 6000 /s, goal ≥ 5000, of the bound 0.25 ≥ 0.30 ✗");
+        assert_eq!(line(4_000.0, 10_000.0).summary(), "payments initiated: 4000 /s, goal ≥ 5000 ✗");
     }
 }

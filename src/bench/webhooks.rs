@@ -4,15 +4,19 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::ensure;
+use anyhow::{Context, ensure};
+use axum::http::Method;
 use parking_lot::Mutex;
+use payferry_actors::webhook::signature::{self, Secret};
 use tokio::time::Instant;
+use url::Url;
 
 use super::drive::number;
-use super::psp::Psp;
-use super::service::Service;
+use super::psp::{Announced, Psp};
+use super::service::{CALL_DEADLINE, Service};
 use super::table::{Goal, Line};
 use super::world::World;
+use crate::load::client::{Client, request};
 use crate::load::receiver::{Heard, Receiver};
 
 const GOAL: f64 = 3_000.0;
@@ -21,6 +25,8 @@ const PAYMENTS: usize = 10_000;
 const PAYMENTS_QUICK: usize = 300;
 /// Connections that make the backlog.
 const CONNECTIONS: usize = 128;
+/// Connections of the bare client: as many as the service keeps open to one receiver.
+const CONNECTIONS_BARE: usize = 64;
 /// How long the backlog may take.
 const PATIENCE: Duration = Duration::from_mins(2);
 /// What was refused is due again by then: it would only be waited for.
@@ -46,6 +52,11 @@ impl Received {
             }
             Heard::Refused(..) => self.forged += 1,
         }
+    }
+
+    /// From the first to the last.
+    fn took(&self) -> Duration {
+        self.last.zip(self.first).map(|(last, first)| last - first).unwrap_or_default()
     }
 }
 
@@ -83,11 +94,12 @@ pub(super) async fn measure(world: &World, quick: bool) -> anyhow::Result<Vec<Li
         tokio::time::sleep(POLL).await;
     }
     let cpu = service.cpu_secs()? - cpu;
-    let Received { events: came, forged, first, last } = std::mem::take(&mut *received.lock());
+    let heard = std::mem::take(&mut *received.lock());
+    let took = heard.took();
+    let Received { events: came, forged, .. } = heard;
     ensure!(!came.is_empty(), "no webhook arrived");
-    let took = last.zip(first).map(|(last, first)| last - first).unwrap_or_default();
     let (distinct, repeated) = (came.len(), came.values().sum::<usize>() - came.len());
-    let missing = events.iter().filter(|id| !came.contains_key(*id)).count();
+    let missing = events.iter().filter(|event| !came.contains_key(&event.event_id)).count();
     let strange = distinct - (events.len() - missing);
     let wrong = [
         (missing, "events were not delivered"),
@@ -95,7 +107,15 @@ pub(super) async fn measure(world: &World, quick: bool) -> anyhow::Result<Vec<Li
         (forged, "webhooks had no valid signature"),
     ];
     let wrong = wrong.into_iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}"));
+    service.kill();
+    post_bare(&receiver, &secret, &events).await?;
+    let bare = std::mem::take(&mut *received.lock());
+    ensure!(bare.forged == 0 && bare.events.len() == events.len(), "the bound delivered {}", bare.events.len());
     let line = Line::new("webhooks delivered", number(distinct) / took.as_secs_f64(), "/s", Goal::AtLeast(GOAL))
+        .beside(
+            "the same bodies, signed beforehand, from a bare client to the same receiver: no database, no log, no guard",
+            number(bare.events.len()) / bare.took().as_secs_f64(),
+        )
         .note(format!(
             "a backlog of {} after a restart, in {:.2} s; {repeated} came twice",
             events.len(),
@@ -108,4 +128,33 @@ pub(super) async fn measure(world: &World, quick: bool) -> anyhow::Result<Vec<Li
         ))
         .wrong(wrong.collect());
     Ok(vec![line])
+}
+
+/// Posts the events' bodies as fast as they are answered.
+async fn post_bare(receiver: &Receiver, secret: &str, events: &[Announced]) -> anyhow::Result<()> {
+    let (url, secret) = (Url::parse(receiver.url())?, Secret::parse(secret).context("an unreadable secret")?);
+    let client = Client::new(receiver.url(), CONNECTIONS_BARE, CALL_DEADLINE)?;
+    let mut signed = Vec::with_capacity(events.len());
+    for Announced { event_id, body } in events {
+        let at = chrono::Utc::now().timestamp();
+        let mut post = request(Method::POST, url.path(), body.to_string().into());
+        for (name, value) in [
+            (signature::HEADER_ID, event_id.clone()),
+            (signature::HEADER_TIMESTAMP, at.to_string()),
+            (signature::HEADER_SIGNATURE, secret.sign(event_id, at, body)),
+        ] {
+            post.headers_mut().insert(name, value.parse()?);
+        }
+        signed.push(post);
+    }
+    let signed = Mutex::new(signed);
+    let worker = || async {
+        loop {
+            let Some(next) = signed.lock().pop() else { return anyhow::Ok(()) };
+            let answer = client.call(next).await?;
+            ensure!(answer.status.is_success(), "the receiver answered {}", answer.status);
+        }
+    };
+    futures::future::try_join_all((0..CONNECTIONS_BARE).map(|_| worker())).await?;
+    Ok(())
 }

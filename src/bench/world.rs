@@ -79,7 +79,7 @@ impl Engine {
     /// What an answer promises.
     pub(super) fn promise(&self) -> &'static str {
         match self {
-            Self::Sqlite => "WAL with synchronous=FULL: fsync in every commit",
+            Self::Sqlite => "WAL with synchronous=FULL: fdatasync in every commit",
             Self::Postgres(_) => "the server's own settings; see the first line for its fsync",
         }
     }

@@ -84,6 +84,35 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     } else {
         print!("{}", render(&lines));
     }
-    let fails = |line: &Line| !line.wrong.is_empty() || args.strict && !line.holds;
-    Ok(if lines.iter().any(fails) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    if args.strict {
+        for line in lines.iter().filter(|line| !line.holds) {
+            eprintln!("missed: {}", line.summary());
+        }
+    }
+    Ok(if lines.iter().any(|line| fails(line, args.strict)) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Whether the run fails for this line.
+fn fails(line: &Line, strict: bool) -> bool {
+    !line.wrong.is_empty() || strict && !line.holds
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::Goal;
+
+    #[test]
+    fn what_is_wrong_fails_always_and_what_is_missed_only_where_that_is_asked_for() {
+        let line = |figure| Line::new("complete payments", figure, "/s", Goal::AtLeast(300.0));
+        let lost = || vec!["1 is lost".to_owned()];
+        for (line, fails_at_all, fails_strictly) in [
+            (line(300.0), false, false),
+            (line(299.0), false, true),
+            (line(300.0).wrong(lost()), true, true),
+            (line(300.0).beside("a bare handler", 1_500.0).ratio_at_least(0.3), false, true),
+        ] {
+            assert_eq!([fails(&line, false), fails(&line, true)], [fails_at_all, fails_strictly], "{line:?}");
+        }
+    }
 }

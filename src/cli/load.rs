@@ -38,7 +38,7 @@ const INTERRUPTED: u8 = 130;
 #[command(after_help = "Examples:
   payferry load --rate 100/s --payments 5000
   payferry load --rate 300/s --payments 18000 --report report.html
-  payferry load --rate 500/s --payments 50000 --mix exact=100 --hold 100000 --json
+  payferry load --rate 200/s --payments 12000 --mix exact=100 --hold 100000 --json
   payferry load --url http://127.0.0.1:8080 --key sk_test_... --rate 50/s --payments 1000 --poisson
 
 The mixture: exact pays what is due, under and over one token less and more, late after the payment has expired, never not

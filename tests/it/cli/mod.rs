@@ -6,6 +6,7 @@ mod config;
 pub(crate) mod customers;
 mod demo;
 mod operator;
+mod readiness;
 mod reconcile;
 mod sandbox;
 mod serve;

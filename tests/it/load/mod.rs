@@ -2,6 +2,7 @@
 
 mod clean;
 mod faults;
+mod progress;
 mod reads;
 mod refusals;
 mod shortfall;

@@ -1,0 +1,64 @@
+//! `/readyz` of a service that is started over many live payments.
+
+use std::time::{Duration, Instant};
+
+use futures::future::join_all;
+use payferry_harness::database::TableAway;
+use reqwest::StatusCode;
+use serde_json::{Value, json};
+
+use super::{Home, PATIENCE, Running};
+
+/// Payments that are live when the service is killed: some in each of its shards.
+const PAYMENTS: usize = 100;
+
+/// What a path of the operator's listener answers.
+async fn asked(service: &Running, path: &str) -> (StatusCode, Value) {
+    let url = format!("{}{path}", service.text("operator_url"));
+    let request = reqwest::Client::new().get(url).bearer_auth(service.text("operator_token"));
+    let answer = request.send().await.unwrap();
+    (answer.status(), answer.json().await.unwrap())
+}
+
+/// Asks `/readyz` until its answer is as wanted.
+async fn until_readiness(service: &Running, wanted: impl Fn(&Value) -> bool) -> (StatusCode, Value) {
+    let since = Instant::now();
+    loop {
+        let (status, readiness) = asked(service, "/readyz").await;
+        // Whatever it says, both say the same.
+        assert_eq!(status == StatusCode::OK, readiness["ready"] == true, "{status} {readiness:#}");
+        if wanted(&readiness) {
+            return (status, readiness);
+        }
+        assert!(since.elapsed() < PATIENCE, "never as wanted: {readiness:#}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_service_is_not_ready_while_its_payments_are_brought_back() {
+    let home = Home::new().await;
+    let first = Running::start(&home);
+    let merchant = first.merchant().await;
+    let made = join_all((0..PAYMENTS).map(|_| first.payment(&merchant))).await;
+    first.kill();
+
+    // They cannot be read until the test lets them be; everything else goes on.
+    let away = TableAway::take(&home.database_url(), "payments").await;
+    let again = Running::start(&home);
+    let rest_is_well = |readiness: &Value| readiness["database"]["ok"] == true && readiness["chains"]["ok"] == true;
+    let (status, readiness) = until_readiness(&again, rest_is_well).await;
+    assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!((&readiness["ready"], &readiness["payments"]), (&json!(false), &json!({"ok": false})));
+    assert_eq!(readiness["database"], json!({"ok": true, "reads": true, "writes": true}));
+    assert_eq!(asked(&again, "/healthz").await, (StatusCode::OK, json!({"status": "ok"})));
+    let (_, tree) = asked(&again, "/ops/actors").await;
+    assert_eq!((&tree["ready"], &tree["payments_live"]), (&json!(false), &json!(0)));
+
+    away.bring_back().await;
+    until_readiness(&again, |readiness| readiness["ready"] == true).await;
+    // Not before the last of them is back.
+    let (_, tree) = asked(&again, "/ops/actors").await;
+    assert_eq!(tree["payments_live"], made.len());
+    again.stop();
+}
