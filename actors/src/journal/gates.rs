@@ -15,6 +15,8 @@ use super::{JournalError, Unit};
 pub(super) struct Gates {
     /// Units, by their place, that lost one.
     pub(super) lost: BTreeMap<usize, JournalError>,
+    /// Those of them that lost to money which a unit before them promised: if that one is not written, they have not lost.
+    pub(super) outdone: HashSet<usize>,
     /// Row numbers given to the transactions of submissions, by the unit's place.
     pub(super) chain_tx_ids: HashMap<usize, i64>,
 }

@@ -27,6 +27,12 @@ struct ReserveRow<'a> {
     amount: i64,
 }
 
+impl<'a> From<&'a Reserve> for ReserveRow<'a> {
+    fn from(Reserve { psp_id, chain, token_address, amount, .. }: &'a Reserve) -> Self {
+        Self { psp_id, chain, token_address, amount: *amount }
+    }
+}
+
 #[derive(Serialize)]
 struct DayRow<'a> {
     psp_id: &'a str,
@@ -53,31 +59,30 @@ impl Writer<'_> {
         let reserving = units.iter().enumerate().filter_map(|(place, unit)| Some((place, unit.reserve()?)));
         // What lost a gate is not written: it promises nothing.
         let mut waiting: Vec<Promise<'_>> = reserving.filter(|(place, _)| !gates.lost.contains_key(place)).collect();
+        let mut promised: HashSet<&str> = HashSet::new();
         while !waiting.is_empty() {
             let mut psps = HashSet::new();
             let (turn, rest): (Vec<_>, Vec<_>) =
                 waiting.into_iter().partition(|(_, reserve)| psps.insert(reserve.psp_id.as_str()));
-            let halfway = self.reserve_turn(&turn, gates).await?;
-            waiting = rest.into_iter().filter(|(_, reserve)| !halfway.contains(reserve.psp_id.as_str())).collect();
+            self.reserve_turn(&turn, gates).await?;
+            for (place, reserve) in turn {
+                if !gates.lost.contains_key(&place) {
+                    promised.insert(&reserve.psp_id);
+                } else if promised.contains(reserve.psp_id.as_str()) {
+                    gates.outdone.insert(place);
+                }
+            }
+            waiting = rest;
         }
         Ok(())
     }
 
-    /// One promise of each PSP. Answers those of whom one took money off the balance and then met the day's ceiling: the
-    /// group is rolled back for it, and what comes after it is seen again without it.
-    async fn reserve_turn(&self, turn: &[Promise<'_>], gates: &mut Gates) -> Result<HashSet<String>, DbErr> {
-        let off_balances = turn.iter().filter(|(_, reserve)| reserve.amount > 0);
-        let rows: Vec<_> = off_balances
-            .clone()
-            .map(|(_, Reserve { psp_id, chain, token_address, amount, .. })| ReserveRow {
-                psp_id,
-                chain,
-                token_address,
-                amount: *amount,
-            })
-            .collect();
+    /// One promise of each PSP.
+    async fn reserve_turn(&self, turn: &[Promise<'_>], gates: &mut Gates) -> Result<(), DbErr> {
+        let off_balances: Vec<&Promise<'_>> = turn.iter().filter(|(_, reserve)| reserve.amount > 0).collect();
+        let rows: Vec<_> = off_balances.iter().map(|(_, reserve)| ReserveRow::from(*reserve)).collect();
         let taken = self.passed(&self.statements.balances_reserve, &rows).await?;
-        gates.lose(off_balances.map(|(place, reserve)| (*place, reserve.psp_id.as_str())), &taken, || {
+        gates.lose(off_balances.iter().map(|(place, reserve)| (*place, reserve.psp_id.as_str())), &taken, || {
             JournalError::InsufficientBalance
         });
         let covered: Vec<_> = turn.iter().filter(|(place, _)| !gates.lost.contains_key(place)).collect();
@@ -96,7 +101,13 @@ impl Writer<'_> {
         gates.lose(covered.iter().map(|(place, reserve)| (*place, reserve.psp_id.as_str())), &within, || {
             JournalError::AboveDailyLimit
         });
-        Ok(taken.into_iter().filter(|psp_id| !within.contains(psp_id)).collect())
+        // What met the day's ceiling gives its money back, so that those behind it see what is there without it.
+        let back: Vec<_> = covered
+            .iter()
+            .filter(|(_, reserve)| reserve.amount > 0 && !within.contains(&reserve.psp_id))
+            .map(|(_, reserve)| ReserveRow { amount: -reserve.amount, ..ReserveRow::from(*reserve) })
+            .collect();
+        self.run(&self.statements.balances_reserve, &back).await
     }
 
     /// Writes the postings, and brings the balances up to date with them.

@@ -15,7 +15,7 @@ use super::queue::Queues;
 use super::statements::Statements;
 use super::stats::Counters;
 use super::wake::Wakes;
-use super::write::{Attempt, attempt, outwait};
+use super::write::{Attempt, Losers, attempt, outwait};
 use super::{JournalError, NAME, Submitted, Unit};
 use crate::observe::{ActorBooks, ActorKind, Books, words_of};
 
@@ -108,12 +108,11 @@ impl JournalTask {
 impl Shared {
     /// Commits the group, or what can be committed of it, and answers every unit.
     async fn commit(&self, group: Vec<Submitted>) {
-        // What is left of the group, in order; the next part last.
+        // What is left of the group; the next part last.
         let mut parts = vec![group];
         while let Some(part) = parts.pop() {
             match self.commit_part(part).await {
-                Part::Done => {}
-                Part::Split(first, second) => parts.extend([second, first]),
+                Part::Left(left) => parts.extend(left.into_iter().rev()),
                 Part::Away(reason) => {
                     // The rest would only wait as long again.
                     for part in parts.drain(..) {
@@ -128,6 +127,7 @@ impl Shared {
         let since = Instant::now();
         let mut contended = 0;
         let mut away = 0;
+        let mut outdone = Outdone::default();
         while !part.is_empty() {
             let begun = Instant::now();
             let attempt = self.attempt(&part).await;
@@ -142,48 +142,36 @@ impl Shared {
                         // Whoever asked may have stopped waiting; the commit stands.
                         let _ = submitted.answer.send(Ok(receipt));
                     }
-                }
-                Attempt::Lost(mut lost) => {
-                    let mut kept = Vec::with_capacity(part.len());
-                    for (place, submitted) in part.into_iter().enumerate() {
-                        match lost.remove(&place) {
-                            Some(error) => {
-                                self.counters.conflicts.fetch_add(1, Ordering::Relaxed);
-                                self.metrics.conflicts.increment(1);
-                                let _ = submitted.answer.send(Err(error));
-                            }
-                            None => kept.push(submitted),
-                        }
+                    for (submitted, error) in outdone.losers.drain(..) {
+                        self.lose(submitted, error);
                     }
-                    part = kept;
+                }
+                Attempt::Lost(losers) => {
+                    let lost;
+                    (part, lost) = outdone.part(part, losers);
+                    for (submitted, error) in lost {
+                        self.lose(submitted, error);
+                    }
                 }
                 Attempt::Failed(Failure::Contention, error) => {
                     if since.elapsed() >= CONTENTION_PATIENCE {
                         // Somebody holds on to the database: whoever waits is to hear it.
                         tracing::error!(%error, units = part.len(), "the journal's database is held by another writer");
-                        let reason = error.to_string();
-                        self.refuse(part, &JournalError::Unavailable(reason.clone()));
-                        return Part::Away(reason);
+                        return self.give_up(part, outdone, error.to_string());
                     }
                     if contended == CONTENTION_RETRIES_MAX {
                         self.refuse(part, &JournalError::Unavailable(error.to_string()));
-                        return Part::Done;
+                        return Part::Left(outdone.left());
                     }
-                    self.counters.retries.fetch_add(1, Ordering::Relaxed);
-                    self.metrics.retries.increment(1);
-                    tokio::time::sleep(RETRY_WAIT * 2_u32.pow(contended)).await;
+                    self.try_again_in(RETRY_WAIT * 2_u32.pow(contended)).await;
                     contended += 1;
                 }
                 Attempt::Failed(Failure::Away, error) => {
                     if away == AWAY_RETRIES_MAX {
                         tracing::error!(%error, units = part.len(), "the journal cannot reach its database");
-                        let reason = error.to_string();
-                        self.refuse(part, &JournalError::Unavailable(reason.clone()));
-                        return Part::Away(reason);
+                        return self.give_up(part, outdone, error.to_string());
                     }
-                    self.counters.retries.fetch_add(1, Ordering::Relaxed);
-                    self.metrics.retries.increment(1);
-                    tokio::time::sleep(RETRY_WAIT * 2_u32.pow(away)).await;
+                    self.try_again_in(RETRY_WAIT * 2_u32.pow(away)).await;
                     away += 1;
                 }
                 Attempt::Failed(Failure::Request, error) => {
@@ -191,10 +179,11 @@ impl Shared {
                         self.counters.refused.fetch_add(1, Ordering::Relaxed);
                         self.metrics.refused.increment(1);
                         self.refuse(part, &JournalError::Refused(error.to_string()));
-                        return Part::Done;
+                        return Part::Left(outdone.left());
                     }
+                    // Some unit is bad: each half is tried by itself.
                     let second = part.split_off(part.len() / 2);
-                    return Part::Split(part, second);
+                    return Part::Left([part, second].into_iter().chain(outdone.left()).collect());
                 }
                 Attempt::Unknown(error) => {
                     self.is_wary.store(true, Ordering::Release);
@@ -202,11 +191,32 @@ impl Shared {
                     self.wakes.committed(&part);
                     tracing::error!(%error, units = part.len(), "the journal does not know whether its commit was made");
                     self.refuse(part, &JournalError::Unknown(error.to_string()));
-                    return Part::Done;
+                    return Part::Left(outdone.left());
                 }
             }
         }
-        Part::Done
+        Part::Left(outdone.left())
+    }
+
+    async fn try_again_in(&self, wait: Duration) {
+        self.counters.retries.fetch_add(1, Ordering::Relaxed);
+        self.metrics.retries.increment(1);
+        tokio::time::sleep(wait).await;
+    }
+
+    /// The database is away, for all of them.
+    fn give_up(&self, part: Vec<Submitted>, outdone: Outdone, reason: String) -> Part {
+        for part in [part].into_iter().chain(outdone.left()) {
+            self.refuse(part, &JournalError::Unavailable(reason.clone()));
+        }
+        Part::Away(reason)
+    }
+
+    /// Answers a unit that lost a gate.
+    fn lose(&self, submitted: Submitted, error: JournalError) {
+        self.counters.conflicts.fetch_add(1, Ordering::Relaxed);
+        self.metrics.conflicts.increment(1);
+        let _ = submitted.answer.send(Err(error));
     }
 
     /// Has payments counted if that is called for; nothing is being committed.
@@ -263,10 +273,47 @@ fn take(group: &mut [Submitted]) {
 
 /// What became of a part of a group.
 enum Part {
-    /// Every unit was answered.
-    Done,
-    /// Some unit is bad: each half is tried by itself.
-    Split(Vec<Submitted>, Vec<Submitted>),
+    /// These are still to be written, in this order, each by itself; all others were answered.
+    Left(Vec<Vec<Submitted>>),
     /// The database is away; every unit was answered.
     Away(String),
+}
+
+/// Units that lost to money which others of their group promised. They have lost once those are written, and are tried again
+/// if those are not.
+#[derive(Default)]
+struct Outdone {
+    losers: Vec<(Submitted, JournalError)>,
+    again: Vec<Submitted>,
+}
+
+impl Outdone {
+    /// Parts what is to be attempted once more from what has lost for good.
+    fn part(&mut self, part: Vec<Submitted>, losers: Losers) -> (Vec<Submitted>, Vec<(Submitted, JournalError)>) {
+        let Losers { mut lost, outdone } = losers;
+        // A promise that counted in the attempt before is not made after all: it may have been what they lost to.
+        if part
+            .iter()
+            .enumerate()
+            .any(|(place, submitted)| lost.contains_key(&place) && submitted.unit.reserve().is_some())
+        {
+            self.again.extend(self.losers.drain(..).map(|(submitted, _)| submitted));
+        }
+        let (mut kept, mut answered) = (Vec::with_capacity(part.len()), Vec::new());
+        for (place, submitted) in part.into_iter().enumerate() {
+            match lost.remove(&place) {
+                Some(error) if outdone.contains(&place) => self.losers.push((submitted, error)),
+                Some(error) => answered.push((submitted, error)),
+                None => kept.push(submitted),
+            }
+        }
+        (kept, answered)
+    }
+
+    /// Those that were not answered.
+    fn left(self) -> Vec<Vec<Submitted>> {
+        let left: Vec<Submitted> =
+            self.again.into_iter().chain(self.losers.into_iter().map(|(submitted, _)| submitted)).collect();
+        if left.is_empty() { Vec::new() } else { vec![left] }
+    }
 }

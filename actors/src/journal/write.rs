@@ -21,12 +21,19 @@ use super::{DELIVERY_RETRIES_MAX, JournalError, OperationChange, OperationOutcom
 pub(super) enum Attempt {
     /// Committed; one receipt a unit.
     Committed(Vec<Receipt>),
-    /// Rolled back: these units, by their place, lost a gate. The others have done nothing wrong.
-    Lost(BTreeMap<usize, JournalError>),
+    /// Rolled back: some units lost a gate. The others have done nothing wrong.
+    Lost(Losers),
     /// Rolled back, or never begun.
     Failed(Failure, DbErr),
     /// The commit was sent and failed.
     Unknown(DbErr),
+}
+
+/// Units that lost a gate, by their place.
+pub(super) struct Losers {
+    pub(super) lost: BTreeMap<usize, JournalError>,
+    /// Those of them that have lost only if the others are written.
+    pub(super) outdone: HashSet<usize>,
 }
 
 /// Writes `units` in one transaction.
@@ -37,7 +44,7 @@ pub(super) async fn attempt(database: &Database, statements: &Statements, units:
     };
     let writer = Writer { backend: database.backend(), transaction: &transaction, statements };
     let written = match writer.pass_gates(units).await {
-        Ok(Gates { lost, .. }) if !lost.is_empty() => Ok(Err(lost)),
+        Ok(Gates { lost, outdone, .. }) if !lost.is_empty() => Ok(Err(Losers { lost, outdone })),
         Ok(gates) => writer.write(units, gates).await.map(Ok),
         Err(error) => Err(error),
     };
@@ -48,9 +55,9 @@ pub(super) async fn attempt(database: &Database, statements: &Statements, units:
             Err(error) if Failure::of(&error) == Failure::Contention => Attempt::Failed(Failure::Contention, error),
             Err(error) => Attempt::Unknown(error),
         },
-        Ok(Err(lost)) => {
+        Ok(Err(losers)) => {
             roll_back(transaction).await;
-            Attempt::Lost(lost)
+            Attempt::Lost(losers)
         }
         Err(error) => {
             roll_back(transaction).await;

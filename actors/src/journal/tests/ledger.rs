@@ -90,6 +90,11 @@ async fn a_hundred_withdrawals_of_the_whole_balance_let_one_through() {
 
 /// Orders that wait for the journal to begin, and are therefore written together.
 async fn at_once(orders: Vec<Unit>) -> (World, Vec<Result<Receipt, JournalError>>, u64) {
+    at_once_with(&[], orders).await
+}
+
+/// As `at_once`, with a fault for each attempt.
+async fn at_once_with(faults: &[Fault], orders: Vec<Unit>) -> (World, Vec<Result<Receipt, JournalError>>, u64) {
     let world = World::new().await;
     let running = world.run();
     for name in ["1", "2"] {
@@ -99,6 +104,7 @@ async fn at_once(orders: Vec<Unit>) -> (World, Vec<Result<Receipt, JournalError>
     let _ = running.await;
     let groups = world.journal.stats().groups;
     let asked = world.queue(orders).await;
+    faults.iter().for_each(|fault| world.fault(*fault));
     world.run();
     let answers = futures::future::join_all(asked).await.into_iter().map(Result::unwrap).collect();
     let commits = world.journal.stats().groups - groups;
@@ -118,12 +124,49 @@ async fn orders_of_one_account_are_written_together_and_each_sees_what_the_one_b
 }
 
 #[tokio::test]
-async fn money_that_an_order_above_the_days_ceiling_asked_for_is_there_for_the_next() {
-    let orders = vec![withdrawal("0", 10, 100), withdrawal("1", 90, 90), withdrawal("2", 90, 100)];
+async fn money_that_orders_above_the_days_ceiling_asked_for_is_there_for_the_next() {
+    let above = |name| withdrawal(name, 90, 90);
+    let orders = vec![withdrawal("0", 10, 100), above("1"), above("2"), withdrawal("3", 90, 100)];
     let (world, answers, commits) = at_once(orders).await;
-    assert!(answers[0].is_ok() && answers[2].is_ok(), "{answers:?}");
-    assert!(matches!(answers[1], Err(JournalError::AboveDailyLimit)), "{:?}", answers[1]);
+    assert!(answers[0].is_ok() && answers[3].is_ok(), "{answers:?}");
+    assert!(answers[1..3].iter().all(|answer| matches!(answer, Err(JournalError::AboveDailyLimit))), "{answers:?}");
     assert_eq!((balance(&world).await, commits), ((0, 100), 1));
+    assert_eq!(world.all::<sends_per_day::Entity>().await[0].amount, 100);
+}
+
+#[tokio::test]
+async fn money_that_a_bad_order_asked_for_is_there_for_the_next() {
+    let world = World::new().await;
+    let running = world.run();
+    credited(&world, "1", 100).await;
+    world.submit(withdrawal("0", 10, i64::MAX)).await.unwrap();
+    running.abort();
+    let _ = running.await;
+    // The first is written already: the database refuses it.
+    let asked = world.queue([withdrawal("0", 90, i64::MAX), withdrawal("1", 90, i64::MAX)]).await;
+    world.run();
+    let answers = answers(asked).await;
+    assert!(matches!(answers[0], Err(JournalError::Refused(_))), "{answers:?}");
+    assert!(answers[1].is_ok(), "{answers:?}");
+    assert_eq!(balance(&world).await, (0, 100));
+}
+
+#[tokio::test]
+async fn money_that_an_overtaken_order_asked_for_is_there_for_the_next() {
+    let orders = vec![withdrawal("0", 90, i64::MAX), withdrawal("1", 90, i64::MAX)];
+    let (world, answers, _) = at_once_with(&[Fault::Nothing, Fault::FirstOvertaken], orders).await;
+    assert!(matches!(answers[0], Err(JournalError::Conflict)), "{answers:?}");
+    assert!(answers[1].is_ok(), "{answers:?}");
+    assert_eq!(balance(&world).await, (10, 90));
+}
+
+#[tokio::test]
+async fn nobody_is_refused_for_money_that_was_promised_to_another_in_vain() {
+    let orders = vec![withdrawal("0", 90, i64::MAX), withdrawal("1", 90, i64::MAX)];
+    let (world, answers, commits) =
+        at_once_with(&[Fault::Nothing, Fault::Away, Fault::Away, Fault::Away], orders).await;
+    assert!(answers.iter().all(|answer| matches!(answer, Err(JournalError::Unavailable(_)))), "{answers:?}");
+    assert_eq!((balance(&world).await, commits), ((100, 0), 0));
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ mod model;
 mod postgres;
 mod statements;
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::task::Poll;
 
@@ -29,7 +29,7 @@ use tokio::sync::OnceCell;
 use tokio::task::JoinHandle;
 
 use super::statements::Statements;
-use super::write::{Attempt, attempt};
+use super::write::{Attempt, Losers, attempt};
 use super::{
     ChainBatch, DeliveryOutcome, Initiation, Journal, JournalError, JournalTask, NewEvent, Receipt, SignedOperation,
     Submission, Transition, Unit,
@@ -51,6 +51,10 @@ enum Fault {
     Contention,
     /// The commit is made, and its answer is lost.
     AnswerLost,
+    /// None: the attempt is made.
+    Nothing,
+    /// Another writer changed what the group's first unit depends on.
+    FirstOvertaken,
 }
 
 impl Faults {
@@ -74,6 +78,11 @@ impl Faults {
                 Attempt::Committed(_) => Some(Attempt::Unknown(error())),
                 other => Some(other),
             },
+            Fault::Nothing => None,
+            Fault::FirstOvertaken => Some(Attempt::Lost(Losers {
+                lost: [(0, JournalError::Conflict)].into(),
+                outdone: HashSet::new(),
+            })),
         }
     }
 }
