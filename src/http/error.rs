@@ -141,6 +141,8 @@ pub enum Away {
     Sending,
     /// Nobody is configured to verify customers.
     IdentityProvider,
+    /// Whoever screens addresses.
+    Screening,
     /// There is too much to do.
     Capacity,
     /// The document store.
@@ -390,6 +392,7 @@ impl Away {
             Self::Payment => "payment_quarantined",
             Self::Sending => "sending_quarantined",
             Self::IdentityProvider => "identity_provider_unconfigured",
+            Self::Screening => "screening_unavailable",
             Self::Capacity => "overloaded",
             Self::Documents => "documents_unavailable",
         }
@@ -405,6 +408,7 @@ impl Away {
             Self::Payment => "The payment cannot be worked on at the moment; an operator has been told.",
             Self::Sending => "The payout or withdrawal cannot be worked on at the moment; an operator has been told.",
             Self::IdentityProvider => "No identity provider is configured here: customers cannot be verified.",
+            Self::Screening => "The wallet could not be screened in time; try again.",
             Self::Capacity => "Too much is going on at the moment; try again.",
             Self::Documents => "Documents cannot be kept or read at the moment; try again.",
         }

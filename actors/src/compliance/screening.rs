@@ -106,8 +106,8 @@ impl Screening {
         let _ = self.actor.cast(Message::Screen(Box::new(request)));
     }
 
-    /// Screens an address while somebody waits: what the provider does not say in time is `review`.
-    pub async fn screen_now(&self, request: &ScreenRequest) -> Verdict {
+    /// Screens an address while somebody waits; `None` if the provider does not say in time.
+    pub async fn screen_now(&self, request: &ScreenRequest) -> Option<Verdict> {
         let Desk { config, screener, permits, metrics, .. } = &self.desk;
         let ask = async {
             let _permit = permits.acquire().await;
@@ -117,16 +117,16 @@ impl Screening {
         match tokio::time::timeout(config.timeout, ask).await {
             Ok(Ok(verdict)) => {
                 metrics.answered(verdict.decision, begun.elapsed());
-                verdict
+                Some(verdict)
             }
             Ok(Err(error)) => {
                 tracing::warn!(provider = screener.name(), %error, "an address could not be screened");
                 metrics.errors.increment(1);
-                self.desk.unavailable()
+                None
             }
             Err(_) => {
                 metrics.errors.increment(1);
-                self.desk.unavailable()
+                None
             }
         }
     }

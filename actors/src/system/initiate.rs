@@ -96,6 +96,9 @@ pub enum InitiateError {
     /// Screening has not cleared the wallet that a transfer is to go to.
     #[error("screening has not cleared the wallet that the transfer is to go to")]
     RecipientInReview,
+    /// Screening does not say in time what it thinks of the wallet that a transfer is to go to.
+    #[error("screening did not answer in time about the wallet that the transfer is to go to")]
+    ScreeningAway,
     /// The PSP's policy wants a customer.
     #[error("this PSP requires a customer")]
     CustomerRequired,
@@ -208,10 +211,11 @@ impl System {
             return Err(InitiateError::Unavailable("screening does not run yet".to_owned()));
         };
         let request = ScreenRequest::of_recipient(Subject::Recipient, chain, to, amount);
-        match screening.screen_now(&request).await.decision {
-            Decision::Allow => Ok(()),
-            Decision::Review => Err(InitiateError::RecipientInReview),
-            Decision::Block => Err(InitiateError::RecipientBlocked),
+        match screening.screen_now(&request).await.map(|verdict| verdict.decision) {
+            Some(Decision::Allow) => Ok(()),
+            Some(Decision::Review) => Err(InitiateError::RecipientInReview),
+            Some(Decision::Block) => Err(InitiateError::RecipientBlocked),
+            None => Err(InitiateError::ScreeningAway),
         }
     }
 

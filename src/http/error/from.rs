@@ -143,6 +143,7 @@ impl From<InitiateError> for ApiError {
             InitiateError::AboveSendLimit { .. } => Self::Conflict("above_send_limit", sentence(&reason), Vec::new()),
             InitiateError::RecipientBlocked => Self::Conflict("wallet_blocked", sentence(&reason), Vec::new()),
             InitiateError::RecipientInReview => Self::Conflict("wallet_in_review", sentence(&reason), Vec::new()),
+            InitiateError::ScreeningAway => Self::Unavailable(Away::Screening, reason.into()),
             InitiateError::CustomerRequired => {
                 Self::field("customer_id", "required", "is required by this account's settings")
             }

@@ -84,8 +84,8 @@ pub struct CustomerTransferList {
         (status = 409, description = "`customer_inactive`, `customer_not_cleared`, `customer_without_wallet`, `wallet_unsuitable`, \
             `wallet_blocked` or `wallet_in_review` (by screening), `above_send_limit` or `psp_paused`.", body = Problem),
         (status = 422, description = "Every bad field is named; or `token_unavailable`.", body = Problem),
-        (status = 503, description = "`chain_paused`: the operator has paused the chain; or the database or the chain is away.",
-            body = Problem),
+        (status = 503, description = "`chain_paused`: the operator has paused the chain; `screening_unavailable`: screening did not \
+            answer in time about the customer's wallet; or the database or the chain is away.", body = Problem),
     ),
 )]
 pub async fn create(State(app): State<AppState>, request: Submission<Money>) -> Result<Response, ApiError> {

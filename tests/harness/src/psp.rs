@@ -133,8 +133,6 @@ impl Psp {
                 // Still running from before, too many at once, or away.
                 Ok((status, answer)) if matches!(status.as_u16(), 429 | 503) => format!("{status} {answer}"),
                 Ok((status, answer)) if answer["code"] == "idempotency_request_running" => format!("{status} {answer}"),
-                // A wallet that screening had no time for.
-                Ok((status, answer)) if answer["code"] == "wallet_in_review" => format!("{status} {answer}"),
                 Ok((status, answer)) => return Err(format!("{status} {answer}")),
                 Err(error) => error.to_string(),
             };

@@ -104,7 +104,9 @@ async fn at_once_with(faults: &[Fault], orders: Vec<Unit>) -> (World, Vec<Result
     let _ = running.await;
     let groups = world.journal.stats().groups;
     let asked = world.queue(orders).await;
-    faults.iter().for_each(|fault| world.fault(*fault));
+    for fault in faults {
+        world.fault(*fault);
+    }
     world.run();
     let answers = futures::future::join_all(asked).await.into_iter().map(Result::unwrap).collect();
     let commits = world.journal.stats().groups - groups;

@@ -79,10 +79,9 @@ impl Faults {
                 other => Some(other),
             },
             Fault::Nothing => None,
-            Fault::FirstOvertaken => Some(Attempt::Lost(Losers {
-                lost: [(0, JournalError::Conflict)].into(),
-                outdone: HashSet::new(),
-            })),
+            Fault::FirstOvertaken => {
+                Some(Attempt::Lost(Losers { lost: [(0, JournalError::Conflict)].into(), outdone: HashSet::new() }))
+            }
         }
     }
 }

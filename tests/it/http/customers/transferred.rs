@@ -1,9 +1,14 @@
 //! Transfers to customers: somebody pays, and all of it goes on to the customer's wallet.
 
+use std::sync::Arc;
+
+use payferry_actors::compliance::{KytError, KytScreener, ScreenRequest};
+use payferry_domain::payment::Verdict;
 use payferry_domain::{Chain, Token};
 
 use super::paid_out::{assert_unsuitable, balances, kinds, payee, row, unsuitable_payees};
 use super::*;
+use crate::app::TestConfig;
 use crate::chainside::{balance, blacklist};
 
 const TRANSFERS: &str = "/transfers";
@@ -90,6 +95,35 @@ async fn a_short_transfer_waits_and_a_surplus_goes_back() {
     let names = told(&app, &made, 4).await;
     assert_eq!(names, ["transfer.underpaid", "transfer.mismatched", "transfer.settled", "refund.sent"]);
     assert_eq!(balance(&app, Chain::Base, Token::Usdc, WALLET).await, 2_000_000);
+}
+
+/// A screener that has nothing to say.
+struct Speechless;
+
+#[async_trait::async_trait]
+impl KytScreener for Speechless {
+    #[allow(clippy::unnecessary_literal_bound, reason = "as the trait has it")]
+    fn name(&self) -> &str {
+        "speechless"
+    }
+
+    async fn screen(&self, _: &ScreenRequest) -> Result<Verdict, KytError> {
+        Err(KytError("it is speechless".to_owned()))
+    }
+}
+
+#[tokio::test]
+async fn a_wallet_that_screening_says_nothing_about_may_be_asked_about_again() {
+    let screener: Arc<dyn KytScreener> = Arc::new(Speechless);
+    let app = TestApp::start_with(TestConfig { chains: true, screener: Some(screener), ..TestConfig::default() }).await;
+    let body = transfer(&payee(&app).await, "4");
+    for _ in 0..2 {
+        // It is not the key's answer: each time it is screened anew.
+        let refused = app.request(Method::POST, TRANSFERS).idempotency_key("t1").json(&body).send().await;
+        refused.assert_problem(503, "screening_unavailable");
+        assert!(refused.header("retry-after").is_some() && refused.header("idempotent-replayed").is_none());
+    }
+    assert_eq!(app.get(TRANSFERS).await.json["total"], 0, "nobody is asked to pay");
 }
 
 #[tokio::test]
