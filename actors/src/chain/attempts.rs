@@ -11,7 +11,7 @@ use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySel
 /// Nonces of one account that one statement looks up.
 const NONCES_MAX: usize = 512;
 
-/// Signed bytes by sender and nonce, the first attempt first.
+/// Signed bytes by sender and nonce, the lowest offer first: each attempt offers more than the one before it.
 pub(super) type Attempts = BTreeMap<(String, i64), Vec<chain_tx_attempts::Model>>;
 
 /// The attempts of these transactions.
@@ -28,7 +28,15 @@ pub(super) async fn of(database: &Database, chain: Chain, txs: &[chain_txs::Mode
             }
         }
     }
+    for attempts in found.values_mut() {
+        attempts.sort_by_key(offer);
+    }
     Ok(found)
+}
+
+/// What is offered for gas. Attempts are told apart by it and not by their times: a clock may be set back.
+fn offer(attempt: &chain_tx_attempts::Model) -> u128 {
+    attempt.max_fee_per_gas.parse().unwrap_or_default()
 }
 
 /// All three columns of their index: whatever else was ever signed is not looked at.
@@ -40,7 +48,6 @@ fn attempts_of(chain: Chain, sender: &str, nonces: &[i64]) -> Select<chain_tx_at
         .filter(chain_tx_attempts::Column::Chain.eq(chain.as_str()))
         .filter(chain_tx_attempts::Column::Sender.eq(sender))
         .filter(chain_tx_attempts::Column::Nonce.is_in(nonces))
-        .order_by_asc(chain_tx_attempts::Column::CreatedAt)
 }
 
 /// The hashes of each account's newest attempts, at most so many, of those made since then.
@@ -144,6 +151,23 @@ mod tests {
             chain_tx_attempts::Entity::insert_many(some.to_vec()).exec(database.writer()).await.unwrap();
         }
         (database, test_database)
+    }
+
+    #[tokio::test]
+    async fn attempts_come_by_what_they_offer_although_the_clock_was_set_back() {
+        let (database, _test_database) = replaced().await;
+        // Higher, and signed before the first by the clock.
+        let higher = ["9", "10"].map(|fee| chain_tx_attempts::Model {
+            tx_hash: format!("0xbeef{fee}"),
+            max_fee_per_gas: fee.to_owned(),
+            created_at: -fee.parse::<i64>().unwrap(),
+            ..attempt(NEW, 0)
+        });
+        let higher = higher.map(IntoActiveModel::into_active_model);
+        chain_tx_attempts::Entity::insert_many(higher).exec(database.writer()).await.unwrap();
+        let found = of(&database, Chain::Base, &[tx(NEW, 0, "submitted")]).await.unwrap();
+        let offers = found.values().flatten().map(|attempt| attempt.max_fee_per_gas.as_str());
+        assert_eq!(offers.collect::<Vec<_>>(), ["1", "9", "10"]);
     }
 
     /// How SQLite goes about a query.

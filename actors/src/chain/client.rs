@@ -297,9 +297,17 @@ impl ChainClient {
 
     /// Receipts by transaction hash, in that order; `None` for what is not mined.
     pub async fn receipts(&self, hashes: &[Hash32]) -> Result<Vec<Option<TransactionReceipt>>, ClientError> {
+        self.receipts_each(hashes).await?.into_iter().collect()
+    }
+
+    /// Receipts by transaction hash, in that order; `None` for what is not mined. Each answers for itself.
+    pub async fn receipts_each(
+        &self,
+        hashes: &[Hash32],
+    ) -> Result<Vec<Result<Option<TransactionReceipt>, ClientError>>, ClientError> {
         let call = |hash: &Hash32| ("eth_getTransactionReceipt", json!([hash]));
         let answers = self.ask_many(hashes.iter().map(call).collect()).await?;
-        answers.into_iter().map(|answer| answer.and_then(|raw| parse(&raw))).collect()
+        Ok(answers.into_iter().map(|answer| answer.and_then(|raw| parse(&raw))).collect())
     }
 
     /// Receipts by transaction hash, in that order, from another endpoint than is asked first where there is one; `None`

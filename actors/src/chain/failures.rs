@@ -13,8 +13,9 @@ use super::client::ClientError;
 use super::finality::Reach;
 use super::metrics;
 use super::operations::{Verdict, carried, failure_text, is_transient, verdicts};
+use super::pace::Gravity;
 use super::resolve::{Place, done_at, outcome};
-use super::settler::{SettleError, SettlerArgs, SettlerState};
+use super::settler::{Errors, SettleError, SettlerArgs, SettlerState};
 use crate::journal::{Carried, OperationOutcome};
 use crate::wallet::{alloy_address, domain_hash};
 
@@ -36,6 +37,7 @@ impl SettlerState {
         failed: Vec<operations::Model>,
         number: u64,
         reach: Reach,
+        errors: &mut Errors,
     ) -> Result<bool, SettleError> {
         if failed.is_empty() {
             return Ok(false);
@@ -46,8 +48,11 @@ impl SettlerState {
             return Ok(true);
         }
         let place = Place::recorded(tx)?;
-        let receipt = self.args.client.receipts(&[place.tx_hash]).await?.into_iter().next().flatten();
-        let receipt = receipt.ok_or(ClientError::UnknownBlock)?;
+        let missing = || SettleError::Item {
+            what: format!("the receipt of {}", place.tx_hash),
+            why: "the endpoint does not have it".to_owned(),
+        };
+        let receipt = self.receipt_of(&[place.tx_hash]).await?.ok_or_else(missing)?;
         let verdicts = verdicts(self.args.spec.contract, &receipt);
         let mut outcomes = Vec::with_capacity(due.len());
         let mut is_undecided = !later.is_empty();
@@ -56,10 +61,12 @@ impl SettlerState {
                 Ok(Some(outcome)) => outcomes.push(outcome),
                 Ok(None) => is_undecided = true,
                 // One that cannot be decided holds up no other.
-                Err(error @ (SettleError::Row(_) | SettleError::Client(ClientError::Malformed(_)))) => {
+                Err(error) if is_its_own(&error) => {
                     tracing::error!(chain = %self.args.spec.chain, operation.id = row.id, %error,
                         "operation {} cannot be decided", row.id);
                     is_undecided = true;
+                    let what = format!("operation {} cannot be decided", row.id);
+                    errors.add(SettleError::Item { what, why: error.to_string() })?;
                 }
                 Err(error) => return Err(error),
             }
@@ -160,4 +167,9 @@ impl SettlerState {
         self.searched.insert(row.id.clone(), to);
         Ok(None)
     }
+}
+
+/// Whether an error on the way to a decision is about that operation alone, by its row or what its token answers.
+fn is_its_own(error: &SettleError) -> bool {
+    error.gravity() == Gravity::Item || matches!(error, SettleError::Client(ClientError::Malformed(_)))
 }

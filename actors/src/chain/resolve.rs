@@ -2,7 +2,7 @@
 //!
 //! Whether a mined transaction still stands is read off the watcher's blocks, so that it costs no request a block.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
 use alloy::rpc::types::TransactionReceipt;
@@ -18,7 +18,7 @@ use super::ledger;
 use super::metrics;
 use super::operations::{Verdict, verdicts};
 use super::rows::row_number;
-use super::settler::{SettleError, SettlerArgs, SettlerState};
+use super::settler::{Errors, SettleError, SettlerArgs, SettlerState};
 use super::watchlist::ChainView;
 use crate::journal::{Carried, ChainTxOutcome, OperationOutcome, Unit};
 use crate::wallet::domain_hash;
@@ -43,7 +43,7 @@ struct Mined<'a> {
 
 impl SettlerState {
     /// Looks after every transaction that is not final; of very many mined ones, after some at each look.
-    pub(super) async fn resolve(&mut self) -> Result<(), SettleError> {
+    pub(super) async fn resolve(&mut self, errors: &mut Errors) -> Result<(), SettleError> {
         let SettlerArgs { spec, database, watchlist, .. } = &self.args;
         let view = watchlist.view(spec.chain);
         let submitted = ledger::submitted_txs(database, spec.chain).await?;
@@ -55,15 +55,14 @@ impl SettlerState {
         let open: HashSet<i64> = submitted.iter().map(|tx| tx.id).collect();
         self.sent.retain(|id, _| open.contains(id));
         self.usurped.retain(|id, _| open.contains(id));
+        self.refused.retain(|id, _| open.contains(id));
 
         if !self.sent_again {
             self.send_mined_again(&mined).await?;
             self.sent_again = self.mined_page.is_first();
         }
-        let mut outcome = self.resolve_submitted(&submitted).await;
-        if let Err(SettleError::Killed(_)) = outcome {
-            return outcome;
-        }
+        let resolved = self.resolve_submitted(&submitted, errors).await;
+        errors.take(resolved)?;
         if let Some(view) = view {
             // What was reverted may be taken back only while its block is not final.
             let finalized = view.finalized.unwrap_or(0).min(view.read_number);
@@ -76,14 +75,12 @@ impl SettlerState {
                 failed.entry(row.chain_tx_id.unwrap_or_default()).or_default().push(row);
             }
             for tx in &mined {
-                match self.resolve_mined(tx, failed.remove(&tx.id).unwrap_or_default(), &view).await {
-                    Err(SettleError::Killed(killed)) => return Err(killed.into()),
-                    Err(error) => outcome = Err(error),
-                    Ok(()) => {}
-                }
+                let failed = failed.remove(&tx.id).unwrap_or_default();
+                let resolved = self.resolve_mined(tx, failed, &view, errors).await;
+                errors.take(resolved)?;
             }
         }
-        outcome
+        Ok(())
     }
 
     /// What was mined before this settler began and is not final may be in no block by now: nodes that have it in one
@@ -101,7 +98,7 @@ impl SettlerState {
         Ok(())
     }
 
-    async fn resolve_submitted(&mut self, txs: &[chain_txs::Model]) -> Result<(), SettleError> {
+    async fn resolve_submitted(&mut self, txs: &[chain_txs::Model], errors: &mut Errors) -> Result<(), SettleError> {
         let attempts = attempts::of(&self.args.database, self.args.spec.chain, txs).await?;
         let hashes: Vec<(usize, Hash32)> = txs
             .iter()
@@ -110,27 +107,44 @@ impl SettlerState {
             .collect();
         let asked: Vec<Hash32> = hashes.iter().map(|(_, hash)| *hash).collect();
         let mut receipts: BTreeMap<usize, TransactionReceipt> = BTreeMap::new();
-        for ((place, _), receipt) in hashes.iter().zip(self.args.client.receipts(&asked).await?) {
-            if let Some(receipt) = receipt {
-                receipts.insert(*place, receipt);
+        let mut unread: BTreeSet<usize> = BTreeSet::new();
+        for ((place, hash), answer) in hashes.iter().zip(self.args.client.receipts_each(&asked).await?) {
+            match answer {
+                Ok(Some(receipt)) => drop(receipts.insert(*place, receipt)),
+                Ok(None) => {}
+                Err(error) => {
+                    unread.insert(*place);
+                    errors.add(unread_receipt(*hash, error))?;
+                }
             }
         }
         let mut waiting: BTreeMap<&str, Vec<&chain_txs::Model>> = BTreeMap::new();
         for (place, tx) in txs.iter().enumerate() {
             match receipts.remove(&place) {
-                Some(receipt) => self.record_mined(Mined { tx, receipt }).await?,
+                Some(receipt) => {
+                    let recorded = self.record_mined(Mined { tx, receipt }).await;
+                    errors.take(recorded)?;
+                }
+                // It may be mined: it is neither raised nor given up.
+                None if unread.contains(&place) => {}
                 None => waiting.entry(tx.sender.as_str()).or_default().push(tx),
             }
         }
         // What one account cannot go on with does not hold up another's.
-        let mut outcome = Ok(());
         for txs in waiting.into_values() {
-            match self.look_after_waiting(&txs, &attempts).await {
-                Err(SettleError::Killed(killed)) => return Err(killed.into()),
-                looked => outcome = outcome.and(looked),
-            }
+            let looked = self.look_after_waiting(&txs, &attempts).await;
+            errors.take(looked)?;
         }
-        outcome
+        Ok(())
+    }
+
+    /// The receipt of one of these attempts at a transaction; one that cannot be read is an error of this transaction alone.
+    pub(super) async fn receipt_of(&self, hashes: &[Hash32]) -> Result<Option<TransactionReceipt>, SettleError> {
+        let mut found = None;
+        for (hash, answer) in hashes.iter().zip(self.args.client.receipts_each(hashes).await?) {
+            found = found.or(answer.map_err(|error| unread_receipt(*hash, error))?);
+        }
+        Ok(found)
     }
 
     /// One account's transactions that are not mined, by nonce: sent again, raised, or given up.
@@ -141,13 +155,18 @@ impl SettlerState {
         for tx in txs {
             let due = self.sent.get(&tx.id).is_none_or(|sent| now.duration_since(*sent) >= SEND_AGAIN_AFTER);
             if let Some(last) = of(tx).filter(|_| due) {
-                self.sent.insert(tx.id, now);
-                self.broadcast(&last.raw).await;
+                self.send(tx.id, &last.raw).await;
             }
         }
         // All others wait for the lowest nonce.
         if self.was_usurped(first).await? {
-            return self.give_up(first).await;
+            // An endpoint that is behind says of what is mined that it is not: all of them are asked.
+            let hashes = attempts::hashes(attempts, first);
+            let receipts = self.args.client.receipts_elsewhere(&hashes).await?;
+            return match receipts.into_iter().flatten().next() {
+                Some(receipt) => self.record_mined(Mined { tx: first, receipt }).await,
+                None => self.give_up(first).await,
+            };
         }
         let Some(last) = of(first) else { return Ok(()) };
         let age_ms = self.args.clock.real_now().as_millis().saturating_sub(last.created_at);
@@ -232,6 +251,7 @@ impl SettlerState {
         tx: &chain_txs::Model,
         failed: Vec<operations::Model>,
         view: &ChainView,
+        errors: &mut Errors,
     ) -> Result<(), SettleError> {
         let Some(number) = tx.block_number.and_then(|number| u64::try_from(number).ok()) else {
             return Err(SettleError::Row("a mined transaction has no block"));
@@ -248,7 +268,7 @@ impl SettlerState {
         if tx.status == "reverted" {
             return Ok(());
         }
-        let undecided = self.decide_failures(tx, failed, number, view.reach()).await?;
+        let undecided = self.decide_failures(tx, failed, number, view.reach(), errors).await?;
         if !undecided && view.reach().reached(number, payferry_domain::Finality::Finalized) {
             let place = Place::recorded(tx)?;
             self.record(tx, "final", Some(&place), Vec::new()).await?;
@@ -268,8 +288,7 @@ impl SettlerState {
         let SettlerArgs { spec, database, .. } = &self.args;
         let attempts = attempts::of(database, spec.chain, std::slice::from_ref(tx)).await?;
         let hashes = attempts::hashes(&attempts, tx);
-        let receipts = self.args.client.receipts(&hashes).await?;
-        if let Some(receipt) = receipts.into_iter().flatten().next() {
+        if let Some(receipt) = self.receipt_of(&hashes).await? {
             // The node may not have left the old branch yet; then there is nothing to say.
             if Place::of(&receipt)?.block_hash.to_string() != tx.block_hash.clone().unwrap_or_default() {
                 return self.record_mined(Mined { tx, receipt }).await;
@@ -285,9 +304,8 @@ impl SettlerState {
         let changed = self.record(tx, "submitted", None, outcomes).await?;
         self.reached(Step::Recorded)?;
         for attempt in attempts.get(&(tx.sender.clone(), tx.nonce)).into_iter().flatten() {
-            self.broadcast(&attempt.raw).await;
+            self.send(tx.id, &attempt.raw).await;
         }
-        self.sent.insert(tx.id, Instant::now());
         self.tell_orphaned(&undone, &changed);
         Ok(())
     }
@@ -327,6 +345,14 @@ impl SettlerState {
     }
 }
 
+/// An answer that makes no sense is about its transaction; any other error is about the endpoint.
+fn unread_receipt(hash: Hash32, error: ClientError) -> SettleError {
+    match error {
+        ClientError::Malformed(why) => SettleError::Item { what: format!("the receipt of {hash} cannot be read"), why },
+        error => error.into(),
+    }
+}
+
 pub(super) fn outcome(row: &operations::Model, status: &'static str, place: Option<&Place>) -> OperationOutcome {
     OperationOutcome {
         id: row.id.clone(),
@@ -355,7 +381,8 @@ pub(super) struct Place {
 impl Place {
     pub(super) fn of(receipt: &TransactionReceipt) -> Result<Self, SettleError> {
         let (Some(block_number), Some(block_hash)) = (receipt.block_number, receipt.block_hash) else {
-            return Err(ClientError::Malformed("a receipt without its block".to_owned()).into());
+            let what = format!("the receipt of {}", domain_hash(receipt.transaction_hash));
+            return Err(SettleError::Item { what, why: "it is without its block".to_owned() });
         };
         Ok(Self { tx_hash: domain_hash(receipt.transaction_hash), block_number, block_hash: domain_hash(block_hash) })
     }

@@ -4,12 +4,12 @@
 //! them again. Nothing it keeps in memory is needed to go on. How a batch goes out is in `submit`, what becomes of it in
 //! `resolve`. Deliberately absent: what an outcome means to a payment.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use parking_lot::{Mutex, RwLock};
+use parking_lot::RwLock;
 use payferry_domain::Address;
 use payferry_entities::Database;
 use ractor::{ActorCell, ActorProcessingErr, RpcReplyPort, SpawnErr};
@@ -24,7 +24,7 @@ use super::fees::AboveCeiling;
 use super::ledger;
 use super::metrics;
 use super::operations::{BadOperation, Role};
-use super::pace::{AbortOnDrop, Looks, Pass};
+use super::pace::{AbortOnDrop, Gravity, HeldUp, Looks, Pass, gather};
 use super::watchlist::Watchlist;
 use crate::clock::Clock;
 use crate::inbox::PaymentInbox;
@@ -174,13 +174,13 @@ pub struct SettlerReport {
     pub operations: u64,
     /// Transactions signed again with higher fees since it started.
     pub raised: u64,
-    /// Errors in a row.
+    /// Passes with errors in a row.
     pub failures: u32,
     /// Why it cannot go on, if it cannot.
     pub trouble: Option<String>,
 }
 
-/// Why a pass ended early. What was begun is taken up by the next one.
+/// Why a pass, or the part of it that one item is, ended early. What was begun is taken up by the next one.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SettleError {
     #[error(transparent)]
@@ -197,8 +197,68 @@ pub(super) enum SettleError {
     Operation(#[from] BadOperation),
     #[error("{0}")]
     Row(&'static str),
+    #[error("{what}: {why}")]
+    Item { what: String, why: String },
     #[error(transparent)]
     Killed(#[from] Killed),
+}
+
+impl SettleError {
+    pub(super) fn gravity(&self) -> Gravity {
+        match self {
+            Self::Journal(JournalError::Conflict) => Gravity::Overtaken,
+            Self::Client(error) => gravity_of_call(error),
+            // One account's signer, one chain's ceiling: nothing is asked too often for their sake.
+            Self::Journal(JournalError::Refused(_))
+            | Self::Signer(_)
+            | Self::Fees(_)
+            | Self::Operation(_)
+            | Self::Row(_)
+            | Self::Item { .. } => Gravity::Item,
+            Self::Journal(_) | Self::Database(_) | Self::Killed(_) => Gravity::Own,
+        }
+    }
+}
+
+/// Some answers are about what was asked, and not about who answers.
+pub(super) fn gravity_of_call(error: &ClientError) -> Gravity {
+    match error {
+        ClientError::AlreadyKnown
+        | ClientError::NonceTooLow
+        | ClientError::Underpriced(_)
+        | ClientError::InsufficientFunds
+        | ClientError::Reverted(_) => Gravity::Item,
+        ClientError::RangeTooLarge(_)
+        | ClientError::RateLimited { .. }
+        | ClientError::UnknownBlock
+        | ClientError::Timeout
+        | ClientError::Unavailable(_)
+        | ClientError::WrongChain { .. }
+        | ClientError::Refused { .. }
+        | ClientError::Malformed(_) => Gravity::Outside,
+    }
+}
+
+/// All that went wrong in a pass so far. A kill is none of it: it ends the settler.
+#[derive(Debug, Default)]
+pub(super) struct Errors(Vec<HeldUp>);
+
+impl Errors {
+    /// One more. The pass goes on unless the settler is to die.
+    pub(super) fn add(&mut self, error: SettleError) -> Result<(), Killed> {
+        match error {
+            SettleError::Killed(killed) => Err(killed),
+            error => {
+                self.0.push(HeldUp { gravity: error.gravity(), why: error.to_string() });
+                Ok(())
+            }
+        }
+    }
+
+    /// What a part of the pass came to.
+    pub(super) fn take(&mut self, outcome: Result<(), SettleError>) -> Result<(), Killed> {
+        outcome.or_else(|error| self.add(error))
+    }
 }
 
 /// What a running settler remembers, to do less; none of it is needed.
@@ -225,8 +285,8 @@ pub struct SettlerState {
     pub(super) done_page: ledger::Page,
     /// Where the next look at failed operations goes on.
     pub(super) failed_page: ledger::Page,
-    /// Why the last transaction that went out was not taken, if it was not.
-    pub(super) refused: Mutex<Option<String>>,
+    /// Why transactions that are not mined were not taken when they were sent last.
+    pub(super) refused: BTreeMap<i64, HeldUp>,
     window_open: bool,
     looks: Looks,
     /// How it gets on with what is under way, and with what is queued.
@@ -265,10 +325,12 @@ impl Behaviour for Settler {
     ) -> Result<SettlerState, ActorProcessingErr> {
         args.client = args.client.of_chain(args.spec.chain, args.spec.chain_id);
         let looks = Looks::default();
+        // What the one before it said is shown still: whoever finds that it is over has to know of it.
+        let report = SettlerReport { trouble: args.handle.trouble(), ..SettlerReport::default() };
         let ticker = AbortOnDrop(tokio::spawn(tick(myself.clone(), args.clone(), looks.clone())));
         Ok(SettlerState {
             args,
-            report: SettlerReport::default(),
+            report,
             told: HashMap::new(),
             failed_told: HashMap::new(),
             short: HashMap::new(),
@@ -279,7 +341,7 @@ impl Behaviour for Settler {
             mined_page: ledger::Page::default(),
             done_page: ledger::Page::default(),
             failed_page: ledger::Page::default(),
-            refused: Mutex::default(),
+            refused: BTreeMap::new(),
             window_open: false,
             looks,
             looking: Pass::default(),
@@ -308,16 +370,20 @@ impl Behaviour for Settler {
             SettlerMessage::Flush => {
                 state.window_open = false;
                 if state.sending.is_due() {
-                    let outcome = Box::pin(state.submit()).await;
-                    conclude(&mut state.sending, outcome)?;
+                    let mut errors = Errors::default();
+                    let outcome = Box::pin(state.submit(&mut errors)).await;
+                    errors.take(outcome)?;
+                    state.sending.conclude(errors.0);
                     state.report_trouble();
                 }
             }
             SettlerMessage::Look => {
                 state.looks.begun();
                 if state.looking.is_due() {
-                    let outcome = Box::pin(state.look(myself)).await;
-                    conclude(&mut state.looking, outcome)?;
+                    let mut errors = Errors::default();
+                    let outcome = Box::pin(state.look(myself, &mut errors)).await;
+                    errors.take(outcome)?;
+                    state.looking.conclude(errors.0);
                     state.report_trouble();
                 }
             }
@@ -346,18 +412,6 @@ async fn tick(settler: Mailbox<SettlerMessage>, args: SettlerArgs, looks: Looks)
     }
 }
 
-/// Ends a pass: a kill is passed on, any other error is waited out.
-fn conclude(pass: &mut Pass, outcome: Result<(), SettleError>) -> Result<(), Killed> {
-    match outcome {
-        Ok(()) => pass.went_well(),
-        Err(SettleError::Killed(killed)) => return Err(killed),
-        // Another writer was faster; the next look sees what is there.
-        Err(SettleError::Journal(JournalError::Conflict)) => {}
-        Err(error) => pass.went_wrong(error.to_string()),
-    }
-    Ok(())
-}
-
 impl SettlerState {
     fn open_window(&mut self, myself: &Mailbox<SettlerMessage>) {
         if !self.window_open {
@@ -367,16 +421,12 @@ impl SettlerState {
     }
 
     /// Sees what became of everything that is under way, and whether there is something to send.
-    async fn look(&mut self, myself: &Mailbox<SettlerMessage>) -> Result<(), SettleError> {
+    async fn look(&mut self, myself: &Mailbox<SettlerMessage>, errors: &mut Errors) -> Result<(), SettleError> {
         // What holds up one of them (a fee above the ceiling, say) does not hold up the others.
-        let mut outcome = self.resolve().await;
-        if let Err(SettleError::Killed(_)) = outcome {
-            return outcome;
-        }
-        match self.complete().await {
-            Err(SettleError::Killed(killed)) => return Err(killed.into()),
-            completed => outcome = outcome.and(completed),
-        }
+        let resolved = self.resolve(errors).await;
+        errors.take(resolved)?;
+        let completed = self.complete(errors).await;
+        errors.take(completed)?;
         metrics::queued(self.args.spec.chain, ledger::queued_len(&self.args.database, self.args.spec.chain).await?);
         if !self.window_open {
             if self.has_queued().await? {
@@ -386,7 +436,7 @@ impl SettlerState {
                 self.sending.went_well();
             }
         }
-        outcome
+        Ok(())
     }
 
     async fn has_queued(&self) -> Result<bool, SettleError> {
@@ -405,12 +455,13 @@ impl SettlerState {
         Ok(self.args.checkpoint.reached(step)?)
     }
 
-    /// Says what holds settling up, if anything does, once per change.
+    /// Says what holds settling up, if anything does, once per change: the gravest of all that does.
     fn report_trouble(&mut self) {
         let chain = self.args.spec.chain;
         // Sent again and again, but somebody has to know: no gas, most often.
-        let refused = || self.refused.lock().clone().filter(|_| self.report.unmined > 0);
-        let trouble = self.looking.trouble().or(self.sending.trouble()).map(ToOwned::to_owned).or_else(refused);
+        let refused = self.refused.values();
+        let all = self.looking.held_up().into_iter().chain(self.sending.held_up()).chain(refused);
+        let trouble = gather(all.cloned()).map(|held_up| held_up.why);
         self.report.failures = self.looking.failures().max(self.sending.failures());
         metrics::settler_trouble(chain, trouble.is_some());
         if self.report.trouble != trouble {
@@ -421,6 +472,51 @@ impl SettlerState {
             }
             (*self.args.handle.inner.trouble.write()).clone_from(&trouble);
             self.report.trouble = trouble;
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::chain::checkpoint::Step;
+
+    fn item() -> SettleError {
+        SettleError::Item { what: "the receipt of 0x01".to_owned(), why: "it has no block".to_owned() }
+    }
+
+    #[test]
+    fn all_errors_of_a_pass_are_kept_and_a_kill_ends_it() {
+        let mut errors = Errors::default();
+        errors.take(Ok(())).unwrap();
+        errors.add(item()).unwrap();
+        errors.take(Err(ClientError::Timeout.into())).unwrap();
+        errors.add(AboveCeiling { asked_wei: 2, ceiling_wei: 1 }.into()).unwrap();
+        errors.add(JournalError::Conflict.into()).unwrap();
+        let gravities: Vec<_> = errors.0.iter().map(|error| error.gravity).collect();
+        assert_eq!(gravities, [Gravity::Item, Gravity::Outside, Gravity::Item, Gravity::Overtaken]);
+        assert_eq!(errors.0[0].why, "the receipt of 0x01: it has no block");
+        assert_eq!(gather(errors.0.clone()).unwrap().why, ClientError::Timeout.to_string());
+        let killed = Killed(Step::Mined);
+        assert_eq!(errors.add(killed.into()).unwrap_err(), killed);
+        assert_eq!(errors.0.len(), 4);
+    }
+
+    #[test]
+    fn what_is_about_one_unit_or_one_account_is_told_from_what_is_about_all() {
+        let all: [(SettleError, Gravity); 8] = [
+            (JournalError::Refused("a value".to_owned()).into(), Gravity::Item),
+            (JournalError::Unavailable("away".to_owned()).into(), Gravity::Own),
+            (JournalError::Busy.into(), Gravity::Own),
+            (SignerError::Refused.into(), Gravity::Item),
+            (ClientError::InsufficientFunds.into(), Gravity::Item),
+            (ClientError::RateLimited { retry_after: None }.into(), Gravity::Outside),
+            (ClientError::Malformed("no fees".to_owned()).into(), Gravity::Outside),
+            (SettleError::Row("a sender is malformed"), Gravity::Item),
+        ];
+        for (error, gravity) in all {
+            assert_eq!(error.gravity(), gravity, "{error}");
         }
     }
 }

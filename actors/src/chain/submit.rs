@@ -19,8 +19,9 @@ use super::given_up::given_up;
 use super::ledger;
 use super::metrics;
 use super::operations::{GIVEN_UP, NOT_CLEARED, Role, batch_input, vault_id};
+use super::pace::HeldUp;
 use super::recipients;
-use super::settler::{SettleError, SettlerArgs, SettlerState};
+use super::settler::{Errors, SettleError, SettlerArgs, SettlerState, gravity_of_call};
 use crate::journal::{OperationOutcome, Refusal, SignedOperation, Submission, Unit};
 use crate::wallet::{OperatorSigner, alloy_address};
 
@@ -45,15 +46,12 @@ alloy::sol! {
 impl SettlerState {
     /// Sends everything that is queued and due, in batches, as far as there is room under way. What holds up one role (its
     /// signer is away, say) does not hold up the other.
-    pub(super) async fn submit(&mut self) -> Result<(), SettleError> {
-        let mut outcome = Ok(());
+    pub(super) async fn submit(&mut self, errors: &mut Errors) -> Result<(), SettleError> {
         for role in Role::ALL {
-            match self.submit_of(role).await {
-                Err(SettleError::Killed(killed)) => return Err(killed.into()),
-                sent => outcome = outcome.and(sent),
-            }
+            let sent = self.submit_of(role).await;
+            errors.take(sent)?;
         }
-        outcome
+        Ok(())
     }
 
     async fn submit_of(&mut self, role: Role) -> Result<(), SettleError> {
@@ -196,10 +194,10 @@ impl SettlerState {
         self.report.operations += rows.len() as u64;
         self.args.handle.count_submitted();
         metrics::submitted(spec.chain);
-        if let Some(id) = receipt.chain_tx_id {
-            self.sent.insert(id, Instant::now());
+        match receipt.chain_tx_id {
+            Some(id) => self.send(id, &raw).await,
+            None => drop(self.broadcast(&raw).await),
         }
-        self.broadcast(&raw).await;
         self.reached(Step::Broadcast)
     }
 
@@ -238,17 +236,27 @@ impl SettlerState {
         })
     }
 
-    /// Sends signed bytes. They are stored, so an error here costs time only: what does not arrive is sent again.
-    pub(super) async fn broadcast(&self, raw: &str) {
-        let refused = match self.args.client.broadcast(raw).await {
+    /// Sends signed bytes of a transaction that is not mined, and keeps why they were not taken, if they were not.
+    pub(super) async fn send(&mut self, tx_id: i64, raw: &str) {
+        self.sent.insert(tx_id, Instant::now());
+        match self.broadcast(raw).await {
+            Some(refused) => self.refused.insert(tx_id, refused),
+            None => self.refused.remove(&tx_id),
+        };
+    }
+
+    /// Sends signed bytes; answers why they were not taken, if they were not. They are stored, so an error here costs time
+    /// only: what does not arrive is sent again.
+    pub(super) async fn broadcast(&self, raw: &str) -> Option<HeldUp> {
+        match self.args.client.broadcast(raw).await {
             // A nonce that is used: one of the stored hashes is mined, or somebody else used it. `resolve` looks.
             Ok(()) | Err(ClientError::NonceTooLow) => None,
             Err(error) => {
                 tracing::warn!(chain = %self.args.spec.chain, %error, "a transaction was not taken yet");
-                Some(format!("a transaction was not taken: {error}"))
+                let why = format!("a transaction was not taken: {error}");
+                Some(HeldUp { gravity: gravity_of_call(&error), why })
             }
-        };
-        *self.refused.lock() = refused;
+        }
     }
 
     /// Signs a stuck transaction again with higher fees, stores that too, and sends it.
@@ -274,8 +282,7 @@ impl SettlerState {
             "a stuck transaction on {} goes out again with higher fees", spec.chain);
         self.report.raised += 1;
         metrics::replaced(spec.chain);
-        self.sent.insert(tx.id, Instant::now());
-        self.broadcast(&raw).await;
+        self.send(tx.id, &raw).await;
         self.reached(Step::Broadcast)
     }
 

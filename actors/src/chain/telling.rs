@@ -9,9 +9,10 @@ use payferry_entities::operations;
 use tokio::time::Instant;
 
 use super::checkpoint::Step;
+use super::client::ClientError;
 use super::ledger;
 use super::operations::{Outcome, tell};
-use super::settler::{SettleError, SettlerArgs, SettlerState};
+use super::settler::{Errors, SettleError, SettlerArgs, SettlerState};
 
 /// An outcome that no payment has taken in is told again after this long.
 const TELL_AGAIN_AFTER: Duration = Duration::from_secs(5);
@@ -20,7 +21,7 @@ const TELL_FAILED_AGAIN_AFTER: Duration = Duration::from_mins(1);
 
 impl SettlerState {
     /// Tells payments whose operations are mined and final by their tier, again and again until they have taken it in.
-    pub(super) async fn complete(&mut self) -> Result<(), SettleError> {
+    pub(super) async fn complete(&mut self, errors: &mut Errors) -> Result<(), SettleError> {
         self.retell_failed().await?;
         let SettlerArgs { spec, database, watchlist, .. } = &self.args;
         let Some(view) = watchlist.view(spec.chain) else { return Ok(()) };
@@ -51,8 +52,19 @@ impl SettlerState {
                 None => match blocks.entry(number) {
                     Entry::Occupied(known) => *known.get(),
                     Entry::Vacant(unknown) => {
-                        let headers = self.args.client.headers([number]).await?;
-                        *unknown.insert(headers.first().map(|header| (header.hash, header.time)))
+                        let header = match self.args.client.headers([number]).await {
+                            Ok(headers) => headers.first().map(|header| (header.hash, header.time)),
+                            Err(error @ (ClientError::UnknownBlock | ClientError::Malformed(_))) => {
+                                let what = format!("block {number}");
+                                errors.add(SettleError::Item { what, why: error.to_string() })?;
+                                None
+                            }
+                            Err(error) => {
+                                errors.add(error.into())?;
+                                break;
+                            }
+                        };
+                        *unknown.insert(header)
                     }
                 },
             };

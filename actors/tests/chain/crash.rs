@@ -149,9 +149,8 @@ async fn killed_while_it_records_what_was_given_up_and_went_out_after_a_reorgani
 async fn killed_while_it_signs_again_with_a_higher_fee() {
     for step in [Step::Signed, Step::Stored, Step::Broadcast] {
         let world = fees::world().await;
-        let (watcher, settler) = (world.watch().await, world.settle().await);
-        fees::under_way(&world, &settler).await;
-        stop(settler).await;
+        let watcher = world.watch().await;
+        fees::under_way(&world).await;
         let signed = world.attempts().await.len();
         world.mine_at(fees::RAISED_WEI).await;
         let settler = world.settle_until(Arc::new(KillAt::first(step))).await;
@@ -170,9 +169,8 @@ async fn killed_while_it_signs_again_with_a_higher_fee() {
 #[tokio::test]
 async fn killed_while_it_gives_up_nonces_that_somebody_else_used() {
     let world = fees::world().await;
-    let (watcher, settler) = (world.watch().await, world.settle().await);
-    fees::under_way(&world, &settler).await;
-    stop(settler).await;
+    let watcher = world.watch().await;
+    fees::under_way(&world).await;
     // The operator's key, used elsewhere for the nonce of the settlements and that of the withdrawals.
     let to = alloy_address(world.treasury);
     for nonce in [0, 1] {

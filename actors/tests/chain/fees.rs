@@ -1,10 +1,11 @@
 //! A base fee that jumps, before something is signed and after: nothing goes out above the ceiling, it is said why, and when
 //! the fee falls all goes out, once. A settlement and a sending are in the same boat, each in a transaction of its own.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use payferry_actors::chain::SettlerMessage;
-use payferry_actors::observe::Mailbox;
+use payferry_actors::chain::{ChainSpec, Settler, SettlerArgs, SettlerMessage};
+use payferry_actors::observe::{Books, Mailbox};
 use payferry_domain::{Address, PaymentId};
 use serde_json::json;
 
@@ -19,7 +20,7 @@ const CEILING_WEI: u128 = 100_000_000;
 pub(crate) const RAISED_WEI: u64 = 60_000_000;
 /// More than may be offered.
 const DEAR_WEI: u64 = 1_000_000_000;
-/// Long enough for many looks at the chain.
+/// Blocks in which it says the same: enough for many looks at the chain.
 const LOOKS: u32 = 20;
 
 fn recipients() -> [Address; 2] {
@@ -47,13 +48,18 @@ async fn queue(world: &World, payments: &[PaymentId]) {
     world.queue_withdrawals(&recipients(), SENT).await;
 }
 
-/// Two settlements in one transaction and two withdrawals in another, on their way.
-pub(crate) async fn under_way(world: &World, settler: &Mailbox<SettlerMessage>) {
+/// Two settlements in one transaction and two withdrawals in another, on their way. Whoever signed them raises nothing and is
+/// gone: however slow the test is, nothing offers more before the next settler begins.
+pub(crate) async fn under_way(world: &World) {
     let payments = funded(world, 2).await;
+    let spec = Arc::new(ChainSpec { stuck_after: Duration::from_hours(1), ..world.spec.clone() });
+    let args = SettlerArgs { spec, ..world.settler_args() };
+    let settler = Settler::start(&Books::default(), args, None).await.unwrap();
     queue(world, &payments).await;
-    world.until("they are signed", async || settler_report(settler).await.operations == 4).await;
+    world.until("they are signed", async || settler_report(&settler).await.operations == 4).await;
+    stop(settler).await;
     let offers: Vec<u128> = offers(world).await.into_iter().map(|(_, wei)| wei).collect();
-    assert!(offers.iter().all(|wei| *wei < RAISED_WEI.into()), "{offers:?}");
+    assert!(offers.len() == 2 && offers.iter().all(|wei| *wei < RAISED_WEI.into()), "{offers:?}");
 }
 
 /// Nonce and highest fee of every attempt.
@@ -147,9 +153,10 @@ async fn what_waits_for_the_fee_and_is_wanted_no_more_is_no_trouble() {
 #[tokio::test]
 async fn what_was_sent_before_a_jump_within_the_ceiling_goes_out_again_with_a_higher_fee_and_is_done_once() {
     let world = world().await;
-    let (watcher, settler) = (world.watch().await, world.settle().await);
-    under_way(&world, &settler).await;
+    let watcher = world.watch().await;
+    under_way(&world).await;
     let first: Vec<String> = world.attempts().await.into_iter().map(|attempt| attempt.tx_hash).collect();
+    let settler = world.settle().await;
     until_mined_at(&world, RAISED_WEI).await;
     assert_done_once(&world, 2).await;
     let txs = world.txs().await;
@@ -169,10 +176,11 @@ async fn what_was_sent_before_a_jump_within_the_ceiling_goes_out_again_with_a_hi
 #[tokio::test]
 async fn what_was_sent_before_a_jump_above_the_ceiling_waits_and_goes_on_when_the_fee_has_fallen() {
     let world = world().await;
-    let (watcher, settler) = (world.watch().await, world.settle().await);
-    under_way(&world, &settler).await;
+    let watcher = world.watch().await;
+    under_way(&world).await;
     let later = funded_later(&world).await;
     world.mine_at(DEAR_WEI).await;
+    let settler = world.settle().await;
     stays_dear(&world, &settler).await;
     let before = world.attempts().await.len();
     world.queue_settlements(&[later], UNITS.try_into().unwrap()).await;
@@ -186,6 +194,23 @@ async fn what_was_sent_before_a_jump_above_the_ceiling_waits_and_goes_on_when_th
     for nonce in [0, 1] {
         assert!(attempts.iter().filter(|attempt| attempt.nonce == nonce).count() >= 2, "nonce {nonce}");
     }
+    world.until("it goes on", async || world.handle.trouble().is_none()).await;
+    stop(settler).await;
+    stop(watcher).await;
+}
+
+#[tokio::test]
+async fn what_a_settler_said_that_is_gone_is_over_when_the_next_one_gets_on() {
+    let world = world().await;
+    let payments = funded(&world, 1).await;
+    let (watcher, settler) = (world.watch().await, world.settle().await);
+    world.mine_at(DEAR_WEI).await;
+    queue(&world, &payments).await;
+    stays_dear(&world, &settler).await;
+    stop(settler).await;
+    assert!(world.handle.trouble().is_some(), "nobody has found that it is over");
+    world.mine_at(RAISED_WEI / 10).await;
+    let settler = world.settle().await;
     world.until("it goes on", async || world.handle.trouble().is_none()).await;
     stop(settler).await;
     stop(watcher).await;

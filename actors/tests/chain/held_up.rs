@@ -14,6 +14,8 @@ use crate::world::{CHAIN_ID, World, settler_report, stop};
 
 /// More transactions than are looked at in one pass.
 const BEFORE: i64 = 1_001;
+/// Looks in a row that come upon the same trouble. They would not come within a test's patience if each were waited out.
+const LOOKS: u32 = 12;
 
 /// So many transactions of another account that stand like this, with nonces below ours.
 async fn before_ours(world: &World, status: &str, block_number: i64) {
@@ -241,8 +243,7 @@ async fn a_transaction_that_nobody_can_sign_again_holds_up_no_other_and_is_told_
         let trouble = settler_report(&settler).await.trouble;
         trouble.is_some_and(|trouble| trouble.contains("not ours any more"))
     };
-    // Looks that fail come ever more rarely; what is queued does not wait for them.
-    world.until("it failed often", async || settler_report(&settler).await.failures >= 3).await;
+    world.until("many looks came upon it", async || settler_report(&settler).await.failures >= LOOKS).await;
     world.queue_settlements(&payments[..2], 10_000_000).await;
     world.until("ours are signed", async || settler_report(&settler).await.operations == 2).await;
     assert!(is_told().await);

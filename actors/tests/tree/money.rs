@@ -1,6 +1,6 @@
 //! Money out and the ledger, with the whole tree: what dies in between, and what was before the ledger.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use payferry_actors::observe::ActorKind;
 use payferry_actors::sending::store as sendings;
@@ -15,6 +15,8 @@ use crate::world::World;
 
 pub const TOKEN: i64 = 1_000_000;
 pub const TREASURER: Address = Address([0xbe; 20]);
+/// How long a test waits for what it expects.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Settled payments of 10 tokens each, of which 9.9 are the account's.
 pub async fn earn(world: &World, count: usize) {
@@ -30,6 +32,10 @@ pub async fn earn(world: &World, count: usize) {
 }
 
 pub async fn order(world: &World, tokens: &str) -> Result<Sending, OrderError> {
+    order_to(world, tokens, TREASURER).await
+}
+
+pub async fn order_to(world: &World, tokens: &str, to: Address) -> Result<Sending, OrderError> {
     let request = OrderSending {
         id: SendingId::Withdrawal(WithdrawalId::generate()),
         psp_id: world.psp,
@@ -39,18 +45,20 @@ pub async fn order(world: &World, tokens: &str) -> Result<Sending, OrderError> {
         amount: tokens.parse().unwrap(),
         token: Token::Usdc,
         chain: Chain::Base,
-        to: TREASURER,
+        to,
         answer: None,
     };
     world.system.order_sending(request).await
 }
 
 pub async fn ended(world: &World, id: SendingId) -> Sending {
+    let since = Instant::now();
     loop {
         let sending = sendings::load(world.system.database(), id).await.unwrap().unwrap();
         if !sending.is_live() {
             return sending;
         }
+        assert!(since.elapsed() < PATIENCE, "it never ends: {sending:#?} {:#?}", world.system.observe());
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }

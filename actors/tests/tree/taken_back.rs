@@ -9,15 +9,18 @@ use payferry_actors::chain::{Checkpoint, Killed, Step};
 use payferry_actors::observe::ActorKind;
 use payferry_actors::sending::store as sendings;
 use payferry_devchain::Dropped;
+use payferry_domain::Address;
 use payferry_domain::sending::{FailureReason, Sending, SendingId, SendingStatus};
 use payferry_entities::{chain_tx_attempts, events, ledger_postings, operations};
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QueryOrder};
 use serde_json::json;
 
-use crate::money::{TOKEN, TREASURER, balance, earn, order};
+use crate::money::{TOKEN, TREASURER, balance, earn, ended, order, order_to};
 use crate::world::{Options, World};
 
 const PATIENCE: Duration = Duration::from_secs(30);
+/// An account that the token bars from nothing.
+const OTHER: Address = Address([0xbf; 20]);
 
 /// What the settler does from the moment that its transaction's block is gone, and how often until then: it notices, finds
 /// it in another block, records that, records that the contract refused it there, and tells.
@@ -49,13 +52,13 @@ impl Checkpoint for KillOnce {
     }
 }
 
-async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
+async fn until<T>(world: &World, what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
     let since = Instant::now();
     loop {
         if let Some(answer) = ask().await {
             return answer;
         }
-        assert!(since.elapsed() < PATIENCE, "never {what}");
+        assert!(since.elapsed() < PATIENCE, "never {what}: {:#?}", world.system.observe());
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
@@ -66,7 +69,7 @@ async fn operation(world: &World, id: SendingId) -> Option<operations::Model> {
 }
 
 async fn until_it_is(world: &World, id: SendingId, status: SendingStatus) -> Sending {
-    until(status.as_str(), async || {
+    until(world, status.as_str(), async || {
         let sending = sendings::load(world.system.database(), id).await.unwrap().unwrap();
         (sending.status == status).then_some(sending)
     })
@@ -79,9 +82,9 @@ async fn sent(world: &World) -> SendingId {
     world.chain.pause_mining();
     let id = order(world, "1").await.unwrap().id();
     let waiting = async || world.chain.call("txpool_status", json!([])).await.unwrap()["pending"] == "0x1";
-    until("on its way", async || waiting().await.then_some(())).await;
+    until(world, "on its way", async || waiting().await.then_some(())).await;
     world.chain.mine(1).await.unwrap();
-    until("mined", async || operation(world, id).await.filter(|row| row.status == "mined")).await;
+    until(world, "mined", async || operation(world, id).await.filter(|row| row.status == "mined")).await;
     world.chain.mine(2).await.unwrap();
     until_it_is(world, id, SendingStatus::Sent).await;
     assert_eq!((world.balance(TREASURER).await, balance(world).await), (TOKEN, (8_900_000, 0)));
@@ -98,13 +101,19 @@ async fn take_back(world: &World, id: SendingId) {
     assert_eq!(world.balance(TREASURER).await, 0);
 }
 
-/// What the database, the ledger and the chain say is one and the same.
+/// What the database, the ledger and the chain say is one and the same, and stays so while another withdrawal goes all its
+/// way: whatever would go out or be told a second time would have come before that.
 async fn assert_reversed_once(world: &World, id: SendingId) {
     let failed = until_it_is(world, id, SendingStatus::Failed).await;
     assert_eq!(failed.failure_reason, Some(FailureReason::SendFailed));
-    assert!(failed.failure.unwrap().contains("token refused"));
-    assert_eq!((world.balance(TREASURER).await, world.holdings().await.0), (0, 9_900_000));
+    assert!(failed.failure.as_deref().is_some_and(|why| why.contains("token refused")), "{failed:#?}");
     assert_eq!(balance(world).await, (9_900_000, 0));
+    let later = order_to(world, "1", OTHER).await.unwrap().id();
+    let later = ended(world, later).await;
+    assert_eq!(later.status, SendingStatus::Sent, "{later:#?}");
+    let holdings = (world.balance(TREASURER).await, world.balance(OTHER).await, world.holdings().await.0);
+    assert_eq!(holdings, (0, TOKEN, 9_900_000 - TOKEN));
+    assert_eq!(balance(world).await, (9_900_000 - TOKEN, 0));
     let reader = world.system.database().reader();
     let postings = ledger_postings::Entity::find()
         .filter(ledger_postings::Column::Subject.eq(id.to_string()))
@@ -130,9 +139,11 @@ async fn assert_reversed_once(world: &World, id: SendingId) {
         .unwrap();
     assert_eq!(told.iter().map(|event| event.name.as_str()).collect::<Vec<_>>(), ["withdraw.sent", "withdraw.failed"]);
     let row = operation(world, id).await.unwrap();
-    assert_eq!((row.status.as_str(), row.attempts), ("cancelled", 1));
-    // The settlement's and the withdrawal's: the same bytes went out again, and no others.
-    assert_eq!(chain_tx_attempts::Entity::find().all(reader).await.unwrap().len(), 2);
+    assert_eq!((row.status.as_str(), row.attempts), ("cancelled", 1), "{row:?}");
+    // The settlement's, the withdrawal's and the later one's: the same bytes went out again, and no others.
+    let attempts = chain_tx_attempts::Entity::find().order_by_asc(chain_tx_attempts::Column::Nonce).all(reader).await;
+    let nonces: Vec<i64> = attempts.unwrap().into_iter().map(|attempt| attempt.nonce).collect();
+    assert_eq!(nonces, [0, 1, 2]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -143,7 +154,8 @@ async fn one_that_is_taken_back_and_refused_is_reversed_once_wherever_the_settle
         let id = sent(&world).await;
         death.armed.store(true, Ordering::Release);
         take_back(&world, id).await;
-        until(&format!("killed at {place:?}"), async || death.killed.load(Ordering::Acquire).then_some(())).await;
+        until(&world, &format!("killed at {place:?}"), async || death.killed.load(Ordering::Acquire).then_some(()))
+            .await;
         assert_reversed_once(&world, id).await;
     }
 }
