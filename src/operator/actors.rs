@@ -92,6 +92,17 @@ pub(super) async fn one(State(operator): State<Operator>, Path(id): Path<String>
     Answer::ok(&PaymentRecord::of(facts)?)
 }
 
+/// That nothing is decided about one that is quarantined: its actor would have to carry it out.
+pub(super) fn quarantined(of: impl Into<Ferried>) -> ApiError {
+    let of = of.into();
+    let (word, code) = match of {
+        Ferried::Payment(_) => ("payment", "payment_quarantined"),
+        Ferried::Sending(id) => (id.kind().as_str(), "sending_quarantined"),
+    };
+    let detail = format!("The {word} {of} is quarantined: it has to be released before anything is decided about it.");
+    ApiError::Conflict(code, detail, Vec::new())
+}
+
 /// Lets a quarantined payment, payout or withdrawal run again.
 pub(super) async fn release(State(operator): State<Operator>, Path(id): Path<String>) -> Result<Answer, ApiError> {
     let of = ferried_of(&id)?;

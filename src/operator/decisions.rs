@@ -5,6 +5,7 @@
 //! cancel, refund what was received).
 
 use axum::extract::State;
+use payferry_actors::CommandError;
 use payferry_actors::customers::audit::{Actor, Entry};
 use payferry_actors::destination::Unsuitable;
 use payferry_actors::payment::Beside;
@@ -13,6 +14,7 @@ use payferry_domain::{Address, Amount, Asset, Chain, Hash32, PaymentId, RefundId
 use serde_json::{Value, json};
 
 use super::Operator;
+use super::actors::quarantined;
 use super::admin::{only, payment_id_of};
 use super::read::decisions::{self, Decisions};
 use crate::http::answer::Answer;
@@ -223,7 +225,11 @@ pub(super) async fn carry_out(operator: &Operator, id: PaymentId, asked: Asked) 
     detail["reason"] = json!(reason);
     let entry =
         Entry { action: name.to_owned(), psp_id: Some(before.payment.terms.psp_id), subject: id.to_string(), detail };
-    let _: Payment = system.command(id, command, Beside::default().audited(entry, &Actor::Operator, now)).await?;
+    let carried_out = system.command(id, command, Beside::default().audited(entry, &Actor::Operator, now)).await;
+    let _: Payment = carried_out.map_err(|error| match error {
+        CommandError::Quarantined => quarantined(id),
+        other => other.into(),
+    })?;
     tracing::info!(payment.id = %id, decision = name, "the operator decided about payment {id}: {name}");
     find(operator, id).await
 }

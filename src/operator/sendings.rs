@@ -2,6 +2,7 @@
 
 use axum::extract::State;
 use axum::http::Uri;
+use payferry_actors::SendingCommandError;
 use payferry_actors::customers::audit::{self, Actor, Entry};
 use payferry_actors::observe::SendingLine;
 use payferry_domain::payment::Decision;
@@ -10,7 +11,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::Operator;
-use super::actors::{LINES_DEFAULT, limit};
+use super::actors::{LINES_DEFAULT, limit, quarantined};
 use super::admin::{id_of, only};
 use super::decisions::decision;
 use super::read::sendings::{self, SendingFacts};
@@ -87,7 +88,11 @@ pub(super) async fn carry_out(operator: &Operator, id: SendingId, asked: Asked) 
     };
     let command = sendings::screen(&before.sending, asked.decision, now);
     let row = audit::row(entry, &Actor::Operator, now);
-    operator.system.command_sending(id, command, Some(row)).await?;
+    let carried_out = operator.system.command_sending(id, command, Some(row)).await;
+    carried_out.map_err(|error| match error {
+        SendingCommandError::Quarantined => quarantined(id),
+        other => other.into(),
+    })?;
     tracing::info!(sending.id = %id, "the operator decided about where {id} goes");
     find(operator, id).await
 }

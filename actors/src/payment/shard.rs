@@ -61,8 +61,25 @@ pub(crate) struct Shard {
 #[derive(Default)]
 pub(crate) struct State {
     deadlines: HashMap<Chain, BTreeSet<(Timestamp, PaymentId)>>,
-    reminders: BTreeSet<(Timestamp, PaymentId, Reminder)>,
+    /// When a payment is to do what it still owes, by the wall clock: once, however many have asked for it.
+    resumes: HashMap<PaymentId, Timestamp>,
+    /// When its settlement is to be tried again, by the service's clock.
+    retries: BTreeSet<(Timestamp, PaymentId)>,
     budget: Budget<PaymentId>,
+}
+
+impl State {
+    fn remind_at(&mut self, id: PaymentId, reminder: Reminder, at: Timestamp) {
+        match reminder {
+            Reminder::Resume => {
+                let first = self.resumes.entry(id).or_insert(at);
+                *first = at.min(*first);
+            }
+            Reminder::RetrySettlement => {
+                self.retries.insert((at, id));
+            }
+        }
+    }
 }
 
 impl Shard {
@@ -105,9 +122,7 @@ impl Behaviour for Shard {
             ShardMessage::AwaitDeadline(id, chain, at) => {
                 state.deadlines.entry(chain).or_default().insert((at, id));
             }
-            ShardMessage::Remind(id, reminder, at) => {
-                state.reminders.insert((at, id, reminder));
-            }
+            ShardMessage::Remind(id, reminder, at) => state.remind_at(id, reminder, at),
             ShardMessage::ChainProgressed(chain, block_time) => self.pass_deadlines(chain, block_time, state),
             ShardMessage::ChainStoodStill { chain, outage, from, to } => {
                 for (_, id) in state.deadlines.get(&chain).into_iter().flatten() {
@@ -197,13 +212,14 @@ impl Shard {
         }
         // Last, so that a payment that is over has taken the message in before it leaves again.
         let _ = actor.cast(Message::Resume);
+        state.resumes.remove(&id);
     }
 
     /// The row could not be read: the message is lost, the payment is not. What it brought is told again by a sweep.
     fn put_off(&self, id: PaymentId, error: &str, state: &mut State) {
         tracing::warn!(payment.id = %id, %error, "payment {id} could not be started and is tried again");
         let at = self.services.clock.real_now().plus_secs(RELOAD_PAUSE_SECS);
-        state.reminders.insert((at, id, Reminder::Resume));
+        state.remind_at(id, Reminder::Resume, at);
     }
 
     /// Restarts a failed payment within its budget, or quarantines it.
@@ -243,22 +259,34 @@ impl Shard {
     /// Turns the wheel: reminds what is due, and forgets failures that are out of the window.
     async fn remind(&self, myself: &Mailbox<ShardMessage>, state: &mut State) {
         let (now, real_now) = (self.services.clock.now(), self.services.clock.real_now());
-        let due = |(at, _, reminder): &(Timestamp, PaymentId, Reminder)| match reminder {
-            Reminder::Resume => *at <= real_now,
-            Reminder::RetrySettlement => *at <= now,
-        };
-        let ready: Vec<_> = state.reminders.iter().copied().filter(due).collect();
-        for entry in ready {
-            state.reminders.remove(&entry);
-            let (_, id, reminder) = entry;
-            match reminder {
-                Reminder::Resume => Box::pin(self.wake(myself, id, None, state)).await,
-                Reminder::RetrySettlement => {
-                    let retry = Command::RetrySettlement { by: Requester::Schedule };
-                    self.services.router.send(id, Message::Take(Box::new(retry)));
-                }
-            }
+        let resumed: Vec<_> = state.resumes.extract_if(|_, at| *at <= real_now).map(|(id, _)| id).collect();
+        for id in resumed {
+            Box::pin(self.wake(myself, id, None, state)).await;
+        }
+        while let Some(first) = state.retries.first().copied().filter(|(at, _)| *at <= now) {
+            state.retries.remove(&first);
+            let retry = Command::RetrySettlement { by: Requester::Schedule };
+            self.services.router.send(first.1, Message::Take(Box::new(retry)));
         }
         state.budget.forget_old(Instant::now());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_payment_is_put_off_once_however_many_ask() {
+        let (mut state, id, other) = (State::default(), PaymentId::generate(), PaymentId::generate());
+        for (id, at) in [(id, 3_000), (id, 2_000), (id, 2_500), (other, 4_000)] {
+            state.remind_at(id, Reminder::Resume, Timestamp(at));
+        }
+        assert_eq!(state.resumes, HashMap::from([(id, Timestamp(2_000)), (other, Timestamp(4_000))]));
+        // A settlement that is to be tried at two times is looked at both times.
+        for at in [1_000, 2_000, 2_000] {
+            state.remind_at(id, Reminder::RetrySettlement, Timestamp(at));
+        }
+        assert_eq!(state.retries.len(), 2);
     }
 }

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use payferry_domain::sending::{Sending, SendingId};
 use ractor::{ActorId, ActorProcessingErr, MessagingErr, SupervisionEvent};
+use tokio::task::JoinHandle;
 
 use super::actor::{CommandFailure, Message, SendingActor};
 use super::live::LiveSendings;
@@ -32,6 +33,8 @@ pub(crate) enum DeskMessage {
     Begin(Box<Sending>),
     /// A message for one, live or not.
     Wake(SendingId, Message),
+    /// The pause of one that was put off is over.
+    Retry(SendingId),
     /// Have every live one do again what it owes.
     ResumeAll,
 }
@@ -46,6 +49,27 @@ pub(crate) struct State {
     /// A failed actor is known by its cell alone.
     owners: HashMap<ActorId, SendingId>,
     budget: Budget<SendingId>,
+    put_off: PutOff,
+}
+
+/// Those that are started again after a pause: one timer each, however many have seen that it does not run.
+#[derive(Default)]
+struct PutOff {
+    timers: HashMap<SendingId, JoinHandle<()>>,
+}
+
+impl PutOff {
+    /// Has one wait, unless it waits already.
+    fn wait(&mut self, id: SendingId, timer: impl FnOnce() -> JoinHandle<()>) {
+        self.timers.entry(id).or_insert_with(timer);
+    }
+
+    /// It waits no more: it runs, is tried now, or is given up.
+    fn end(&mut self, id: SendingId) {
+        if let Some(timer) = self.timers.remove(&id) {
+            timer.abort();
+        }
+    }
 }
 
 impl SendingDesk {
@@ -85,6 +109,10 @@ impl Behaviour for SendingDesk {
                 }
             }
             DeskMessage::Wake(id, message) => self.wake(myself, id, message, state).await,
+            DeskMessage::Retry(id) => {
+                state.put_off.end(id);
+                self.wake(myself, id, Message::Resume, state).await;
+            }
             DeskMessage::ResumeAll => {
                 for actor in self.sendings().all() {
                     let _ = actor.cast(Message::Reload);
@@ -112,8 +140,8 @@ impl Behaviour for SendingDesk {
 }
 
 /// Has a sending started again after a pause.
-fn put_off(myself: &Mailbox<DeskMessage>, id: SendingId, pause: Duration) {
-    myself.send_after(pause, move || DeskMessage::Wake(id, Message::Resume));
+fn put_off(myself: &Mailbox<DeskMessage>, id: SendingId, pause: Duration, state: &mut State) {
+    state.put_off.wait(id, || myself.send_after(pause, move || DeskMessage::Retry(id)));
 }
 
 /// How long a sending waits that has failed for the `nth` time, counted from 1.
@@ -126,12 +154,12 @@ impl SendingDesk {
     fn failed(&self, myself: &Mailbox<DeskMessage>, id: SendingId, cause: Cause, reason: &str, state: &mut State) {
         let now = Instant::now();
         state.budget.forget_old(now);
-        match state.budget.spend(id, now) {
-            Some(nth) => {
-                self.services.books.restarted(ActorKind::Sending, &id.to_string(), cause, reason);
-                put_off(myself, id, restart_pause(nth));
-            }
-            None => self.services.books.quarantined(id, cause, reason),
+        if let Some(nth) = state.budget.spend(id, now) {
+            self.services.books.restarted(ActorKind::Sending, &id.to_string(), cause, reason);
+            put_off(myself, id, restart_pause(nth), state);
+        } else {
+            state.put_off.end(id);
+            self.services.books.quarantined(id, cause, reason);
         }
     }
 
@@ -176,7 +204,7 @@ impl SendingDesk {
                 // What it brought is told again: the settler and the screening do that until it was taken in.
                 tracing::warn!(sending.id = %id, %error, "{id} could not be started and is tried again");
                 message.refuse(CommandFailure::Unavailable(error.to_string()));
-                put_off(myself, id, RELOAD_PAUSE);
+                put_off(myself, id, RELOAD_PAUSE, state);
             }
         }
     }
@@ -191,12 +219,39 @@ impl SendingDesk {
                 // Last, so that one that is over has taken the message in before it leaves again.
                 let _ = actor.cast(Message::Resume);
                 self.sendings().enter(id, actor);
+                state.put_off.end(id);
             }
             Err(error) => {
                 tracing::warn!(sending.id = %id, %error, "{id} has no actor yet");
                 message.refuse(CommandFailure::Unavailable(error.to_string()));
-                put_off(myself, id, RELOAD_PAUSE);
+                put_off(myself, id, RELOAD_PAUSE, state);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use payferry_domain::WithdrawalId;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn one_that_waits_has_one_timer() {
+        let id = SendingId::Withdrawal(WithdrawalId::generate());
+        let (mut put_off, mut started) = (PutOff::default(), 0);
+        let mut wait = |put_off: &mut PutOff, id| {
+            put_off.wait(id, || {
+                started += 1;
+                tokio::spawn(std::future::pending())
+            });
+            started
+        };
+        assert_eq!([wait(&mut put_off, id), wait(&mut put_off, id)], [1, 1]);
+        let other = SendingId::Withdrawal(WithdrawalId::generate());
+        assert_eq!(wait(&mut put_off, other), 2, "each has its own");
+        put_off.end(id);
+        assert_eq!(put_off.timers.keys().collect::<Vec<_>>(), [&other]);
+        assert_eq!(wait(&mut put_off, id), 3, "it waits again");
     }
 }

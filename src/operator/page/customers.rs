@@ -8,7 +8,7 @@ use maud::{Markup, html};
 use payferry_domain::customer::KycStatus;
 use payferry_domain::{CustomerId, Timestamp};
 
-use super::failure::Failure;
+use super::failure::{Failure, Refused};
 use super::form::{Filled, Sort};
 use super::path;
 use super::shell::{Page, Place};
@@ -59,7 +59,7 @@ pub(super) async fn decide(
     State(operator): State<Operator>,
     Path(customer_id): Path<String>,
     Form(pairs): Form<Vec<(String, String)>>,
-) -> Result<Response, Failure> {
+) -> Result<Response, Refused> {
     let before = find(&operator, &customer_id).await?;
     let filled = Filled::sent(pairs);
     let body = filled.json(&FIELDS);

@@ -11,7 +11,7 @@ use payferry_domain::payment::Decision;
 use payferry_domain::{PaymentId, Timestamp};
 use serde_json::Value;
 
-use super::failure::Failure;
+use super::failure::{Failure, Refused};
 use super::form::{Filled, Sort};
 use super::path;
 use super::shell::{Page, Place};
@@ -68,7 +68,7 @@ pub(super) async fn screen(
     State(operator): State<Operator>,
     Path(payment_id): Path<String>,
     Form(pairs): Pairs,
-) -> Result<Response, Failure> {
+) -> Result<Response, Refused> {
     let filled = Filled::sent(pairs);
     let asked = read_form(&filled, &SCREEN_FIELDS, Asked::read_screening);
     decide(&operator, &payment_id, "screen", filled, asked).await
@@ -79,7 +79,7 @@ pub(super) async fn screen_refund(
     State(operator): State<Operator>,
     Path(payment_id): Path<String>,
     Form(pairs): Pairs,
-) -> Result<Response, Failure> {
+) -> Result<Response, Refused> {
     let filled = Filled::sent(pairs);
     let asked = read_form(&filled, &SCREEN_REFUND_FIELDS, Asked::read_refund_screening);
     decide(&operator, &payment_id, "screen_refund", filled, asked).await
@@ -90,7 +90,7 @@ pub(super) async fn refund_blocked(
     State(operator): State<Operator>,
     Path(payment_id): Path<String>,
     Form(pairs): Pairs,
-) -> Result<Response, Failure> {
+) -> Result<Response, Refused> {
     let filled = Filled::sent(pairs);
     let unsuitable = unsuitable_at(&operator, destination(&filled.json(&REFUND_FIELDS))).await?;
     let asked = read_form(&filled, &REFUND_FIELDS, |fields| Asked::read_refund(fields, unsuitable));
@@ -102,7 +102,7 @@ pub(super) async fn retry_settlement(
     State(operator): State<Operator>,
     Path(payment_id): Path<String>,
     Form(pairs): Pairs,
-) -> Result<Response, Failure> {
+) -> Result<Response, Refused> {
     let filled = Filled::sent(pairs);
     let asked = read_form(&filled, &REASON_FIELDS, Asked::read_retry);
     decide(&operator, &payment_id, "retry_settlement", filled, asked).await
@@ -113,7 +113,7 @@ pub(super) async fn take_in(
     State(operator): State<Operator>,
     Path(payment_id): Path<String>,
     Form(pairs): Pairs,
-) -> Result<Response, Failure> {
+) -> Result<Response, Refused> {
     let filled = Filled::sent(pairs);
     let asked = read_form(&filled, &REASON_FIELDS, Asked::read_taking_in);
     decide(&operator, &payment_id, "take_in", filled, asked).await
@@ -151,7 +151,7 @@ async fn decide(
     form: &str,
     filled: Filled,
     asked: Result<Asked, ApiError>,
-) -> Result<Response, Failure> {
+) -> Result<Response, Refused> {
     let (id, before) = read(operator, payment_id).await?;
     let outcome = match asked {
         Ok(asked) => carry_out(operator, id, asked).await,

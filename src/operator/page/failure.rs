@@ -18,12 +18,22 @@ pub(super) enum Failure {
     Unreadable(String),
 }
 
+/// Why a form came to nothing. Its page stands still: the path of a form is nothing that can be fetched again.
+#[derive(Debug)]
+pub(super) struct Refused(Failure);
+
 /// Characters of a name that was not found, as the page repeats it.
 const NAME_CHARS_MAX: usize = 80;
 
 impl Failure {
     pub(super) fn not_found(what: &'static str, name: impl Into<String>) -> Self {
         Self::NotFound { what, name: name.into() }
+    }
+}
+
+impl<E: Into<Failure>> From<E> for Refused {
+    fn from(error: E) -> Self {
+        Self(error.into())
     }
 }
 
@@ -50,8 +60,8 @@ impl From<StoreError> for Failure {
     }
 }
 
-impl IntoResponse for Failure {
-    fn into_response(self) -> Response {
+impl Failure {
+    fn page(self) -> Page {
         let is_live = matches!(self, Self::Unreadable(_));
         let (status, headline, words) = match self {
             Self::NotFound { what, name } => {
@@ -69,6 +79,18 @@ impl IntoResponse for Failure {
             p.notice.bad role="alert" { (words) }
         };
         // If live, it shows what was asked for as soon as that can be shown.
-        Page { status, is_live, ..Page::still(headline, Place::Overview, body) }.into_response()
+        Page { status, is_live, ..Page::still(headline, Place::Overview, body) }
+    }
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        self.page().into_response()
+    }
+}
+
+impl IntoResponse for Refused {
+    fn into_response(self) -> Response {
+        Page { is_live: false, ..self.0.page() }.into_response()
     }
 }

@@ -33,7 +33,7 @@ use super::routes::{Route, read, write};
 
 pub(super) use shell::outside;
 
-/// Every page, and what their forms do.
+/// Every page, and what their forms do. Only what is read may be live: the script fetches again what it was loaded from.
 pub(super) fn routes() -> Vec<Route> {
     vec![
         read("/ops", overview::show),

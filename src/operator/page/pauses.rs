@@ -8,7 +8,7 @@ use maud::{Markup, html};
 use payferry_actors::pauses::{Held, Scope};
 use payferry_domain::Timestamp;
 
-use super::failure::Failure;
+use super::failure::{Failure, Refused};
 use super::form::{Filled, Sort};
 use super::path;
 use super::shell::{Page, Place};
@@ -30,7 +30,7 @@ pub(super) async fn show(State(operator): State<Operator>) -> Result<Response, F
 pub(super) async fn set(
     State(operator): State<Operator>,
     Form(pairs): Form<Vec<(String, String)>>,
-) -> Result<Response, Failure> {
+) -> Result<Response, Refused> {
     let filled = Filled::sent(pairs);
     let body = filled.json(&FIELDS);
     let read = Fields::of_body(&body).and_then(|fields| {
@@ -56,7 +56,7 @@ pub(super) async fn set(
 }
 
 /// Lifts a pause.
-pub(super) async fn lift(State(operator): State<Operator>, Path(scope): Path<String>) -> Result<Response, Failure> {
+pub(super) async fn lift(State(operator): State<Operator>, Path(scope): Path<String>) -> Result<Response, Refused> {
     let parsed: Scope = scope.parse().map_err(|_| Failure::not_found("pause", scope.clone()))?;
     let_go(&operator, parsed).await?;
     Ok(Redirect::to(&path("pauses")).into_response())

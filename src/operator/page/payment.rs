@@ -11,7 +11,7 @@ use payferry_domain::{PaymentId, Timestamp};
 use serde::Deserialize;
 
 use super::actor::One;
-use super::failure::Failure;
+use super::failure::{Failure, Refused};
 use super::shell::{Asked, Page, Place};
 use super::timeline::{self, Step};
 use super::words::{Tone, ago, badge, clock, count, moment, short, status};
@@ -50,7 +50,7 @@ pub(super) async fn show(
 }
 
 /// Lets a quarantined payment run again.
-pub(super) async fn release(State(operator): State<Operator>, Path(id): Path<String>) -> Result<Response, Failure> {
+pub(super) async fn release(State(operator): State<Operator>, Path(id): Path<String>) -> Result<Response, Refused> {
     let id: PaymentId = id.parse().map_err(|_| Failure::not_found("payment", id.clone()))?;
     // Whether it was quarantined: the page says how it is now.
     operator.system.release(id);

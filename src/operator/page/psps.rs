@@ -9,7 +9,7 @@ use payferry_domain::payment::OverpaymentPolicy;
 use payferry_domain::{Amount, KeyId, PspId, Timestamp};
 use serde::Deserialize;
 
-use super::failure::Failure;
+use super::failure::{Failure, Refused};
 use super::form::{Filled, Sort, at, ticked};
 use super::path;
 use super::shell::{Page, Place};
@@ -75,7 +75,7 @@ pub(super) async fn list(State(operator): State<Operator>, Query(part): Query<Pa
 }
 
 /// Makes a PSP, and leads to it.
-pub(super) async fn create(State(operator): State<Operator>, Form(pairs): Pairs) -> Result<Response, Failure> {
+pub(super) async fn create(State(operator): State<Operator>, Form(pairs): Pairs) -> Result<Response, Refused> {
     let filled = Filled::sent(pairs);
     let body = filled.json(&NEW_PSP_FIELDS);
     match Fields::of_body(&body).and_then(|fields| fields.finish(psps::read_new(&fields, operator.system.chains()))) {
@@ -117,7 +117,7 @@ pub(super) async fn change(
     State(operator): State<Operator>,
     Path(psp_id): Path<String>,
     Form(pairs): Pairs,
-) -> Result<Response, Failure> {
+) -> Result<Response, Refused> {
     let site = Site::of(&operator, &psp_id).await?;
     let filled = Filled::sent(pairs);
     let body = filled.json(&PSP_FIELDS);
@@ -141,7 +141,7 @@ pub(super) async fn create_key(
     State(operator): State<Operator>,
     Path(psp_id): Path<String>,
     Form(pairs): Pairs,
-) -> Result<Response, Failure> {
+) -> Result<Response, Refused> {
     let psp = find(&operator, &psp_id).await?;
     let filled = Filled::sent(pairs);
     let body = filled.json(&KEY_FIELDS);
@@ -165,7 +165,7 @@ pub(super) async fn create_key(
 pub(super) async fn revoke_key(
     State(operator): State<Operator>,
     Path((psp_id, key_id)): Path<(String, String)>,
-) -> Result<Response, Failure> {
+) -> Result<Response, Refused> {
     let psp = find(&operator, &psp_id).await?;
     let id: KeyId = key_id.parse().map_err(|_| Failure::not_found("key", key_id.clone()))?;
     keys::refuse(&operator, psp.id, id).await?;

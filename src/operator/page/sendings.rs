@@ -10,7 +10,7 @@ use payferry_domain::sending::SendingId;
 
 use super::actor::One;
 use super::decisions::{Pairs, confirm, read_form};
-use super::failure::Failure;
+use super::failure::{Failure, Refused};
 use super::form::{Filled, Sort};
 use super::shell::{self, Page, Place};
 use super::words::{ago, clock, plain, short, status};
@@ -34,7 +34,7 @@ pub(super) async fn show(
 }
 
 /// Lets a quarantined one run again.
-pub(super) async fn release(State(operator): State<Operator>, Path(id): Path<String>) -> Result<Response, Failure> {
+pub(super) async fn release(State(operator): State<Operator>, Path(id): Path<String>) -> Result<Response, Refused> {
     let id: SendingId = id.parse().map_err(|_| Failure::not_found("sending", id.clone()))?;
     // Whether it was quarantined: the page says how it is now.
     operator.system.release(id);
@@ -46,7 +46,7 @@ pub(super) async fn screen(
     State(operator): State<Operator>,
     Path(id): Path<String>,
     Form(pairs): Pairs,
-) -> Result<Response, Failure> {
+) -> Result<Response, Refused> {
     let before = read(&operator, &id).await?;
     let filled = Filled::sent(pairs);
     let outcome = match read_form(&filled, &FIELDS, Asked::read) {
@@ -57,14 +57,19 @@ pub(super) async fn screen(
         Ok(_) => Ok(Redirect::to(&format!("{}/{}", path("sendings"), before.id)).into_response()),
         Err(ApiError::Conflict(_, detail, _)) => {
             let said = html! { div.notice.bad role="alert" { "Nothing was changed: " (detail) } };
-            Ok(Page { status: StatusCode::CONFLICT, ..page(&operator, &before, &said, &filled) }.into_response())
+            Ok(answer(StatusCode::CONFLICT, page(&operator, &before, &said, &filled)))
         }
         Err(error) => {
             let filled = filled.refused(error)?;
             let page = page(&operator, &before, &filled.summary(), &filled);
-            Ok(Page { status: StatusCode::UNPROCESSABLE_ENTITY, ..page }.into_response())
+            Ok(answer(StatusCode::UNPROCESSABLE_ENTITY, page))
         }
     }
+}
+
+/// The page as the answer to its form: it stands still even if there is no form on it any more.
+fn answer(status: StatusCode, page: Page) -> Response {
+    Page { status, is_live: false, ..page }.into_response()
 }
 
 async fn read(operator: &Operator, id: &str) -> Result<SendingFacts, Failure> {

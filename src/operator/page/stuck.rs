@@ -1,5 +1,7 @@
 //! What waits for somebody: what was given up, and everything that has not moved for too long.
 
+use std::collections::HashMap;
+
 use axum::extract::State;
 use axum::response::Response;
 use maud::{Markup, html};
@@ -42,8 +44,8 @@ fn kind(group: &StuckGroup, now: Timestamp) -> Markup {
         section.panel.alarm id=(name) aria-labelledby={ "of-" (name) } {
             header { h2 id={ "of-" (name) } { (heading(name)) " " span.soft { (group.total) } } p { (group.meaning) " " (group.advice) } }
             ol.log {
-                @for item in &group.items {
-                    li id={ (name) "-" (item.id) } {
+                @for (id, item) in rows(name, &group.items) {
+                    li id=(id) {
                         span.when { @match item.since { Some(since) => (ago(since.0, now)), None => "–" } }
                         span.what { (what(group.kind, item)) }
                         span.why { (item.reason) }
@@ -57,6 +59,18 @@ fn kind(group: &StuckGroup, now: Timestamp) -> Markup {
             }
         }
     }
+}
+
+/// The items of a kind, each with an id of its own for its row: one payment may be there with several tokens.
+fn rows<'a>(kind: &str, items: &'a [StuckItem]) -> Vec<(String, &'a StuckItem)> {
+    let mut times: HashMap<&str, usize> = HashMap::new();
+    let row = |item: &'a StuckItem| {
+        let nth = times.entry(&item.id).or_default();
+        *nth += 1;
+        let id = if *nth == 1 { format!("{kind}-{}", item.id) } else { format!("{kind}-{}-{nth}", item.id) };
+        (id, item)
+    };
+    items.iter().map(row).collect()
 }
 
 /// What it is, with a way to its page.

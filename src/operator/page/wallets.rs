@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
 
-use super::failure::Failure;
+use super::failure::Refused;
 use super::form::{Filled, Sort};
 use super::path;
 use super::psps::{Site, policies_of};
@@ -27,7 +27,7 @@ pub(super) async fn set(
     State(operator): State<Operator>,
     Path(psp_id): Path<String>,
     Form(pairs): Form<Vec<(String, String)>>,
-) -> Result<Response, Failure> {
+) -> Result<Response, Refused> {
     let mut site = Site::of(&operator, &psp_id).await?;
     let filled = Filled::sent(pairs);
     let body = filled.json(&FIELDS);

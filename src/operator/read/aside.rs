@@ -5,6 +5,7 @@
 //! payment has, they hide those of no other.
 
 use payferry_actors::System;
+use payferry_domain::money::UNITS_PER_TOKEN;
 use payferry_domain::payment::{LISTED_MAX, Payment};
 use payferry_domain::{Amount, PaymentId, Timestamp, Token};
 use sea_orm::{ConnectionTrait, DbErr, FromQueryResult, Statement, Value};
@@ -16,6 +17,10 @@ use super::{COUNTED_MAX, Count, Moment};
 pub const SUMMED_MAX: usize = LISTED_MAX;
 /// Chains and tokens of one payment that are listed.
 const LINES_MAX: usize = 100;
+
+/// Amounts are summed in two parts, by how often this is in them and by what is left over: neither sum leaves 64 bits,
+/// whatever is claimed to have been sent.
+const PART: i128 = 1 << 32;
 
 // Spelled out, not bound: a partial index serves only a query that shows its condition.
 const IS_ASIDE: &str = "applied_version = 0 AND applied_revision > 0 AND presence = 'present'";
@@ -64,7 +69,8 @@ struct Row {
     chain: String,
     token_address: String,
     transfers: i64,
-    amount: i64,
+    /// As [`total_units`] reads it.
+    amount: String,
     since: i64,
 }
 
@@ -125,6 +131,19 @@ fn counting(limit: u64) -> String {
     format!("{} SELECT COUNT(*) FROM heads WHERE payment_id IS NOT NULL", heads(Whose::All, limit))
 }
 
+/// What the two parts of a sum come to.
+fn total_units(parts: &str) -> Option<i128> {
+    let (wholes, rest) = parts.split_once(' ')?;
+    Some(i128::from(wholes.parse::<i64>().ok()?) * PART + i128::from(rest.parse::<i64>().ok()?))
+}
+
+/// As an [`Amount`] is written; it may be more than one holds.
+fn written(units: i128) -> String {
+    let one = i128::from(UNITS_PER_TOKEN);
+    let fraction = Amount(i64::try_from(units % one).unwrap_or_default()).to_string();
+    format!("{}{}", units / one, fraction.trim_start_matches('0'))
+}
+
 fn listing(whose: Whose, limit: usize) -> String {
     let summed = |what: &str, columns: &str, limit: usize| {
         format!(
@@ -137,7 +156,12 @@ fn listing(whose: Whose, limit: usize) -> String {
          FROM heads h WHERE h.payment_id IS NOT NULL ORDER BY h.nth",
         heads(whose, limit as u64),
         summed("COUNT(*)", "1", SUMMED_MAX + 1),
-        summed("CAST(SUM(amount) AS BIGINT)", "amount", SUMMED_MAX),
+        // Both of the same rows, so in one.
+        summed(
+            &format!("CAST(SUM(amount / {PART}) AS TEXT) || ' ' || CAST(SUM(amount % {PART}) AS TEXT)"),
+            "amount",
+            SUMMED_MAX,
+        ),
         summed("MIN(created_at)", "created_at", SUMMED_MAX),
     )
 }
@@ -147,21 +171,22 @@ async fn lines(system: &System, whose: Whose, values: Vec<Value>, limit: usize) 
     let statement = Statement::from_sql_and_values(database.backend(), listing(whose, limit), values);
     let rows = Row::find_by_statement(statement).all(database.reader()).await?;
     let summed_max = i64::try_from(SUMMED_MAX).unwrap_or(i64::MAX);
-    let line = |row: Row| {
+    let line = |row: Row| -> Result<AsideLine, DbErr> {
+        let units = total_units(&row.amount).ok_or_else(|| DbErr::Type(format!("{} is no sum", row.amount)))?;
         let spec = row.chain.parse().ok().and_then(|chain| system.chains().spec(chain));
         let token = row.token_address.parse().ok().and_then(|address| spec?.token_at(address));
-        AsideLine {
+        Ok(AsideLine {
             payment_id: row.payment_id,
             chain: row.chain,
             currency: token.map(Token::as_str),
             token_address: row.token_address,
             transfers: row.transfers.min(summed_max),
-            amount: Amount(row.amount).to_string(),
+            amount: written(units),
             at_least: row.transfers > summed_max,
             since: Moment(Timestamp(row.since)),
-        }
+        })
     };
-    Ok(rows.into_iter().map(line).collect())
+    rows.into_iter().map(line).collect()
 }
 
 #[cfg(test)]
@@ -171,6 +196,19 @@ mod tests {
     use payferry_migration::{Migrator, MigratorTrait};
 
     use super::*;
+
+    #[test]
+    fn a_sum_is_put_together_and_written_whatever_its_size() {
+        assert_eq!(total_units("0 1"), Some(1));
+        assert_eq!(total_units("2 3"), Some(8_589_934_595));
+        assert_eq!(total_units("2"), None);
+        let listed_max = i128::try_from(SUMMED_MAX).unwrap();
+        assert!((i128::from(i64::MAX) / PART + 1) * listed_max < i128::from(i64::MAX));
+        for units in [0, 1, 10_000, 1_234_560, 1_000_000, i64::MAX] {
+            assert_eq!(written(units.into()), Amount(units).to_string());
+        }
+        assert_eq!(written(i128::from(i64::MAX) * 3), "27670116110564.327421");
+    }
 
     /// Each step seeks in the index, by every column that it knows: none walks over what one payment has.
     #[tokio::test]

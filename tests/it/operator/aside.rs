@@ -23,6 +23,8 @@ struct Aside<'a> {
     tx: u8,
     chain: &'a str,
     token: &'a str,
+    /// Of each.
+    amount: i64,
     count: usize,
 }
 
@@ -36,7 +38,7 @@ impl Aside<'_> {
             token_address: self.token.to_owned(),
             from_address: format!("0x{}", "ad".repeat(20)),
             to_address: self.payment.json["intermediary_wallet"].as_str().unwrap().to_lowercase(),
-            amount: TOKENS,
+            amount: self.amount,
             block_number: 1,
             block_hash: format!("0x{}", "b1".repeat(32)),
             block_time: 1,
@@ -64,10 +66,10 @@ async fn a_flood_that_was_set_aside_is_summed_in_bounds_and_hides_nothing() {
     let (flooded, other) = (desk.app.add_payment(&merchant).await, desk.app.add_payment(&merchant).await);
     let (fake, another) = (format!("0x{}", "11".repeat(20)), format!("0x{}", "22".repeat(20)));
     for aside in [
-        Aside { payment: &flooded, tx: 1, chain: "base", token: &fake, count: 2 * LISTED_MAX + 1 },
-        Aside { payment: &flooded, tx: 2, chain: "base", token: &another, count: LISTED_MAX },
-        Aside { payment: &flooded, tx: 3, chain: "polygon", token: &fake, count: 3 },
-        Aside { payment: &other, tx: 4, chain: "arbitrum", token: &fake, count: 1 },
+        Aside { payment: &flooded, tx: 1, chain: "base", token: &fake, amount: TOKENS, count: 2 * LISTED_MAX + 1 },
+        Aside { payment: &flooded, tx: 2, chain: "base", token: &another, amount: TOKENS, count: LISTED_MAX },
+        Aside { payment: &flooded, tx: 3, chain: "polygon", token: &fake, amount: TOKENS, count: 3 },
+        Aside { payment: &other, tx: 4, chain: "arbitrum", token: &fake, amount: TOKENS, count: 1 },
     ] {
         aside.write(&desk).await;
     }
@@ -97,11 +99,51 @@ async fn a_flood_that_was_set_aside_is_summed_in_bounds_and_hides_nothing() {
     let first = desk.get("/ops/stuck?kind=transfer_set_aside&limit=1").await.json["kinds"][0].clone();
     assert_eq!((first["items"].as_array().unwrap().len(), &first["total"]["counted"]), (1, &json!(4)));
 
+    // Three lines are one payment's: `reply` asserts that each row has an id of its own.
+    let page = desk.get("/ops/view/stuck").await;
+    assert!(expected.iter().all(|reason| page.text().contains(reason)), "{}", page.text());
+    let row = |nth: &str| format!("id=\"transfer_set_aside-{}{nth}\"", id_of(&flooded));
+    assert!(["", "-2", "-3"].iter().all(|nth| page.text().contains(&row(nth))), "{}", page.text());
+
     let view = format!("/ops/view/payments/{}", id_of(&flooded));
     let page = desk.get(&view).await;
     assert!(page.text().contains(&expected[0]) && page.text().contains(&format!("{view}/decide\"")), "{}", page.text());
     let decide = desk.get(&format!("{view}/decide")).await;
     assert!(decide.text().contains("at least 2,000 on base"), "{}", decide.text());
+    desk.stop().await;
+}
+
+#[tokio::test]
+async fn more_than_an_amount_holds_is_summed_and_shown_all_the_same() {
+    let desk = Desk::start_with_chains().await;
+    let merchant = desk.app.add_merchant().await;
+    let (made, other) = (desk.app.add_payment(&merchant).await, desk.app.add_payment(&merchant).await);
+    let fake = format!("0x{}", "11".repeat(20));
+    // What a contract claims is as much as it likes.
+    let most = Aside { payment: &made, tx: 1, chain: "base", token: &fake, amount: i64::MAX, count: 3 };
+    most.write(&desk).await;
+    Aside { payment: &other, tx: 2, chain: "base", token: &fake, amount: i64::MAX, count: LISTED_MAX + 1 }
+        .write(&desk)
+        .await;
+    let read = desk.get(&format!("/ops/payments/{}", id_of(&made))).await;
+    assert_eq!(read.status, 200, "{}", read.text());
+    assert_eq!(read.json["set_aside"][0]["amount"], "27670116110564.327421");
+    assert_eq!(desk.get(&format!("/ops/actors/{}", id_of(&made))).await.json["set_aside"], read.json["set_aside"]);
+    let group = stuck(&desk).await;
+    let mut reasons: Vec<_> =
+        group["items"].as_array().unwrap().iter().map(|item| item["reason"].as_str().unwrap()).collect();
+    reasons.sort_unstable();
+    let expected = [
+        format!("3 transfers of 27670116110564.327421 {fake} on base"),
+        format!("at least 2000 transfers of at least 18446744073709551.614 {fake} on base"),
+    ];
+    assert_eq!(reasons, expected);
+    for page in ["", "/decide"] {
+        let page = desk.get(&format!("/ops/view/payments/{}{page}", id_of(&made))).await;
+        assert_eq!(page.status, 200);
+        assert!(page.text().contains("27670116110564.327421"), "{}", page.text());
+    }
+    assert_eq!(desk.get("/ops/view/stuck").await.status, 200);
     desk.stop().await;
 }
 
@@ -136,7 +178,7 @@ async fn a_payment_whose_list_is_full_takes_nothing_in() {
     let gone = async |desk: &Desk| desk.get(&actor).await.json["actor"].is_null().then_some(());
     desk.until("its actor has left", gone).await;
     let usdc = desk.get(&actor).await.json["token_address"].as_str().unwrap().to_lowercase();
-    Aside { payment: &made, tx: 1, chain: "base", token: &usdc, count: 1 }.write(&desk).await;
+    Aside { payment: &made, tx: 1, chain: "base", token: &usdc, amount: TOKENS, count: 1 }.write(&desk).await;
     let (read, take_in) =
         (format!("/ops/payments/{}", id_of(&made)), format!("/ops/payments/{}/take_in", id_of(&made)));
     let possible = json!([{ "action": "take_in", "path": take_in }]);

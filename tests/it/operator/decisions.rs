@@ -328,6 +328,38 @@ async fn money_that_was_set_aside_is_taken_in_and_can_go_back() {
 }
 
 #[tokio::test]
+async fn nothing_is_decided_about_a_payment_that_is_quarantined() {
+    let desk = doubtful_desk().await;
+    let merchant = desk.app.add_merchant().await;
+    let (made, allow) = in_review(&desk, &merchant).await;
+    let id: PaymentId = id_of(&made).parse().unwrap();
+    for _ in 0..4 {
+        desk.panic(id).await;
+    }
+    let before = desk.get(&ops(&made, "")).await.json;
+    for (action, body) in [
+        ("screen", allow.clone()),
+        ("take_in", json!({ "reason": "x" })),
+        ("retry_settlement", json!({ "reason": "x" })),
+        ("refund_blocked", json!({ "address": ADA, "reason": "x" })),
+    ] {
+        let refused = desk.post(&ops(&made, &format!("/{action}")), &body).await;
+        refused.assert_problem(409, "payment_quarantined");
+        assert!(refused.json["detail"].as_str().unwrap().contains("has to be released"), "{}", refused.text());
+    }
+    let call = desk.call(Method::POST, &format!("/ops/view/payments/{id}/take_in")).body("reason=x&confirm=true");
+    let page = reply(call.header("content-type", "application/x-www-form-urlencoded")).await;
+    assert_eq!((page.status.as_u16(), page.header("content-type")), (409, Some("text/html; charset=utf-8")));
+    assert!(page.text().contains("Nothing was changed: ") && page.text().contains("has to be released"));
+    assert_eq!(desk.get(&ops(&made, "")).await.json, before, "nothing was done");
+
+    assert_eq!(desk.post(&format!("/ops/actors/{id}/release"), &Value::Null).await.status, 200);
+    assert_eq!(desk.post(&ops(&made, "/screen"), &allow).await.status, 200);
+    desk.app.payment_when(&made, "settled").await;
+    desk.stop().await;
+}
+
+#[tokio::test]
 async fn the_page_has_a_form_for_each_decision_and_wants_it_confirmed() {
     let desk = doubtful_desk().await;
     let merchant = desk.app.add_merchant().await;

@@ -1,14 +1,12 @@
 //! `/ops/events`: server-sent events.
 
-use std::time::Duration;
-
 use futures::StreamExt;
 use payferry::operator::EVENT_LISTENERS_MAX;
 use payferry_domain::PaymentId;
 use reqwest::{Method, Response};
 use serde_json::{Value, json};
 
-use super::Desk;
+use super::{Desk, PATIENCE};
 
 /// One event as it came.
 #[derive(Debug, Default, Clone)]
@@ -54,7 +52,7 @@ impl Listening {
                 }
                 continue;
             }
-            let chunk = tokio::time::timeout(Duration::from_secs(10), self.response.next()).await.unwrap()?;
+            let chunk = tokio::time::timeout(PATIENCE, self.response.next()).await.unwrap()?;
             self.text.push_str(std::str::from_utf8(&chunk.ok()?).unwrap());
         }
     }
@@ -86,7 +84,16 @@ async fn incidents_are_told_as_they_happen_and_again_to_who_missed_them() {
     let mut stream = listen(&desk, None).await;
     let hello = stream.next().await.unwrap();
     assert_eq!((hello.name.as_str(), hello.id.as_deref()), ("hello", Some("0")));
-    let tick = stream.until("tick").await.data;
+    // A tick that the database did not answer in time for has no backlog.
+    let whole = async {
+        loop {
+            let tick = stream.until("tick").await.data;
+            if tick["webhooks"].is_object() && tick["payments_live"] == 1 {
+                break tick;
+            }
+        }
+    };
+    let tick = tokio::time::timeout(PATIENCE, whole).await.unwrap();
     assert_eq!(
         (&tick["payments_live"], &tick["restarts"], &tick["ready"]),
         (&json!(1), &json!(0), &json!(true)),
@@ -97,7 +104,7 @@ async fn incidents_are_told_as_they_happen_and_again_to_who_missed_them() {
     assert!(tick["webhooks"]["queued"]["counted"].is_u64() && tick["journal"]["writing"] == true, "{tick:#}");
 
     desk.panic(id.parse::<PaymentId>().unwrap()).await;
-    let incident = tokio::time::timeout(Duration::from_secs(30), stream.until("incident")).await.unwrap();
+    let incident = tokio::time::timeout(PATIENCE, stream.until("incident")).await.unwrap();
     assert_eq!((incident.id.as_deref(), &incident.data["name"]), (Some("1"), &json!(id)));
     assert!(incident.data["reason"].as_str().unwrap().contains("on purpose"), "{incident:?}");
     drop(stream);

@@ -9,6 +9,7 @@ mod customers;
 mod decisions;
 mod events;
 mod health;
+mod pages;
 mod pauses;
 mod sendings;
 mod stuck;
@@ -111,9 +112,16 @@ impl Desk {
 }
 
 async fn reply(request: RequestBuilder) -> Reply {
-    let response = request.send().await.unwrap();
+    let (client, request) = request.build_split();
+    let request = request.unwrap();
+    let method = request.method().clone();
+    let response = client.execute(request).await.unwrap();
     let (status, headers) = (response.status(), response.headers().clone());
     let bytes = response.bytes().await.unwrap().to_vec();
     let json = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
-    Reply { status, headers, bytes, json }
+    let reply = Reply { status, headers, bytes, json };
+    if reply.header("content-type").is_some_and(|sort| sort.starts_with("text/html")) {
+        pages::assert_sound(&method, &reply);
+    }
+    reply
 }

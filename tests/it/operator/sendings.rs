@@ -114,6 +114,10 @@ async fn the_page_of_a_withdrawal_has_the_decision_and_the_search_leads_to_it() 
     let ticked = sent("decision=allow&reason=ours&confirm=true").await;
     assert_eq!((ticked.status.as_u16(), ticked.header("location")), (303, Some(view.as_str())));
     ended(&desk, &order, "sent").await;
+    // Without a form the page is live; what answers a form never is.
+    let late = sent("decision=block&reason=ours&confirm=true").await;
+    assert_eq!(late.status, 409);
+    assert!(!late.text().contains(" data-live"), "{}", late.text());
     let page = desk.get(&view).await;
     assert!(!page.text().contains("Where it goes") && page.text().contains("screened by hand"), "{}", page.text());
     desk.stop().await;
@@ -157,7 +161,12 @@ async fn the_way_leads_from_the_root_to_one_withdrawals_actor() {
     );
     let bad = desk.get("/ops/sendings?limit=501&after=pay_1").await;
     assert_eq!(bad.faults(), ["after: invalid_id", "limit: out_of_range"]);
-    let one = desk.get(&format!("/ops/actors/{}", id_of(&order))).await;
+    // Whoever is busy for a second is shown without what it remembers.
+    let remembers = async |desk: &Desk| {
+        let one = desk.get(&format!("/ops/actors/{}", id_of(&order))).await;
+        one.json["actor"]["memory"].is_object().then_some(one)
+    };
+    let one = desk.until("it shows what it remembers", remembers).await;
     let actor = &one.json["actor"];
     assert_eq!(
         (&actor["state"], &actor["restarts"], &actor["memory"]["version"]),
@@ -177,8 +186,11 @@ async fn the_way_leads_from_the_root_to_one_withdrawals_actor() {
     let view = format!("/ops/view/sendings/{}", id_of(&order));
     assert!(page.text().contains(&format!("href=\"{view}\"")) && !last.text().contains(&view));
     assert_eq!(desk.get("/ops/view/sendings?after=pay_1").await.status, 404);
-    let page = desk.get(&view).await;
-    assert!(page.text().contains("version 2") && page.text().contains("await review"), "{}", page.text());
+    let remembers = async |desk: &Desk| {
+        let page = desk.get(&view).await;
+        (page.text().contains("version 2") && page.text().contains("await review")).then_some(())
+    };
+    desk.until("the page shows what it remembers", remembers).await;
     desk.stop().await;
 }
 
@@ -207,7 +219,16 @@ async fn a_withdrawal_that_fails_too_often_is_given_up_shown_and_released() {
     assert_eq!(tree["quarantined"], json!({}));
     let kind = tree["kinds"].as_array().unwrap().iter().find(|kind| kind["kind"] == "sending").unwrap();
     assert_eq!((&kind["restarts"], &kind["quarantined"]), (&json!({ "panic": 3 }), &json!(1)));
-    desk.post(&ops(&bad, "/screen"), &allow()).await.assert_problem(503, "sending_quarantined");
+    // Nothing is decided about it meanwhile, by neither way.
+    let refused = desk.post(&ops(&bad, "/screen"), &allow()).await;
+    refused.assert_problem(409, "sending_quarantined");
+    assert!(refused.json["detail"].as_str().unwrap().contains("has to be released"), "{}", refused.text());
+    let call = desk.call(Method::POST, &format!("{view}/screen")).body("decision=allow&reason=ours&confirm=true");
+    let page = reply(call.header("content-type", "application/x-www-form-urlencoded")).await;
+    assert_eq!((page.status.as_u16(), page.header("content-type")), (409, Some("text/html; charset=utf-8")));
+    assert!(page.text().contains("Nothing was changed: ") && page.text().contains("has to be released"));
+    let kept = desk.get(&ops(&bad, "")).await.json;
+    assert_eq!((&kept["verdict"], &kept["history"]), (&json!("review"), &json!([])));
     let button = format!("action=\"{view}/release\"");
     for page in ["/ops", "/ops/view/stuck", &view] {
         let page = desk.get(page).await;
@@ -229,7 +250,8 @@ async fn a_withdrawal_that_fails_too_often_is_given_up_shown_and_released() {
     assert_eq!(desk.post(&ops(&bad, "/screen"), &allow()).await.status, 200);
     ended(&desk, &bad, "sent").await;
     assert_eq!(balance(&desk.app, Chain::Base, Token::Usdc, TREASURER).await, 5_000_000);
-    assert_eq!(desk.get("/ops/stuck").await.json["kinds"], json!([]));
+    let nothing = async |desk: &Desk| (desk.get("/ops/stuck").await.json["kinds"] == json!([])).then_some(());
+    desk.until("nothing is stuck", nothing).await;
     let gone = async |desk: &Desk| desk.get(&ops(&bad, "")).await.json["actor"].is_null().then_some(());
     desk.until("its actor has left", gone).await;
     desk.stop().await;

@@ -1,0 +1,59 @@
+//! What holds for every page: it is asserted of each that any test is answered.
+
+use payferry::operator::table;
+use reqwest::Method;
+use sea_orm::ConnectionTrait;
+
+use super::{Desk, reply};
+use crate::app::Reply;
+
+/// What the script looks for.
+const LIVE: &str = " data-live";
+
+/// Every id is one element's, and only what was read is fetched again.
+pub(super) fn assert_sound(method: &Method, page: &Reply) {
+    let mut ids: Vec<&str> = page.text().split(" id=\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+    ids.sort_unstable();
+    let twice: Vec<_> = ids.windows(2).filter(|pair| pair[0] == pair[1]).collect();
+    assert!(twice.is_empty(), "{twice:?} in {}", page.text());
+    assert!(method == Method::GET || !page.text().contains(LIVE), "{}", page.text());
+}
+
+async fn form(desk: &Desk, path: &str, fields: &'static str) -> Reply {
+    let call = desk.call(Method::POST, path).header("content-type", "application/x-www-form-urlencoded");
+    reply(call.body(fields)).await
+}
+
+#[tokio::test]
+async fn no_form_is_answered_with_a_page_that_is_fetched_again() {
+    let desk = Desk::start().await;
+    for route in table().into_iter().filter(|route| route.method == Method::POST && route.path.contains("/view/")) {
+        let path = route.path.split('/').map(|part| match part {
+            "{payment_id}" => "pay_01J9Z3K4M5N6P7Q8R9S0T1V2W3",
+            "{psp_id}" => "psp_01J9Z3K4M5N6P7Q8R9S0T1V2W3",
+            part if part.starts_with('{') => "1",
+            part => part,
+        });
+        let answer = form(&desk, &path.collect::<Vec<_>>().join("/"), "reason=x&confirm=true").await;
+        assert!(!answer.text().contains(LIVE), "{}: {}", route.path, answer.text());
+    }
+    desk.stop().await;
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_comes_back_by_itself_where_it_was_read_and_not_where_a_form_was_sent() {
+    let desk = Desk::start_with_chains().await;
+    let merchant = desk.app.add_merchant().await;
+    let made = desk.app.add_payment(&merchant).await;
+    let id = made.json["payment_id"].as_str().unwrap();
+    let spoil = format!("UPDATE payments SET state = '{{}}' WHERE id = '{id}'");
+    desk.app.writer().execute_unprepared(&spoil).await.unwrap();
+    let decide = format!("/ops/view/payments/{id}/decide");
+    let read = desk.get(&decide).await;
+    assert_eq!(read.status, 503);
+    assert!(read.text().contains(LIVE), "{}", read.text());
+    let sent = form(&desk, &format!("/ops/view/payments/{id}/take_in"), "reason=x&confirm=true").await;
+    assert_eq!(sent.status, 503);
+    assert!(sent.text().contains("Not available") && !sent.text().contains(LIVE), "{}", sent.text());
+    desk.stop().await;
+}
