@@ -29,6 +29,7 @@ pub fn audit(evidence: &Evidence) -> Findings {
     for story in &evidence.stories {
         acknowledged(story, &mut findings);
         ended(story, &mut findings);
+        money_out::destination(story, &mut findings);
     }
     for out in evidence.outgoing() {
         money_out::acknowledged(out, &mut findings);

@@ -55,6 +55,8 @@ pub struct Story {
     pub trouble: Option<String>,
     /// What was paid.
     pub sent: Vec<Sent>,
+    /// To whom the money must be sent on, as the PSP registered the customer; none of a payment.
+    pub to: Option<Address>,
     /// What the PSP asked to be sent back.
     pub refunds: Vec<Outgoing>,
     /// The payment as it was read in the end.
@@ -66,7 +68,7 @@ pub struct Story {
 impl Story {
     fn of(intent: Intent, request: Value) -> Self {
         let (sent, refunds) = (Vec::new(), Vec::new());
-        Self { intent, request, made: None, trouble: None, sent, refunds, read: None, replayed: None }
+        Self { intent, request, made: None, trouble: None, sent, to: None, refunds, read: None, replayed: None }
     }
 
     /// The payment's id, once it was acknowledged.
@@ -173,11 +175,12 @@ impl Load {
         if intent.behaviour == Behaviour::NeverPays {
             request["expires_in"] = json!(EXPIRES_SOON_SECS);
         }
-        if intent.behaviour.is_transfer() {
+        let customer = intent.behaviour.is_transfer().then(|| &self.payees.customers[0]);
+        if let Some(customer) = customer {
             request.as_object_mut().unwrap().remove("merchant_id");
-            request["customer_id"] = json!(self.payees.customers[0].customer_id);
+            request["customer_id"] = json!(customer.customer_id);
         }
-        let mut story = Story::of(intent, request);
+        let mut story = Story { to: customer.map(|customer| customer.wallet), ..Story::of(intent, request) };
         match self.insist(story.intent.behaviour.path(), &story.request, &story.intent.key).await {
             Ok(made) => {
                 story.made = Some(made);

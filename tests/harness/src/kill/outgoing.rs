@@ -174,6 +174,14 @@ impl Outgoing {
         }
     }
 
+    /// What its events call the address that it goes to: a refund's events are its payment's.
+    pub const fn address_field(&self) -> &'static str {
+        match self.kind {
+            Kind::Refund => "refund_address",
+            Kind::Payout | Kind::Withdrawal => "address",
+        }
+    }
+
     /// For findings: what was made, or its request's key.
     pub fn name(&self) -> String {
         self.id().map_or_else(|| format!("request {}", self.key), str::to_owned)

@@ -8,6 +8,7 @@ use super::super::evidence::Evidence;
 use super::super::load::Story;
 use super::super::outgoing::Outgoing;
 use super::super::report::{Finding, Findings};
+use super::money::address;
 use crate::psp::decimal;
 use crate::receiver::Delivery;
 
@@ -51,6 +52,12 @@ pub(super) fn money_out(evidence: &Evidence, findings: &mut Findings) {
         let names: Vec<&str> = found.iter().map(|event| text(event, "event")).collect();
         if names != out.announces() {
             findings.push(Finding::of(id, format!("announced {names:?} instead of {:?}", out.announces())));
+        }
+        for event in &found {
+            let told = address(&event[out.address_field()]);
+            if told != Some(out.to) {
+                findings.push(Finding::of(id, format!("must go to {} and announced {event}", out.to)));
+            }
         }
         let shown = out.read.as_ref().map_or(&Value::Null, |read| &read["tx_hash"]);
         for event in

@@ -15,7 +15,12 @@ use crate::psp::{decimal, units};
 
 /// Where a payment is paid to.
 pub(super) fn wallet_of(made: &Value) -> Address {
-    made["intermediary_wallet"].as_str().and_then(|wallet| wallet.parse().ok()).unwrap_or_default()
+    address(&made["intermediary_wallet"]).unwrap_or_default()
+}
+
+/// An address as the service writes it, in whatever case.
+pub(super) fn address(shown: &Value) -> Option<Address> {
+    shown.as_str()?.parse().ok()
 }
 
 fn list(read: &Value, key: &str) -> Vec<Value> {

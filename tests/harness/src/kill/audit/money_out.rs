@@ -1,5 +1,8 @@
 //! Money out: that each refund, payout, withdrawal and transfer to a customer that was acknowledged went where it must,
 //! once, and that nothing else left a vault.
+//!
+//! Where it must go is what was asked for. What the service says of it, in answers, reads and events, is held against that
+//! and never taken instead: money that went elsewhere as the service itself says is still money that went elsewhere.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -11,7 +14,7 @@ use super::super::evidence::{Evidence, Movement, SentLog};
 use super::super::load::Story;
 use super::super::outgoing::Outgoing;
 use super::super::report::{Finding, Findings};
-use super::money::wallet_of;
+use super::money::{address, wallet_of};
 use crate::psp::decimal;
 
 /// What of an acknowledgement must be read again for ever.
@@ -29,9 +32,8 @@ pub(super) fn acknowledged(out: &Outgoing, findings: &mut Findings) {
         }
         return;
     };
-    let address = made["address"].as_str().and_then(|address| address.parse::<Address>().ok());
     let as_asked = made["amount"] == decimal(out.units)
-        && address == Some(out.to)
+        && address(&made["address"]) == Some(out.to)
         && made["chain"] == out.chain.as_str()
         && made["currency"] == out.token.as_str();
     if !as_asked {
@@ -54,6 +56,14 @@ pub(super) fn acknowledged(out: &Outgoing, findings: &mut Findings) {
         wrong(what);
     } else if read["tx_hash"].is_string() != (out.ends() == "sent") {
         wrong(format!("is {} by transaction {}", out.ends(), read["tx_hash"]));
+    }
+}
+
+/// What is sent on goes to the customer's wallet as the PSP registered it. The answer does not name it: the read does.
+pub(super) fn destination(story: &Story, findings: &mut Findings) {
+    let (Some(to), Some(read)) = (story.to, &story.read) else { return };
+    if address(&read["address"]) != Some(to) {
+        findings.push(Finding::of(story.name(), format!("must be sent on to {to} and reads {}", read["address"])));
     }
 }
 
@@ -82,20 +92,21 @@ pub(super) fn made_once(evidence: &Evidence, findings: &mut Findings) {
     }
 }
 
-/// Money that should have left a vault by what the service says: whose it is, and how it must look on-chain.
+/// Money that has left a vault by what the service says: whose it is, and how it must look on-chain by what was asked for.
 struct Due {
     name: String,
     chain: Chain,
     log: SentLog,
 }
 
-/// Each sending on-chain is one that the service says was sent, as it says, and each of those is there.
+/// Each sending on-chain is one that the service says was sent, to whom it was asked for, and each of those is there.
 pub(super) fn sent_once(evidence: &Evidence, findings: &mut Findings) {
     let orders = evidence.outgoing().filter(|out| out.is_sent()).filter_map(|out| due(evidence, out));
     let delivered = evidence.stories.iter().filter_map(delivery);
-    let mut meant: BTreeMap<(Chain, SentLog), Vec<String>> = BTreeMap::new();
-    for Due { name, chain, log } in orders.chain(delivered) {
-        meant.entry((chain, log)).or_default().push(name);
+    let dues: Vec<Due> = orders.chain(delivered).collect();
+    let mut meant: BTreeMap<(Chain, SentLog), Vec<&str>> = BTreeMap::new();
+    for Due { name, chain, log } in &dues {
+        meant.entry((*chain, log.clone())).or_default().push(name);
     }
     let mut strangers = Vec::new();
     for (chain, found) in &evidence.chains {
@@ -108,9 +119,11 @@ pub(super) fn sent_once(evidence: &Evidence, findings: &mut Findings) {
     }
     for (chain, log) in strangers {
         let what = format!("{} went to {} in {} and nobody's order says so", decimal(log.units), log.to, log.tx_hash);
-        // Where it went tells whose it may be: a second time, or otherwise than is said.
-        let about = evidence.outgoing().filter(|out| out.chain == chain && out.to == log.to && out.units == log.units);
-        let about: BTreeSet<String> = about.map(Outgoing::name).collect();
+        // Where it went tells whose it may be, a second time; or by which transaction, if it went elsewhere.
+        let again = evidence.outgoing().filter(|out| out.chain == chain && out.to == log.to && out.units == log.units);
+        let elsewhere = |due: &&Due| due.chain == chain && due.log.tx_hash == log.tx_hash && due.log.units == log.units;
+        let elsewhere = dues.iter().filter(elsewhere).map(|due| due.name.clone());
+        let about: BTreeSet<String> = again.map(Outgoing::name).chain(elsewhere).collect();
         let about = if about.is_empty() { chain.to_string() } else { about.into_iter().collect::<Vec<_>>().join(", ") };
         findings.push(Finding::of(about, what));
     }
@@ -148,7 +161,7 @@ fn delivery(story: &Story) -> Option<Due> {
     let log = SentLog {
         vault: wallet_of(read),
         token: Some(story.intent.token),
-        to: read["address"].as_str()?.parse().ok()?,
+        to: story.to?,
         units: story.intent.units,
         tx_hash: hash(&read["settlement"]),
     };
@@ -191,7 +204,7 @@ pub(super) fn movements(evidence: &Evidence, findings: &mut Findings) {
     }
 }
 
-/// Everybody who is paid holds what the service says was sent there, and nothing else.
+/// Everybody who is to be paid holds what the service says was sent, and nothing else.
 pub(super) fn recipients(evidence: &Evidence, findings: &mut Findings) {
     let mut meant: BTreeMap<(Chain, Token, Address), (i64, Vec<String>)> = BTreeMap::new();
     let mut pays = |chain, token, to, units, name| {

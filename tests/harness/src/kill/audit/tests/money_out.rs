@@ -1,10 +1,10 @@
 //! Planted faults of money that goes out.
 
-use alloy::primitives::B256;
+use alloy::primitives::{Address, B256};
 use payferry_domain::Token;
 use serde_json::{Value, json};
 
-use super::super::super::evidence::{Evidence, RefusedLog};
+use super::super::super::evidence::{Evidence, Movement, RefusedLog, SentLog};
 use super::super::super::outgoing::Outgoing;
 use super::super::{audit, moved_out};
 use super::world::{CUSTOMER, OWN, REFUSED, faultless};
@@ -14,6 +14,8 @@ use super::{base, found};
 const PAYOUT: usize = 0;
 const REFUSED_PAYOUT: usize = 1;
 const WITHDRAWAL: usize = 2;
+/// Where nothing is to go.
+const ELSEWHERE: Address = Address::repeat_byte(0xee);
 
 fn read(out: &mut Outgoing) -> &mut Value {
     out.read.as_mut().unwrap()
@@ -154,6 +156,77 @@ fn money_that_went_elsewhere_is_found() {
     let kept =
         |evidence: &mut Evidence| base(evidence).sent.retain(|log| log.units != 100_000_000 || log.to != CUSTOMER);
     assert!(found("pay_13", kept).contains("is not on-chain as is said"));
+}
+
+#[test]
+fn money_that_went_elsewhere_is_found_although_the_service_says_so_everywhere() {
+    // On-chain, in the answer, in reads and in events: nothing contradicts anything but what was asked for.
+    fn divert(evidence: &mut Evidence, mut log: SentLog) {
+        let is_its = |moved: &&Movement| moved.tx_hash == log.tx_hash && moved.from == log.vault;
+        let moved = *base(evidence).movements.iter().find(is_its).unwrap();
+        let meant = log.to;
+        let chain = base(evidence);
+        let index = chain.sent.iter().position(|sent| *sent == log).unwrap();
+        log.to = ELSEWHERE;
+        chain.sent[index] = log;
+        chain.movements.retain(|other| *other != moved);
+        *chain.balances.get_mut(&(moved.token, meant)).unwrap() -= moved.units;
+        *chain.balances.entry((moved.token, ELSEWHERE)).or_default() += moved.units;
+        chain.movements.push(Movement { to: ELSEWHERE, ..moved });
+    }
+    fn sent_to(evidence: &mut Evidence, to: Address, units: i64) -> SentLog {
+        base(evidence).sent.iter().find(|log| log.to == to && log.units == units).unwrap().clone()
+    }
+    fn say(evidence: &mut Evidence, id: &str, field: &str) {
+        let of_it = |event: &&mut Value| event["payment_id"] == id || event["refund_id"] == id;
+        for event in evidence.feed.iter_mut().filter(of_it) {
+            event[field] = json!(ELSEWHERE.to_string());
+        }
+        for delivery in &mut evidence.deliveries {
+            if let Some(event) = evidence.feed.iter().find(|event| event["event_id"] == delivery.webhook_id.as_str()) {
+                delivery.body = event.to_string();
+            }
+        }
+    }
+    fn answer(out: &mut Outgoing) {
+        for record in [&mut out.made, &mut out.read, &mut out.replayed] {
+            record.as_mut().unwrap()["address"] = json!(ELSEWHERE.to_string());
+        }
+    }
+
+    let transfer = |evidence: &mut Evidence| {
+        let log = sent_to(evidence, CUSTOMER, 100_000_000);
+        divert(evidence, log);
+        evidence.stories[12].read.as_mut().unwrap()["address"] = json!(ELSEWHERE.to_string());
+    };
+    let said = found("pay_13", transfer);
+    for part in ["must be sent on to 0x", "nobody's order says so", "is not on-chain as is said"] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    assert!(said.contains(&format!("went to {ELSEWHERE}")), "{said}");
+    let payout = |evidence: &mut Evidence| {
+        let log = sent_to(evidence, CUSTOMER, 5_000_001);
+        divert(evidence, log);
+        answer(&mut evidence.orders[PAYOUT]);
+        say(evidence, "po_1", "address");
+    };
+    let said = found("po_1", payout);
+    for part in ["was acknowledged as", "must go to 0x", "nobody's order says so", "is not on-chain as is said"] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    let refunded = |evidence: &mut Evidence| {
+        let (to, units) = (refund(evidence).to, refund(evidence).units);
+        let log = sent_to(evidence, to, units);
+        divert(evidence, log);
+        answer(refund(evidence));
+        say(evidence, "rf_8", "refund_address");
+    };
+    let said = found("rf_8", refunded);
+    for part in ["was acknowledged as", "must go to 0x", "nobody's order says so", "holds 0.00 USDC instead of"] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    // Said of an event alone.
+    assert!(found("wd_3", |evidence| say(evidence, "wd_3", "address")).contains("must go to 0x"));
 }
 
 #[test]

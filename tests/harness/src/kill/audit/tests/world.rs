@@ -152,6 +152,7 @@ impl Play<'_> {
             made: Some(made),
             trouble: None,
             sent,
+            to: behaviour.is_transfer().then_some(CUSTOMER),
             refunds,
             read: Some(read),
         });
@@ -224,6 +225,8 @@ impl Play<'_> {
         for name in out.announces() {
             let mut body = json!({"payment_id": self.id});
             body[out.amount_field()] = json!(decimal(out.units));
+            // Events write addresses in lower case, and reads with a checksum.
+            body[out.address_field()] = json!(out.to.to_string().to_lowercase());
             if out.kind == Kind::Refund {
                 body["refund_id"] = json!(id);
             }
