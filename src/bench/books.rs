@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::drive::{closed_loop, number};
+use super::hold::turns;
 use super::psp::Psp;
 use super::service::{SandboxSetup, Service};
 use super::table::{Goal, Line};
@@ -10,10 +11,10 @@ use super::world::World;
 
 /// Rounds, in each of which both have a turn: what changes on the machine meanwhile meets both. Each round is a
 /// measurement of its own, so that the figure is seen beside its spread.
-const ROUNDS: usize = 12;
+const ROUNDS: u32 = 12;
 /// The same in a quick run.
-const ROUNDS_QUICK: usize = 3;
-/// Turns of each in the time that a measurement takes.
+const ROUNDS_QUICK: u32 = 3;
+/// In the time that a measurement takes there are so many turns.
 const TURNS: u32 = 5;
 const CONNECTIONS: usize = 128;
 /// The most that bookkeeping may cost, percent.
@@ -92,16 +93,20 @@ impl std::fmt::Display for Spread {
 
 pub(super) async fn measure(world: &World, time: Duration, quick: bool) -> anyhow::Result<Vec<Line>> {
     let rounds = if quick { ROUNDS_QUICK } else { ROUNDS };
+    // More of them where turns would be too long.
+    let (rounds, turn) = turns(time / TURNS * rounds, rounds);
     let (mut on, mut off) = (Side::start(world, true).await?, Side::start(world, false).await?);
-    let turn = time / TURNS;
     let mut wrong = Vec::new();
     for number in 0..=rounds {
         // The first warms up.
         let counts = number > 0;
         // Who begins has the emptier caches: they take turns in that, too.
-        let order = if number % 2 == 0 { [&mut on, &mut off] } else { [&mut off, &mut on] };
-        for side in order {
+        let on_begins = number % 2 == 0;
+        for is_on in [on_begins, !on_begins] {
+            let (side, other) = if is_on { (&mut on, &off) } else { (&mut off, &on) };
+            let held = other.service.hold().await?;
             wrong.extend(side.turn(turn, counts).await?);
+            held.release().await;
         }
     }
     for side in [&on, &off] {
@@ -116,7 +121,10 @@ pub(super) async fn measure(world: &World, time: Duration, quick: bool) -> anyho
     let [with, without] = [&on, &off].map(|side| (side.median(|turn| turn.per_sec), side.median(|turn| turn.cpu_us)));
     let line = Line::new("bookkeeping's cost in throughput", cost.median, "%", Goal::AtMost(COST_GOAL_PERCENT))
         .unbounded("the figure is already of one service against the other, both measured here")
-        .note(format!("{rounds} rounds: {cost}; a turn against the one before it of the same service: {noise}"))
+        .note(format!(
+            "{rounds} rounds, whoever has no turn is held: {cost}; a turn against the one before it of the same service: \
+             {noise}",
+        ))
         .note(format!("{:.0}/s with it, {:.0}/s without: payments made and cancelled", with.0, without.0))
         .note(format!("CPU {:.0} µs a payment with it, {:.0} µs without: {cpu_cost}", with.1, without.1))
         .wrong(wrong);

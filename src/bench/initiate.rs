@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::drive::{Outcome, closed_loop, number, open_loop};
+use super::drive::{Outcome, closed_loop, count, number, open_loop};
+use super::hold::turns;
 use super::psp::Psp;
 use super::service::{SandboxSetup, Service, cpu_secs_of};
 use super::table::{Goal, Line};
@@ -21,92 +22,157 @@ const RATE_QUICK: f64 = 200.0;
 const P99_GOAL_MS: f64 = 50.0;
 /// The share of the bound that is wanted with SQLite; with PostgreSQL the rate alone is.
 const BOUND_SHARE_LEAST: f64 = 0.3;
-/// Turns that the bound and the service take: the disk is not equally fast all the time, and both are to have their share
-/// of it.
+/// Turns that the bound and the service take, at least: the disk is not equally fast all the time, and both are to have
+/// their share of it. Whoever has none is held.
 const TURNS: u32 = 3;
 /// How long a service is warmed up.
 const WARM_UP: Duration = Duration::from_secs(1);
+
+/// How fast payments are asked for in a turn.
+#[derive(Debug, Clone, Copy)]
+enum Pace {
+    /// As fast as they are answered.
+    Closed,
+    /// So many a second.
+    Steady(f64),
+}
+
+/// One of the two that take turns, and what came of its turns.
+struct Side {
+    service: Service,
+    psp: Psp,
+    /// The same PSP, for a steady rate.
+    steady_psp: Psp,
+    warm: Outcome,
+    closed: Outcome,
+    steady: Outcome,
+    /// CPU time that the service and its load used in the turns that are closed loops.
+    cpu_secs: f64,
+    load_secs: f64,
+}
+
+impl Side {
+    /// Warms the service up.
+    async fn warm(service: Service, [psp, steady_psp]: [Psp; 2]) -> Self {
+        let warm = closed_loop(CONNECTIONS, WARM_UP, || psp.clone().initiate()).await;
+        let (closed, steady) = (Outcome::default(), Outcome::default());
+        Self { service, psp, steady_psp, warm, closed, steady, cpu_secs: 0.0, load_secs: 0.0 }
+    }
+
+    async fn turn(&mut self, pace: Pace, time: Duration) -> anyhow::Result<()> {
+        match pace {
+            Pace::Closed => self.closed_turn(time).await?,
+            Pace::Steady(rate) => {
+                let outcome = open_loop(rate, count(rate, time), |_| self.steady_psp.clone().initiate()).await;
+                self.steady.extend(outcome);
+            }
+        }
+        Ok(())
+    }
+
+    async fn closed_turn(&mut self, time: Duration) -> anyhow::Result<()> {
+        let before = [self.service.cpu_secs()?, cpu_secs_of(std::process::id())?];
+        let outcome = closed_loop(CONNECTIONS, time, || self.psp.clone().initiate()).await;
+        self.closed.extend(outcome);
+        self.cpu_secs += self.service.cpu_secs()? - before[0];
+        self.load_secs += cpu_secs_of(std::process::id())? - before[1];
+        Ok(())
+    }
+
+    /// How many were acknowledged.
+    fn acknowledged(&self) -> usize {
+        [&self.warm, &self.closed, &self.steady].map(|outcome| outcome.made.len()).iter().sum()
+    }
+
+    /// Reads everything back that was acknowledged.
+    async fn audit(&self) -> anyhow::Result<Vec<String>> {
+        let outcomes = [&self.warm, &self.closed, &self.steady];
+        let acknowledged: Vec<String> = outcomes.iter().flat_map(|outcome| outcome.made.iter().cloned()).collect();
+        let failed: u64 = outcomes.iter().flat_map(|outcome| outcome.errors.values()).sum();
+        self.psp.audit(&acknowledged, usize::try_from(failed).unwrap_or(usize::MAX)).await
+    }
+}
 
 /// Measures on `engine`, for `time` each.
 pub(super) async fn measure(world: &World, engine: &Engine, time: Duration, quick: bool) -> anyhow::Result<Vec<Line>> {
     let goal = if engine.is_postgres() { POSTGRES_RATE } else { SQLITE_RATE };
     let rate = if quick { RATE_QUICK } else { goal };
-    let (bound_service, bound_psp) = bound(world, engine).await?;
-    let setup = SandboxSetup { database_url: engine.database("initiate").await?, ..world.setup("initiate")? };
-    let service = Service::sandbox(&setup).await?;
-    let psp = Psp::of(&service, CONNECTIONS).await?;
-    let warm = closed_loop(CONNECTIONS, WARM_UP, || psp.clone().initiate()).await;
-    let (mut bound, mut closed, mut cpu_secs, mut load_secs) = (Outcome::default(), Outcome::default(), 0.0, 0.0);
-    for _ in 0..TURNS {
-        bound.extend(closed_loop(CONNECTIONS, time / TURNS, || bound_psp.clone().initiate()).await);
-        let before = [service.cpu_secs()?, cpu_secs_of(std::process::id())?];
-        closed.extend(closed_loop(CONNECTIONS, time / TURNS, || psp.clone().initiate()).await);
-        cpu_secs += service.cpu_secs()? - before[0];
-        load_secs += cpu_secs_of(std::process::id())? - before[1];
+    let mut bare = bound(world, engine).await?;
+    let mut side = served(world, engine).await?;
+    let (turns, turn) = turns(time, TURNS);
+    for pace in [Pace::Closed, Pace::Steady(rate)] {
+        for _ in 0..turns {
+            for is_bare in [true, false] {
+                let (side, other) = if is_bare { (&mut bare, &side) } else { (&mut side, &bare) };
+                let held = other.service.hold().await?;
+                side.turn(pace, turn).await?;
+                held.release().await;
+            }
+        }
     }
-    let made = number(closed.made.len()).max(1.0);
-    let (cpu_us, load_us) = (cpu_secs * 1e6 / made, load_secs * 1e6 / made);
-
-    let requests = super::drive::count(rate, time);
-    let steady_psp = Psp::of_bound(&bound_service, CONNECTIONS_STEADY)?;
-    let bound_steady = open_loop(rate, requests, |_| steady_psp.clone().initiate()).await;
-    drop(bound_service);
-    let steady_psp = Psp::of(&service, CONNECTIONS_STEADY).await?;
-    let steady = open_loop(rate, requests, |_| steady_psp.clone().initiate()).await;
-    let mut wrong = audit(&psp, &[&warm, &closed, &steady]).await?;
-    wrong.extend(service.unsound().await?);
+    drop(bare.service);
+    let mut wrong = side.audit().await?;
+    wrong.extend(side.service.unsound().await?);
+    let made = number(side.closed.made.len()).max(1.0);
+    let (cpu_us, load_us) = (side.cpu_secs * 1e6 / made, side.load_secs * 1e6 / made);
 
     let name = engine.name();
     let what = format!("payments initiated, {name}");
+    let (closed, steady) = (&side.closed, &side.steady);
     let throughput = Line::new(what, closed.per_sec(), "/s", Goal::AtLeast(goal))
-        .beside("axum and one grouped writer, two rows a payment, same disk and load", bound.per_sec())
-        .note(format!("{CONNECTIONS} connections that ask again at once; bound and service take {TURNS} turns each"))
+        .beside("axum and one grouped writer, two rows a payment, same disk and load", bare.closed.per_sec())
+        .note(format!(
+            "{CONNECTIONS} connections that ask again at once; bound and service take {turns} turns each, who has none is held"
+        ))
         .note(format!(
             "p50 {:.1} ms, p99 {:.1} ms, max {:.1} ms; of the bound p99 {:.1} ms",
             closed.percentile_ms(0.5),
             closed.percentile_ms(0.99),
             closed.percentile_ms(1.0),
-            bound.percentile_ms(0.99),
+            bare.closed.percentile_ms(0.99),
         ))
         .note(format!("CPU {cpu_us:.0} µs a payment, and {load_us:.0} µs of the load beside it"))
         .note(engine.promise());
     let throughput = if engine.is_postgres() { throughput } else { throughput.ratio_at_least(BOUND_SHARE_LEAST) };
     let what = format!("p99 at {rate:.0}/s, {name}");
     let latency = Line::new(what, steady.percentile_ms(0.99), "ms", Goal::AtMost(P99_GOAL_MS))
-        .beside("the p99 of the same bound at the same rate", bound_steady.percentile_ms(0.99))
+        .beside("the p99 of the same bound at the same rate", bare.steady.percentile_ms(0.99))
         .note(format!(
-            "{} asked for at a steady rate, {:.0}/s answered; p50 {:.1} ms, max {:.1} ms",
-            requests,
+            "{} asked for at a steady rate in as many turns, {:.0}/s answered; p50 {:.1} ms, max {:.1} ms",
+            count(rate, turn) * usize::try_from(turns)?,
             steady.per_sec(),
             steady.percentile_ms(0.5),
             steady.percentile_ms(1.0),
         ))
-        .note(format!("of the bound max {:.1} ms", bound_steady.percentile_ms(1.0)))
-        .note(format!(
-            "{} acknowledged payments were read back",
-            warm.made.len() + closed.made.len() + steady.made.len()
-        ))
+        .note(format!("of the bound max {:.1} ms", bare.steady.percentile_ms(1.0)))
+        .note(format!("{} acknowledged payments were read back", side.acknowledged()))
         .wrong(wrong)
-        .wrong(steady.troubles());
-    Ok(vec![throughput.wrong(closed.troubles()), latency])
+        .wrong(steady.troubles())
+        .wrong(of_bound(&bare.steady));
+    Ok(vec![throughput.wrong(closed.troubles()).wrong(of_bound(&bare.closed)), latency])
+}
+
+/// A bound that did not answer everything bounds nothing.
+fn of_bound(outcome: &Outcome) -> Vec<String> {
+    outcome.troubles().into_iter().map(|trouble| format!("of the bound {trouble}")).collect()
 }
 
 /// What it is compared with, warm.
-async fn bound(world: &World, engine: &Engine) -> anyhow::Result<(Service, Psp)> {
+async fn bound(world: &World, engine: &Engine) -> anyhow::Result<Side> {
     let folder = world.folder("bound")?;
     let url = match engine.database("bound").await? {
         Some(url) => url,
         None => format!("sqlite://{}?mode=rwc", folder.join("bound.db").display()),
     };
     let service = Service::bound(&folder, &url).await?;
-    let psp = Psp::of_bound(&service, CONNECTIONS)?;
-    closed_loop(CONNECTIONS, WARM_UP, || psp.clone().initiate()).await;
-    Ok((service, psp))
+    let psps = [Psp::of_bound(&service, CONNECTIONS)?, Psp::of_bound(&service, CONNECTIONS_STEADY)?];
+    Ok(Side::warm(service, psps).await)
 }
 
-/// Reads everything back that was acknowledged.
-async fn audit(psp: &Psp, outcomes: &[&Outcome]) -> anyhow::Result<Vec<String>> {
-    let acknowledged: Vec<String> = outcomes.iter().flat_map(|outcome| outcome.made.iter().cloned()).collect();
-    let failed: u64 = outcomes.iter().flat_map(|outcome| outcome.errors.values()).sum();
-    psp.audit(&acknowledged, usize::try_from(failed).unwrap_or(usize::MAX)).await
+/// The service itself, warm.
+async fn served(world: &World, engine: &Engine) -> anyhow::Result<Side> {
+    let setup = SandboxSetup { database_url: engine.database("initiate").await?, ..world.setup("initiate")? };
+    let service = Service::sandbox(&setup).await?;
+    let psps = [Psp::of(&service, CONNECTIONS).await?, Psp::of(&service, CONNECTIONS_STEADY).await?];
+    Ok(Side::warm(service, psps).await)
 }

@@ -2,14 +2,15 @@
 //! that was measured in the same run on the same machine.
 //!
 //! The service is a process of its own, under load from this one over loopback. What was acknowledged is read back: a
-//! figure with lost or wrong payments is a failure, a slow one is not. Deliberately absent: why it is slow (see
-//! `docs/profiling.md`).
+//! figure with lost or wrong payments is a failure, a slow one is not. Where two processes are measured in turns, whoever has
+//! none is held. Deliberately absent: why it is slow (see `docs/profiling.md`).
 
 mod books;
 mod bound;
 mod crowd;
 mod customers;
 mod drive;
+mod hold;
 mod initiate;
 mod life;
 mod pages;

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use serde::Deserialize;
 
+use super::hold::Held;
 use crate::load::client::Client;
 
 /// How long a process may take until it says that it is ready.
@@ -169,6 +170,11 @@ impl Service {
         Ok(kilobytes * 1_024)
     }
 
+    /// Holds it until that is released or dropped: another has its turn.
+    pub(super) async fn hold(&self) -> anyhow::Result<Held<'_>> {
+        Held::of(&self.child).await
+    }
+
     /// Ends it as a power cut would.
     pub(super) fn kill(self) {
         drop(self);
@@ -177,12 +183,23 @@ impl Service {
 
 /// CPU time that a process has used, user and system, seconds.
 pub(super) fn cpu_secs_of(pid: u32) -> anyhow::Result<f64> {
+    let stat = stat_of(pid)?;
+    let mut fields = stat.split_whitespace().skip(11);
+    let mut ticks = || fields.next().and_then(|field| field.parse::<f64>().ok()).context("an unreadable stat");
+    Ok((ticks()? + ticks()?) / TICKS_PER_SEC)
+}
+
+/// What a process does: R (runs), S (waits), D (waits for the disk), T (is held), Z (has ended), or another letter.
+pub(super) fn state_of(pid: u32) -> anyhow::Result<char> {
+    stat_of(pid)?.trim_start().chars().next().context("an unreadable stat")
+}
+
+/// What the system knows of a process, from its state on.
+fn stat_of(pid: u32) -> anyhow::Result<String> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
     // The name, in parentheses, may hold anything.
     let (_, fields) = stat.rsplit_once(')').context("an unreadable stat")?;
-    let mut fields = fields.split_whitespace().skip(11);
-    let mut ticks = || fields.next().and_then(|field| field.parse::<f64>().ok()).context("an unreadable stat");
-    Ok((ticks()? + ticks()?) / TICKS_PER_SEC)
+    Ok(fields.to_owned())
 }
 
 /// This program, without whatever this process's environment configures.

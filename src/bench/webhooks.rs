@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use axum::http::Method;
 use parking_lot::Mutex;
+use payferry_actors::webhook::IN_FLIGHT_MAX;
 use payferry_actors::webhook::signature::{self, Secret};
 use tokio::time::Instant;
 use url::Url;
@@ -25,8 +26,9 @@ const PAYMENTS: usize = 10_000;
 const PAYMENTS_QUICK: usize = 300;
 /// Connections that make the backlog.
 const CONNECTIONS: usize = 128;
-/// Connections of the bare client: as many as the service keeps open to one receiver.
-const CONNECTIONS_BARE: usize = 64;
+/// Connections of the bare client: as many as the service may have deliveries under way to one receiver. With fewer the bound
+/// would be of that number, and not of what the receiver can take.
+const CONNECTIONS_BARE: usize = IN_FLIGHT_MAX;
 /// How long the backlog may take.
 const PATIENCE: Duration = Duration::from_mins(2);
 /// What was refused is due again by then: it would only be waited for.
@@ -108,7 +110,7 @@ pub(super) async fn measure(world: &World, quick: bool) -> anyhow::Result<Vec<Li
     ];
     let wrong = wrong.into_iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}"));
     service.kill();
-    post_bare(&receiver, &secret, &events).await?;
+    let opened = post_bare(&receiver, &secret, &events).await?;
     let bare = std::mem::take(&mut *received.lock());
     ensure!(bare.forged == 0 && bare.events.len() == events.len(), "the bound delivered {}", bare.events.len());
     let line = Line::new("webhooks delivered", number(distinct) / took.as_secs_f64(), "/s", Goal::AtLeast(GOAL))
@@ -126,12 +128,15 @@ pub(super) async fn measure(world: &World, quick: bool) -> anyhow::Result<Vec<Li
             cpu * 1e6 / number(distinct),
             queueing.as_secs_f64()
         ))
+        .note(format!(
+            "the service and its bound have up to {CONNECTIONS_BARE} under way; the bound opened {opened} connections",
+        ))
         .wrong(wrong.collect());
     Ok(vec![line])
 }
 
-/// Posts the events' bodies as fast as they are answered.
-async fn post_bare(receiver: &Receiver, secret: &str, events: &[Announced]) -> anyhow::Result<()> {
+/// Posts the events' bodies as fast as they are answered; says over how many connections.
+async fn post_bare(receiver: &Receiver, secret: &str, events: &[Announced]) -> anyhow::Result<u64> {
     let (url, secret) = (Url::parse(receiver.url())?, Secret::parse(secret).context("an unreadable secret")?);
     let client = Client::new(receiver.url(), CONNECTIONS_BARE, CALL_DEADLINE)?;
     let mut signed = Vec::with_capacity(events.len());
@@ -156,5 +161,5 @@ async fn post_bare(receiver: &Receiver, secret: &str, events: &[Announced]) -> a
         }
     };
     futures::future::try_join_all((0..CONNECTIONS_BARE).map(|_| worker())).await?;
-    Ok(())
+    Ok(client.opened())
 }

@@ -22,7 +22,8 @@ pub(super) struct World {
 impl World {
     /// Makes the folder, in `within` or among the temporary files.
     pub(super) fn make(within: Option<PathBuf>) -> anyhow::Result<Self> {
-        let within = within.unwrap_or_else(std::env::temp_dir);
+        // A relative one is no path in a database's URL.
+        let within = std::path::absolute(within.unwrap_or_else(std::env::temp_dir))?;
         let folder = within.join(format!("payferry-bench-{}", std::process::id()));
         std::fs::create_dir_all(&folder).with_context(|| format!("{} cannot be made", folder.display()))?;
         Ok(Self { folder })

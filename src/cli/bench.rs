@@ -20,11 +20,13 @@ const SECONDS_MAX: u64 = 600;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   payferry bench
-  payferry bench --only initiate --seconds 20
+  payferry bench --only initiate --seconds 20 --folder target
   payferry bench --only initiate-postgres --postgres postgres://postgres@127.0.0.1:5432
 
-Each service is a process of its own on a free port of this machine, with its data in a temporary folder that is removed. Let
-nothing else run beside it. The exit code is 1 if a result is wrong (a payment is lost, say), and with --strict if a goal is missed.")]
+Each service is a process of its own on a free port of this machine, with its data in a folder that is removed; of two that take
+turns, whoever has none is held. Let nothing else run beside it. Where the temporary folder is memory (tmpfs), to be durable
+costs nothing: name a folder on a disk then. The exit code is 1 if a result is wrong (a payment is lost, say), and with
+--strict if a goal is missed.")]
 pub(super) struct Args {
     /// Only these rows, with commas between.
     #[arg(long, value_name = "ROW", value_delimiter = ',')]

@@ -8,8 +8,9 @@ use crate::process::payferry;
 fn measured(rows: &str) -> Vec<Value> {
     let folder = tempfile::tempdir().unwrap();
     let mut command = payferry();
-    command.args(["bench", "--quick", "--json", "--only", rows, "--folder"]);
-    let output = command.arg(folder.path()).output().unwrap();
+    // Below where it is called, as ./check has it.
+    command.args(["bench", "--quick", "--json", "--only", rows, "--folder", "below"]);
+    let output = command.current_dir(folder.path()).output().unwrap();
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{}: {error} {}", output.status, String::from_utf8_lossy(&output.stdout));
     let lines: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
@@ -17,7 +18,7 @@ fn measured(rows: &str) -> Vec<Value> {
         assert_eq!(line["wrong"], json!([]), "{line}");
         assert_compared(line);
     }
-    let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().collect();
+    let left: Vec<_> = std::fs::read_dir(folder.path().join("below")).unwrap().collect();
     assert!(left.is_empty(), "{left:?}");
     lines
 }
@@ -58,13 +59,17 @@ fn a_quick_run_measures_checks_and_cleans_up() {
     for line in &lines {
         assert!(line["figure"].as_f64().unwrap() > 0.0 && line["bound"].is_object(), "{line}");
     }
-    let [throughput, latency, complete, ..] = &lines[..] else { panic!("{lines:?}") };
+    let [throughput, latency, complete, webhooks, ..] = &lines[..] else { panic!("{lines:?}") };
     // Both count: the figure, and its share of the bound.
     let (figure, goal) = (throughput["figure"].as_f64().unwrap(), throughput["goal"]["at_least"].as_f64().unwrap());
     assert_eq!(throughput["ratio_least"], 0.3, "{throughput}");
     let ratio = throughput["ratio"].as_f64().unwrap();
     assert_eq!(throughput["holds"], figure >= goal && ratio >= 0.3, "{throughput}");
     assert!(notes(throughput).contains("fdatasync in every commit"), "{throughput}");
+    assert!(notes(throughput).contains("take 3 turns each, who has none is held"), "{throughput}");
+    assert!(notes(latency).starts_with("198 asked for at a steady rate in as many turns"), "{latency}");
+    // As many connections as the service may have.
+    assert!(notes(webhooks).contains("have up to 256 under way"), "{webhooks}");
     assert!(complete["notes"][0].as_str().unwrap().starts_with("counted: the 20 that were settled"), "{complete}");
     assert!(latency["figure"].as_f64().unwrap() < 20_000.0, "no answer may take longer: {latency}");
 }
@@ -104,9 +109,12 @@ fn what_settled_payments_cost_is_measured() {
         "reconcile over 500 settled payments, less the endpoint's time",
     ];
     assert_eq!(names(&lines), wanted);
-    let [p50, p99, ..] = &lines[..] else { panic!("{lines:?}") };
+    let [p50, p99, bookkeeping, postings, ..] = &lines[..] else { panic!("{lines:?}") };
     let [middle, late] = [p50, p99].map(|line| line["figure"].as_f64().unwrap());
     assert!(middle > 0.0 && middle <= late, "{p50} {p99}");
+    for line in [bookkeeping, postings] {
+        assert!(notes(line).contains("whoever has no turn is held"), "{line}");
+    }
 }
 
 #[test]
