@@ -59,13 +59,9 @@ pub async fn check(world: &World) -> Vec<String> {
         is_explained(world, payment, &mut wrong);
     }
     psp_and_treasury(world, &books, &mut wrong).await;
-    for imbalance in world.system().ledger().imbalances {
-        wrong.push(format!(
-            "the auditor says: {} {}",
-            imbalance.subject.clone().unwrap_or_default(),
-            imbalance.words(None)
-        ));
-    }
+    // At no time: postings are made in the commit of what they are about, or they would be missed in between.
+    world.heed_auditor();
+    wrong.extend(world.imbalances.lock().iter().map(|imbalance| format!("the auditor said: {imbalance}")));
     executed_once(world, &mut wrong).await;
     told(world, &mut wrong).await;
     let specs: Vec<_> = world.chains.values().map(|chain| (chain.spec.clone(), chain.client())).collect();
@@ -211,6 +207,9 @@ async fn told(world: &World, wrong: &mut Vec<String>) {
         let rows: Vec<_> = rows.iter().filter(|row| row.event_id == event.id).collect();
         let payload: Value = serde_json::from_str(&event.payload).unwrap();
         let bodies = received.remove(&event.id).unwrap_or_default();
+        for missing in unsaid(event, &payload) {
+            wrong.push(format!("{} {} has no {missing}: {payload:#}", event.name, event.id));
+        }
         if !is_wanted(world, event, &in_order) {
             if !rows.is_empty() || !bodies.is_empty() {
                 wrong.push(format!("{} {} was sent, and the PSP does not want it: {rows:?}", event.name, event.id));
@@ -226,6 +225,41 @@ async fn told(world: &World, wrong: &mut Vec<String>) {
     if !received.is_empty() || !world.receiver.unverified().is_empty() {
         wrong.push(format!("somebody else's events were received: {received:?}, {:?}", world.receiver.unverified()));
     }
+}
+
+/// What the interface promises of an event and its body does not say.
+fn unsaid(event: &events::Model, body: &Value) -> Vec<&'static str> {
+    let text = |field: &str| body[field].as_str().filter(|text| !text.is_empty());
+    let is_amount = |field: &str| text(field).is_some_and(|text| text.parse::<Amount>().is_ok());
+    let (family, what) = event.name.split_once('.').expect("a family, and what happened");
+    let is_of_payment = !matches!(family, "payout" | "withdraw");
+    let has_reason = text("failure_reason").is_some();
+    let is_labelled = body["labels"].as_array().is_some_and(|labels| !labels.is_empty());
+    let promised = [
+        ("event", text("event") == Some(event.name.as_str())),
+        ("payment_id", text("payment_id") == Some(event.payment_id.as_str())),
+        ("timestamp", text("timestamp").is_some()),
+        ("event_id", text("event_id") == Some(event.id.as_str())),
+        ("sequence", body["sequence"].as_i64() == Some(event.sequence)),
+        ("status", text("status").is_some()),
+        ("token", text("token").is_some()),
+        ("chain", text("chain").is_some()),
+        ("amount", is_amount("amount")),
+        ("amount_received", !is_of_payment || is_amount("amount_received")),
+        ("tx_hash", !matches!(what, "confirmed" | "settled" | "sent") || text("tx_hash").is_some()),
+        ("psp_amount", !matches!(family, "payment" | "payin") || what != "settled" || is_amount("psp_amount")),
+        ("treasury_fee", !matches!(family, "payment" | "payin") || what != "settled" || is_amount("treasury_fee")),
+        ("refund_id", family != "refund" || text("refund_id").is_some()),
+        (
+            "failure_reason",
+            match (family, what) {
+                ("payment" | "payin" | "payout" | "withdraw", "failed") => has_reason,
+                ("transfer", "failed") => has_reason || is_labelled,
+                _ => true,
+            },
+        ),
+    ];
+    promised.into_iter().filter(|(_, is_said)| !is_said).map(|(field, _)| field).collect()
 }
 
 /// Whether the PSP wants an event: all of them, unless its policy leaves out one of two names of the same happening.

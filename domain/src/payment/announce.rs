@@ -75,6 +75,9 @@ pub struct Announcement {
     pub at: Timestamp,
     /// The payment's status then.
     pub status: Status,
+    /// Why it had failed, if it had. Money that comes late takes the payment out of that again, maybe in the same commit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure_reason: Option<FailureReason>,
     /// The transaction it is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tx_hash: Option<Hash32>,
@@ -160,6 +163,7 @@ pub(crate) fn announcements(after: &Payment, event: &Event, at: Timestamp) -> Ve
             sequence,
             at,
             status: after.status,
+            failure_reason: after.failure_reason.filter(|_| after.status == Status::Failed),
             tx_hash: transaction(after, event),
             refund_id: match event {
                 Event::RefundSent { refund_id, .. } | Event::RefundFailed { refund_id, .. } => Some(*refund_id),

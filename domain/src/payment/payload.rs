@@ -154,7 +154,7 @@ pub fn payload(payment: &Payment, announcement: &Announcement, event_id: EventId
         refund_amount: refund.map(|refund| refund.amount.to_string()),
         refund_address: refund.map(|refund| refund.to),
         labels: payment.labels.iter().map(Label::as_str).collect(),
-        failure_reason: payment.failure_reason.filter(|_| announcement.status == Status::Failed),
+        failure_reason: announcement.failure_reason,
         metadata: terms.metadata.as_ref(),
     })
 }

@@ -343,6 +343,15 @@ impl Story {
         self
     }
 
+    /// What the last command has the operator told, and nothing else.
+    #[track_caller]
+    pub(super) fn alarms(self, expected: &[Alarm]) -> Self {
+        let effects = &self.last.as_ref().unwrap().effects;
+        let of = |effect: &Effect| if let Effect::Alarm(alarm) = effect { Some(*alarm) } else { None };
+        assert_eq!(effects.iter().filter_map(of).collect::<Vec<_>>(), expected);
+        self
+    }
+
     pub(super) fn also(self, look: impl FnOnce(&Payment)) -> Self {
         look(&self.payment);
         self

@@ -281,6 +281,13 @@ fn a_refund_goes_to_the_sender_only_if_that_is_one_plain_account() {
 }
 
 #[test]
+fn money_that_went_back_and_is_taken_back_alarms() {
+    let (small, gone) = (tx(1).of("4"), tx(1).of("4").rev(2).gone());
+    let back = given(terms()).arrives(small).when(refund(1, None)).cleared(1).when(sent(1)).alarms(&[]);
+    back.when(gone.seen()).alarms(&[Alarm::Overdrawn { amount: amount("4.00") }]);
+}
+
+#[test]
 fn money_that_left_after_all_is_believed() {
     given(terms())
         .arrives(tx(1).of("4"))

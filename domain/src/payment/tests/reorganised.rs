@@ -104,6 +104,30 @@ fn a_settlement_that_was_taken_back_is_settled_anew() {
 }
 
 #[test]
+fn what_was_final_and_is_taken_back_alarms() {
+    let (paid, gone) = (given(terms()).arrives(tx(1)), tx(1).rev(2).gone());
+    let operation = paid.operation();
+    let lost = Alarm::ReceivedMoneyOrphaned { key: tx(1).0.key };
+    let settled = paid.alarms(&[]).settled(1).alarms(&[]);
+    let orphaned = settled.settlement_orphaned(2).alarms(&[Alarm::SettlementOrphaned { operation }]);
+    orphaned.when(gone.seen()).alarms(&[lost]);
+    given(terms()).arrives(tx(1)).when(gone.seen()).alarms(&[lost]).arrives(tx(1).rev(3)).alarms(&[]);
+    // It was never told of.
+    given(terms()).when(tx(1).seen()).when(gone.seen()).alarms(&[]);
+}
+
+#[test]
+fn a_settlement_that_fails_alarms_as_often_as_it_is_told_of() {
+    let story = given(terms()).arrives(tx(1)).settlement_fails(1);
+    let operation = story.operation();
+    let failed = |failures| Alarm::SettlementFailed { operation, failures };
+    let scheduled = Command::RetrySettlement { by: Requester::Schedule };
+    let story = story.alarms(&[failed(1)]).when(scheduled).alarms(&[]).settlement_fails(2).alarms(&[]);
+    let demanded = story.when(Command::RetrySettlement { by: Requester::Psp }).settlement_fails(3);
+    demanded.alarms(&[failed(3)]).when(Command::RetrySettlement { by: Requester::Psp }).settled(4).alarms(&[]);
+}
+
+#[test]
 fn a_settlement_may_come_back_before_its_money_is_final_again() {
     let gone = given(terms()).arrives(tx(1)).when(tx(1).rev(2).gone().seen()).told(&[CONFIRMED, REORGED].concat());
     gone.settled(1)

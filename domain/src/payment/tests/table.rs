@@ -181,6 +181,21 @@ fn blocked_money_that_would_have_paid_fails_the_payment() {
 }
 
 #[test]
+fn blocked_money_alarms_whenever_it_comes() {
+    let alarm = |n| Alarm::FundsBlocked { key: tx(n).0.key };
+    let blocked = |story: Story, tx: Tx| story.when(tx.seen()).alarms(&[]).when(tx.screened(Block));
+    let all = blocked(given(terms()), tx(1)).alarms(&[alarm(1)]).when(tx(1).finalised()).alarms(&[]);
+    blocked(all.failed(FailureReason::KytBlocked), tx(2)).alarms(&[alarm(2)]);
+    let late = tx(2).at(EXPIRY_SECS);
+    let of_expired = blocked(given(terms()).expired().alarms(&[]), late).alarms(&[alarm(2)]);
+    of_expired.when(late.finalised()).alarms(&[]).failed(FailureReason::Expired).is(Failed, &[FundsBlocked]);
+    let of_settled = blocked(given(terms()).arrives(tx(1)).settled(1), late).alarms(&[alarm(2)]);
+    of_settled.when(late.finalised()).alarms(&[]).is(Settled, &[FundsBlocked]);
+    let reviewed = given(terms()).when(tx(1).seen()).when(tx(1).screened(Review)).alarms(&[]);
+    reviewed.when(tx(1).decided(Block)).alarms(&[alarm(1)]);
+}
+
+#[test]
 fn tainted_dust_spoils_nothing() {
     given(terms()).tainted(tx(1).of("1")).is(Pending, &[FundsBlocked]).arrives(tx(2)).is(Confirmed, &[FundsBlocked]);
     given(terms()).tainted(tx(1).of("1")).expired().failed(FailureReason::Expired);
@@ -261,7 +276,13 @@ fn late_money_makes_a_failed_payment_mismatched() {
         .settled(1)
         .is(Settled, &[Late]);
     let early = given(terms()).arrives(late).is(Pending, &[]).told(&[]).expired().is(Mismatched, &[Late]);
-    early.told(&[FAILED, MISMATCHED].concat()).money("10.00", "0.00", "0.00", "10.00");
+    let early = early.told(&[FAILED, MISMATCHED].concat()).money("10.00", "0.00", "0.00", "10.00");
+    // It is late, not failed, when the commit ends: what failed says why all the same.
+    for told in &early.told {
+        let body = payload(&early.payment, told, EventId::from_ulid(Ulid(1))).unwrap();
+        let is_failed = told.name.as_str().ends_with(".failed");
+        assert_eq!(body.contains(r#""failure_reason":"expired""#), is_failed, "{body}");
+    }
 }
 
 #[test]
