@@ -64,14 +64,18 @@ pub struct Entry {
     /// The body's length as it came.
     #[serde(skip)]
     pub bytes: usize,
-    /// Whose secret verified it; nobody else is shown it.
+    /// Whose it is: nobody else is shown it, and nobody at all if that is not known.
     #[serde(skip)]
     pub owner: Option<String>,
 }
 
 impl Entry {
     fn is_for(&self, psp_id: &str) -> bool {
-        self.owner.as_deref().is_none_or(|owner| owner == psp_id)
+        self.owner.as_deref() == Some(psp_id)
+    }
+
+    fn is_anothers(&self, psp_id: &str) -> bool {
+        self.owner.as_deref().is_some_and(|owner| owner != psp_id)
     }
 }
 
@@ -99,8 +103,8 @@ impl Inboxes {
         Ok(inbox.received)
     }
 
-    /// How many came so far, and up to `limit` entries with a number above `after`, oldest first: those of this PSP, and
-    /// those whose signature names nobody.
+    /// How many came so far, and up to `limit` entries with a number above `after`, oldest first: those of this PSP alone. What
+    /// is nobody's may be another's real event, sent just before its endpoint was pointed elsewhere: it is counted, no more.
     pub fn list(&self, name: &str, psp_id: &str, after: u64, limit: usize) -> (u64, Vec<Entry>) {
         let inner = self.inner.lock();
         let Some(inbox) = inner.by_name.get(name) else { return (0, Vec::new()) };
@@ -109,16 +113,16 @@ impl Inboxes {
         (inbox.received, own.take(limit).cloned().collect())
     }
 
-    /// Takes out what this PSP is shown of an inbox; one with nothing in it is gone.
+    /// Takes out all but what is another PSP's; an inbox with nothing in it is gone.
     pub fn clear(&self, name: &str, psp_id: &str) {
         let mut inner = self.inner.lock();
         let Inner { by_name, kept_bytes } = &mut *inner;
         let Some(inbox) = by_name.get_mut(name) else { return };
         let mut taken_out = 0;
         inbox.entries.retain(|entry| {
-            let own = entry.is_for(psp_id);
-            taken_out += if own { entry.bytes } else { 0 };
-            !own
+            let stays = entry.is_anothers(psp_id);
+            taken_out += if stays { 0 } else { entry.bytes };
+            stays
         });
         *kept_bytes -= taken_out;
         if inbox.entries.is_empty() {
@@ -210,7 +214,7 @@ mod tests {
             answered: 200,
             body: Value::Null,
             bytes: 0,
-            owner: None,
+            owner: Some("psp_1".to_owned()),
         };
         for _ in 0..ENTRIES_MAX + 5 {
             inboxes.keep("a", entry).unwrap();
@@ -234,5 +238,34 @@ mod tests {
         assert_eq!((kept("one more"), kept("1")), (4, 1), "its own oldest went");
         inboxes.clear("one more", "psp_1");
         assert_eq!(inboxes.inner.lock().kept_bytes, 0);
+    }
+
+    #[test]
+    fn what_is_nobodys_is_counted_and_shown_to_nobody() {
+        let inboxes = Inboxes::default();
+        for owner in [Some("psp_1"), None, Some("psp_2")] {
+            let entry = |number| Entry {
+                number,
+                received_at: String::new(),
+                verified: owner.is_some(),
+                reason: None,
+                webhook_id: None,
+                answered: 200,
+                body: Value::Null,
+                bytes: 10,
+                owner: owner.map(str::to_owned),
+            };
+            inboxes.keep("a", entry).unwrap();
+        }
+        let shown = |psp_id: &str| {
+            let (received, entries) = inboxes.list("a", psp_id, 0, usize::MAX);
+            (received, entries.iter().map(|entry| entry.number).collect::<Vec<_>>())
+        };
+        assert_eq!((shown("psp_1"), shown("psp_2"), shown("psp_3")), ((3, vec![1]), (3, vec![3]), (3, vec![])));
+        inboxes.clear("a", "psp_1");
+        assert_eq!((shown("psp_1"), shown("psp_2")), ((3, vec![]), (3, vec![3])));
+        assert_eq!(inboxes.inner.lock().kept_bytes, 10, "what is nobody's went along");
+        inboxes.clear("a", "psp_2");
+        assert_eq!(shown("psp_2"), (0, vec![]));
     }
 }

@@ -9,8 +9,8 @@ use axum::http::header::LOCATION;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use payferry_actors::webhook::endpoints;
-use payferry_entities::webhook_endpoints;
-use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
+use payferry_entities::{events, webhook_endpoints};
+use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QuerySelect};
 use serde_json::{Value, json};
 
 use super::Body;
@@ -55,7 +55,7 @@ pub(super) async fn receive(
         signature: header("webhook-signature"),
     };
     let now = app.clock().real_now();
-    // No PSP's secret but its own makes it verified, and its own alone says whose it is.
+    // No PSP's secret but its own makes it verified.
     let mut verdict = verify(signed, &body, &[], now);
     let mut owner = None;
     for (psp_id, secrets) in secrets(&app, &name).await? {
@@ -64,6 +64,10 @@ pub(super) async fn receive(
             owner = Some(psp_id);
             break;
         }
+    }
+    // By another secret than those that point here now, it may still be somebody's event.
+    if let Some(id) = signed.id.filter(|_| owner.is_none()) {
+        owner = owner_of(&app, id).await?;
     }
     let bytes = body.len();
     let body =
@@ -92,7 +96,7 @@ pub(super) async fn receive(
     Ok((status, if status.is_success() { "received" } else { "the inbox was asked to answer so" }).into_response())
 }
 
-/// What the inbox has received, oldest first; nothing of another PSP.
+/// What the inbox has received, oldest first; nothing of another PSP, and nothing of nobody's.
 pub(super) async fn list(
     Extension(world): Extension<Arc<World>>,
     caller: Caller<Read>,
@@ -147,6 +151,13 @@ fn manners(uri: &Uri) -> Result<Manners, ApiError> {
 fn number(text: &str, max: u64) -> Result<u64, Fault> {
     let out = || Fault::new("out_of_range", format!("must be a whole number up to {max}"));
     text.parse().ok().filter(|number| *number <= max).ok_or_else(out)
+}
+
+/// Whose event this is, if there is one.
+async fn owner_of(app: &AppState, event_id: &str) -> Result<Option<String>, ApiError> {
+    let event =
+        events::Entity::find().filter(events::Column::Id.eq(event_id)).select_only().column(events::Column::PspId);
+    Ok(event.into_tuple::<String>().one(app.database().reader()).await?)
 }
 
 /// The secrets of each PSP whose endpoint points at this inbox.

@@ -35,10 +35,16 @@ async fn an_inbox_verifies_keeps_and_misbehaves() {
     let rest = sandbox.ok(Method::GET, "/sandbox/inbox/moody?after=3", None).await;
     assert_eq!(rest["webhooks"].as_array().unwrap().len(), 1);
 
-    let forged = reqwest::Client::new().post(format!("{api}/sandbox/inbox/moody")).body("{}").send().await.unwrap();
-    assert_eq!(forged.status(), StatusCode::OK);
+    // Shown to whom it claims to be for; what claims nothing could be anybody's, and is only counted.
+    let forge = || reqwest::Client::new().post(format!("{api}/sandbox/inbox/moody")).body("{}");
+    let event_id = webhooks[0]["webhook_id"].as_str().unwrap();
+    for forged in [forge(), forge().header("webhook-id", event_id), forge().header("webhook-id", "evt_nobodys")] {
+        assert_eq!(forged.send().await.unwrap().status(), StatusCode::OK);
+    }
     let inbox = sandbox.ok(Method::GET, "/sandbox/inbox/moody?after=4", None).await;
-    assert_eq!(inbox["webhooks"][0]["verified"], false);
+    let shown: Vec<_> =
+        inbox["webhooks"].as_array().unwrap().iter().map(|one| (&one["number"], &one["verified"])).collect();
+    assert_eq!((&inbox["received"], shown), (&json!(7), vec![(&json!(6), &json!(false))]), "{inbox:#}");
 
     hook(format!("{api}/sandbox/inbox/elsewhere?redirect=http://127.0.0.1:1/")).await;
     let id = sandbox.payment(&merchant).await;
@@ -79,9 +85,19 @@ async fn an_inbox_shows_nobody_what_is_anothers() {
     };
     let seen = theirs(Method::GET).await;
     assert_eq!((&seen["received"], &seen["webhooks"]), (&json!(2), &json!([])));
+    // Sent when the endpoint was pointed elsewhere already: its secret is not asked for here, and it is still its PSP's.
+    let elsewhere = url.replace("shared", "elsewhere");
+    sandbox.ok(Method::PATCH, "/api/v1/set_webhook", Some(json!({"webhook_url": elsewhere}))).await;
+    let mine = sandbox.ok(Method::GET, "/sandbox/inbox/shared", None).await;
+    let event_id = mine["webhooks"][0]["webhook_id"].as_str().unwrap().to_owned();
+    let late = reqwest::Client::new().post(&url).header("webhook-id", event_id).json(&mine["webhooks"][0]["body"]);
+    assert_eq!(late.send().await.unwrap().status(), StatusCode::OK);
+    let seen = theirs(Method::GET).await;
+    assert_eq!((&seen["received"], &seen["webhooks"]), (&json!(3), &json!([])));
     theirs(Method::DELETE).await;
     let mine = sandbox.ok(Method::GET, "/sandbox/inbox/shared", None).await;
-    assert_eq!(mine["webhooks"].as_array().unwrap().len(), 2);
+    let verified: Vec<_> = mine["webhooks"].as_array().unwrap().iter().map(|one| one["verified"].clone()).collect();
+    assert_eq!(verified, [true, true, false]);
     sandbox.stop();
 }
 
