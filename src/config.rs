@@ -330,7 +330,8 @@ fn expected(key: &str) -> &'static str {
         | "kyt.oracle"
         | "kyt.allow_everything"
         | "payments.bookkeeping"
-        | "documents.allow_http" => "true or false",
+        | "documents.allow_http"
+        | "auditors.treasury_kept" => "true or false",
         "documents.folder" => "the path of a folder",
         "documents.bucket" | "documents.region" => "a name",
         "database.url" => "a path, \"sqlite://path?mode=rwc\" or \"postgres://user:password@host/name\"",

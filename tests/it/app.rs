@@ -89,6 +89,8 @@ pub struct TestConfig {
     pub desk: DeskConfig,
     /// Between two reconciliations in the background; none unless it is said.
     pub vaults_interval: Option<Duration>,
+    /// Whether they look at the treasury, too.
+    pub treasury_kept: bool,
     /// Routes besides the service's own.
     pub routes: Router<AppState>,
 }
@@ -104,6 +106,7 @@ impl Default for TestConfig {
             identity: None,
             desk: DeskConfig::default(),
             vaults_interval: None,
+            treasury_kept: false,
             routes: Router::new(),
         }
     }
@@ -155,7 +158,11 @@ impl TestApp {
             desk: config.desk,
             webhooks: WebhookConfig { url_policy, ..WebhookConfig::default() },
             ceilings: payferry_actors::psps::Ceilings::default(),
-            auditors: AuditorsConfig { ledger_interval: LEDGER_INTERVAL, vaults_interval: config.vaults_interval },
+            auditors: AuditorsConfig {
+                ledger_interval: LEDGER_INTERVAL,
+                vaults_interval: config.vaults_interval,
+                treasury_kept: config.treasury_kept,
+            },
             shards: 1,
             bookkeeping: true,
         })

@@ -7,9 +7,9 @@ use payferry_actors::chain::{ChainClient, ChainSpec, RereadError, reread};
 use payferry_actors::clock::Clock;
 use payferry_actors::reconcile::{Difference, Options, Owner, Report, reconcile};
 use payferry_actors::wallet::Vaults;
-use payferry_domain::{Address, Chain, Token};
-use payferry_entities::chain_cursors;
-use sea_orm::{ConnectionTrait, EntityTrait};
+use payferry_domain::{Address, Chain, Timestamp, Token};
+use payferry_entities::{balances, chain_cursors, ledger_postings};
+use sea_orm::{ConnectionTrait, EntityTrait, IntoActiveModel};
 
 use crate::app::{Reply, TestApp, TestConfig};
 use crate::operator::Desk;
@@ -25,6 +25,34 @@ async fn report(app: &TestApp) -> Report {
 
 fn id_of(payment: &Reply) -> &str {
     payment.json["payment_id"].as_str().unwrap()
+}
+
+/// A cancelled payment on Base whose transfer was missed for real: while it was paid, and when its block was looked at a second
+/// time, nobody knew whose wallet it is. And the last block by then, far above the transfer's.
+async fn missed(app: &TestApp, spec: &ChainSpec, merchant: &str) -> (Reply, u64) {
+    let late = app.add_payment(merchant).await;
+    app.post(&format!("/payments/{}/cancel", id_of(&late)), &serde_json::json!({})).await;
+    let wallet = late.json["intermediary_wallet"].as_str().unwrap().to_lowercase();
+    let rename = async |wallet: &str| {
+        let sql = format!("UPDATE payments SET wallet = '{wallet}' WHERE id = '{}'", id_of(&late));
+        app.writer().execute_unprepared(&sql).await.unwrap();
+    };
+    let gone = async |app: &TestApp| {
+        app.state.system.observe_payment(id_of(&late).parse().unwrap()).await.is_none().then_some(())
+    };
+    app.until("its actor has left", gone).await;
+    rename("0x00000000000000000000000000000000000000aa").await;
+    app.pay(&late, "10").await;
+    let chain = app.world().chain(Chain::Base).devchain();
+    let mined = chain.mine(2 * spec.second_look_blocks + 64).await.unwrap().last().unwrap().number;
+    let passed = async |app: &TestApp| {
+        let cursor =
+            chain_cursors::Entity::find_by_id("base").one(app.state.database().reader()).await.unwrap().unwrap();
+        (cursor.second_look_from > i64::try_from(mined - spec.second_look_blocks - 32).unwrap()).then_some(())
+    };
+    app.until("its block was looked at a second time", passed).await;
+    rename(&wallet).await;
+    (late, mined)
 }
 
 #[tokio::test]
@@ -70,6 +98,62 @@ async fn what_fits_is_clean_and_what_does_not_is_named_with_its_owner() {
 }
 
 #[tokio::test]
+async fn a_shortage_is_told_with_its_sign() {
+    let app = TestApp::start_with_chains().await;
+    let spec = app.world().chain(Chain::Base).spec().clone();
+    let (psp_id, token_address) = (app.psp_id.to_string(), spec.token_address(Token::Usdc).unwrap());
+    let look = async |whole_ledger: bool| {
+        let options = Options { whole_ledger, pause: Duration::from_millis(100), ..Options::default() };
+        reconcile(app.state.database(), &chains(&app), &Clock::default(), options, |_| {}).await.unwrap()
+    };
+    let row = balances::Model {
+        psp_id: psp_id.clone(),
+        chain: "base".to_owned(),
+        token_address: token_address.to_string(),
+        available: 0,
+        reserved: 0,
+        updated_at: 0,
+    };
+    balances::Entity::insert(row.into_active_model()).exec_without_returning(app.writer()).await.unwrap();
+    assert!(look(true).await.is_clean() && look(false).await.is_clean());
+
+    // A balance that nobody posted: the postings speak for the vault, which is empty, and against the balance.
+    app.writer().execute_unprepared("UPDATE balances SET available = available + 5").await.unwrap();
+    let short = |report: &Report| {
+        let difference = &report.differences[0];
+        assert_eq!(difference.place.owner, Owner::Psp { psp_id: psp_id.clone() });
+        assert_eq!((report.differences_total, difference.ledger, difference.on_chain), (1, 5, 0), "{report:#?}");
+        let words = difference.words(Some(Token::Usdc));
+        assert!(words.ends_with("the ledger says 0.000005 USDC, there are 0.00"), "{words}");
+    };
+    let whole = look(true).await;
+    assert_eq!((whole.differences_total, whole.unbalanced.len()), (0, 1), "{whole:#?}");
+    assert_eq!((whole.unbalanced[0].posted, whole.unbalanced[0].balance), (0, 5));
+    short(&look(false).await);
+
+    // Posted, and gone from the chain.
+    let posting = ledger_postings::Model {
+        position: 1,
+        subject: "x_1".to_owned(),
+        version: 1,
+        line: 0,
+        psp_id: psp_id.clone(),
+        kind: "settled".to_owned(),
+        debit: "payment".to_owned(),
+        credit: "psp".to_owned(),
+        chain: "base".to_owned(),
+        token_address: token_address.to_string(),
+        amount: 5,
+        reference: "0xhash".to_owned(),
+        at: 0,
+    };
+    ledger_postings::Entity::insert(posting.into_active_model()).exec_without_returning(app.writer()).await.unwrap();
+    let whole = look(true).await;
+    assert!(whole.unbalanced.is_empty() && !whole.is_clean(), "{whole:#?}");
+    short(&whole);
+}
+
+#[tokio::test]
 async fn a_transfer_that_was_missed_is_found_again_and_goes_the_usual_way() {
     let app = TestApp::start_with_chains().await;
     let merchant = app.add_merchant().await;
@@ -94,29 +178,7 @@ async fn a_transfer_that_was_missed_is_found_again_and_goes_the_usual_way() {
     let ahead = read(head + 1_000_000).await.unwrap_err();
     assert!(matches!(ahead, RereadError::Unread(_)), "what was not read yet is the watcher's: {ahead}");
 
-    // Missed for real: while it was paid, and when its block was looked at a second time, nobody knew whose wallet it is.
-    let late = app.add_payment(&merchant).await;
-    app.post(&format!("/payments/{}/cancel", id_of(&late)), &serde_json::json!({})).await;
-    let wallet = late.json["intermediary_wallet"].as_str().unwrap().to_lowercase();
-    let rename = async |wallet: &str| {
-        let sql = format!("UPDATE payments SET wallet = '{wallet}' WHERE id = '{}'", id_of(&late));
-        app.writer().execute_unprepared(&sql).await.unwrap();
-    };
-    let gone = async |app: &TestApp| {
-        app.state.system.observe_payment(id_of(&late).parse().unwrap()).await.is_none().then_some(())
-    };
-    app.until("its actor has left", gone).await;
-    rename("0x00000000000000000000000000000000000000aa").await;
-    app.pay(&late, "10").await;
-    let chain = app.world().chain(Chain::Base).devchain();
-    let mined = chain.mine(2 * spec.second_look_blocks + 64).await.unwrap().last().unwrap().number;
-    let passed = async |app: &TestApp| {
-        let cursor =
-            chain_cursors::Entity::find_by_id("base").one(app.state.database().reader()).await.unwrap().unwrap();
-        (cursor.second_look_from > i64::try_from(mined - spec.second_look_blocks - 32).unwrap()).then_some(())
-    };
-    app.until("its block was looked at a second time", passed).await;
-    rename(&wallet).await;
+    let (late, mined) = missed(&app, &spec, &merchant).await;
     let unseen = app.get(&format!("/payments/{}", id_of(&late))).await;
     assert_eq!((&unseen.json["status"], &unseen.json["transfers"]), (&"failed".into(), &serde_json::json!([])));
     let found = report(&app).await;
@@ -136,11 +198,14 @@ async fn a_transfer_that_was_missed_is_found_again_and_goes_the_usual_way() {
     assert_eq!(read(mined).await.unwrap().recorded.len(), 0, "once is enough");
 }
 
+/// With the vaults looked at all the time.
+fn looking() -> TestConfig {
+    TestConfig { chains: true, vaults_interval: Some(Duration::from_millis(300)), ..TestConfig::default() }
+}
+
 #[tokio::test]
 async fn the_service_finds_a_difference_by_itself_and_tells_until_it_is_gone() {
-    let config =
-        TestConfig { chains: true, vaults_interval: Some(Duration::from_millis(300)), ..TestConfig::default() };
-    let desk = Desk::over(TestApp::start_with(config).await).await;
+    let desk = Desk::over(TestApp::start_with(looking()).await).await;
     let app = &desk.app;
     let merchant = app.add_merchant().await;
     let made = app.add_payment(&merchant).await;
@@ -172,4 +237,66 @@ async fn the_service_finds_a_difference_by_itself_and_tells_until_it_is_gone() {
     let gone = async |app: &TestApp| app.state.system.vaults().differences.is_empty().then_some(());
     app.until("it is gone", gone).await;
     desk.stop().await;
+}
+
+#[tokio::test]
+async fn the_service_names_the_payment_whose_transfer_was_missed() {
+    let desk = Desk::over(TestApp::start_with(looking()).await).await;
+    let app = &desk.app;
+    let merchant = app.add_merchant().await;
+    let spec = app.world().chain(Chain::Base).spec().clone();
+    let (late, _) = missed(app, &spec, &merchant).await;
+    let stuck = async |app: &TestApp| Some(app.state.system.vaults()).filter(|view| view.differences.len() == 1);
+    let found = app.until("the difference is found", stuck).await;
+    let difference = &found.differences[0].difference;
+    assert_eq!((difference.ledger, difference.on_chain), (0, 10_000_000));
+    let listed = desk.get("/ops/stuck?kind=vault_difference").await;
+    let item = &listed.json["kinds"][0]["items"][0];
+    assert_eq!(
+        (&item["payment_id"], &item["psp_id"]),
+        (&id_of(&late).into(), &app.psp_id.to_string().into()),
+        "{}",
+        listed.text()
+    );
+    desk.stop().await;
+}
+
+#[tokio::test]
+async fn the_treasury_is_looked_at_by_itself_where_nobody_moves_its_money() {
+    for treasury_kept in [true, false] {
+        let desk = Desk::over(TestApp::start_with(TestConfig { treasury_kept, ..looking() }).await).await;
+        let app = &desk.app;
+        let merchant = app.add_merchant().await;
+        let made = app.add_payment(&merchant).await;
+        app.pay(&made, "10").await;
+        app.payment_when(&made, "settled").await;
+        let looked = async |since: Option<Timestamp>| {
+            let view = async |app: &TestApp| Some(app.state.system.vaults()).filter(|view| view.checked_at > since);
+            app.until("it has looked", view).await
+        };
+        let clean = looked(None).await;
+        assert!(clean.differences.is_empty() && clean.unread.is_empty(), "{clean:?}");
+
+        let spec = app.world().chain(Chain::Base).spec().clone();
+        let chain = app.world().chain(Chain::Base);
+        chain.transfer(Payer::Clean, Token::Usdc, spec.treasury, "2".parse().unwrap()).await.unwrap();
+        chain.devchain().mine(1).await.unwrap();
+        if !treasury_kept {
+            // The run that was under way, and a whole one.
+            let next = looked(clean.checked_at).await;
+            let after = looked(next.checked_at).await;
+            assert!(after.differences.is_empty(), "its owner moves it as it likes: {after:?}");
+            desk.stop().await;
+            continue;
+        }
+        let stuck = async |app: &TestApp| Some(app.state.system.vaults()).filter(|view| view.differences.len() == 1);
+        let found = app.until("the difference is found", stuck).await;
+        let difference = &found.differences[0].difference;
+        assert_eq!(difference.place.owner, Owner::Treasury);
+        assert_eq!((difference.ledger, difference.on_chain), (100_000, 2_100_000));
+        let listed = desk.get("/ops/stuck?kind=vault_difference").await;
+        let item = &listed.json["kinds"][0]["items"][0];
+        assert_eq!((&item["id"], &item["psp_id"]), (&"treasury".into(), &serde_json::Value::Null), "{}", listed.text());
+        desk.stop().await;
+    }
 }

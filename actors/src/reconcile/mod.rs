@@ -71,7 +71,7 @@ pub async fn reconcile_part(
     }
     look.report.after = after;
     look.at_psps().await?;
-    if options.whole_ledger {
+    if options.whole_ledger || options.treasury_kept {
         look.at_treasury().await?;
     }
     look.and(part.known);

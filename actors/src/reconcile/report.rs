@@ -26,7 +26,7 @@ pub struct Options {
     /// After each request: what others want of the endpoint comes in between.
     pub request_pause: Duration,
     /// Whether the ledger itself is looked at, too: its sums of all that was ever posted, and the treasury's. Without it the
-    /// running balances are believed, which the ledger's auditor looks after.
+    /// running balances are believed, which the ledger's auditor looks after, and the treasury is left out unless it is kept.
     pub whole_ledger: bool,
     /// Whether nobody has moved the treasury's money, so that what differs there is a difference, too.
     pub treasury_kept: bool,

@@ -1,7 +1,7 @@
 //! The auditor of the vaults: reconciles in the background, at a pace that leaves the chains' endpoints to the payments.
 //!
-//! Each run looks at every PSP's vault, at the next part of the payments, and at what it found before. Deliberately absent: mending
-//! anything; whoever wants everything looked at now runs `payferry reconcile`.
+//! Each run looks at every PSP's vault, at the next part of the payments, at what it found before, and at the treasury if that is
+//! said to be kept. Deliberately absent: mending anything; whoever wants everything looked at now runs `payferry reconcile`.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -115,6 +115,8 @@ pub(crate) struct VaultAuditor {
     services: Arc<Services>,
     chains: Arc<Vec<(ChainSpec, ChainClient)>>,
     interval: Duration,
+    /// Whether the treasury is held against the ledger, too.
+    treasury_kept: bool,
 }
 
 pub(crate) enum Message {
@@ -132,8 +134,13 @@ pub(crate) struct State {
 }
 
 impl VaultAuditor {
-    pub(crate) fn new(services: Arc<Services>, chains: Arc<Vec<(ChainSpec, ChainClient)>>, interval: Duration) -> Self {
-        Self { services, chains, interval }
+    pub(crate) fn new(
+        services: Arc<Services>,
+        chains: Arc<Vec<(ChainSpec, ChainClient)>>,
+        interval: Duration,
+        treasury_kept: bool,
+    ) -> Self {
+        Self { services, chains, interval, treasury_kept }
     }
 }
 
@@ -175,7 +182,8 @@ impl Behaviour for VaultAuditor {
 
 impl VaultAuditor {
     fn run(&self, myself: Mailbox<Message>, after: String) -> AbortOnDropHandle<()> {
-        let (services, chains, interval) = (self.services.clone(), self.chains.clone(), self.interval);
+        let (services, chains) = (self.services.clone(), self.chains.clone());
+        let (interval, treasury_kept) = (self.interval, self.treasury_kept);
         AbortOnDropHandle::new(tokio::spawn(async move {
             let options = Options {
                 thorough: false,
@@ -183,7 +191,7 @@ impl VaultAuditor {
                 requests_at_once: 1,
                 request_pause: REQUEST_PAUSE,
                 whole_ledger: false,
-                treasury_kept: false,
+                treasury_kept,
             };
             let part = Part { after, payments_max: Some(PAYMENTS_MAX), known: services.vaults.known() };
             let run = reconcile_part(&services.database, &chains, &services.clock, options, part, |_| {});

@@ -175,7 +175,7 @@ impl System {
             system.start_ledger_auditor(auditors).await?;
         }
         if let Some(interval) = auditors.vaults_interval.filter(|_| posts) {
-            system.start_vault_auditor(chains, interval).await?;
+            system.start_vault_auditor(chains, interval, auditors.treasury_kept).await?;
         }
         Ok(system)
     }
@@ -272,12 +272,13 @@ impl System {
         &self,
         chains: Vec<(ChainSpec, ChainClient)>,
         interval: Duration,
+        treasury_kept: bool,
     ) -> Result<(), StartError> {
         let (services, chains) = (self.inner.services.clone(), Arc::new(chains));
         self.adopt(ActorKind::Auditor, watch::NAME, move |root| {
             let (services, chains) = (services.clone(), chains.clone());
             async move {
-                let auditor = VaultAuditor::new(services.clone(), chains, interval);
+                let auditor = VaultAuditor::new(services.clone(), chains, interval, treasury_kept);
                 Ok(services.books.spawn(watch::NAME, auditor, (), Some(root)).await?.get_cell())
             }
             .boxed()

@@ -1,6 +1,6 @@
 //! What a story is played on: chains, a database, the service on top of both, and the PSP's receiver.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -42,6 +42,8 @@ pub struct World {
     /// Which names of an event the PSP wants.
     pub families: EventFamilies,
     pub deaths: Arc<Deaths>,
+    /// What the auditor ever said that does not add up.
+    pub imbalances: Mutex<BTreeSet<String>>,
     system: Option<System>,
     /// Past the service, which may be down: to read. Whoever writes does it as the service does.
     database: Database,
@@ -95,6 +97,7 @@ impl World {
             merchant,
             families: policies.event_families,
             deaths: Arc::default(),
+            imbalances: Mutex::default(),
             system: None,
             database,
             test_database,
@@ -135,7 +138,7 @@ impl World {
             },
             ceilings: Ceilings::default(),
             // The auditor looks all the time, whatever happens: what it calls wrong is wrong.
-            auditors: AuditorsConfig { ledger_interval: AUDITED_EVERY, vaults_interval: None },
+            auditors: AuditorsConfig { ledger_interval: AUDITED_EVERY, vaults_interval: None, treasury_kept: false },
             shards: 2,
             bookkeeping: true,
         };
@@ -145,9 +148,19 @@ impl World {
 
     /// Stops the service: in order, or as a crash would.
     pub async fn stop(&mut self, gently: bool) {
+        self.heed_auditor();
         let system = self.system.take().expect("it runs");
         if gently {
             system.stop().await;
+        }
+    }
+
+    /// Keeps what the auditor says now: a moment later it may add up again.
+    pub fn heed_auditor(&self) {
+        let Some(system) = &self.system else { return };
+        for imbalance in system.ledger().imbalances {
+            let subject = imbalance.subject.as_deref().unwrap_or_default();
+            self.imbalances.lock().insert(format!("{subject} {}", imbalance.words(None)));
         }
     }
 
