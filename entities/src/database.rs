@@ -208,6 +208,8 @@ fn sqlite_options(url: &str, connections_max: u32, patience: Duration) -> Connec
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use sea_orm::Statement;
+
     use super::*;
 
     #[tokio::test]
@@ -224,5 +226,23 @@ mod tests {
         let database = opening.await.unwrap().unwrap();
         database.reader().execute_unprepared("SELECT * FROM things").await.unwrap();
         database.close().await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn what_the_writer_commits_survives_a_power_cut() {
+        let folder = tempfile::tempdir().unwrap();
+        let url = format!("sqlite://{}?mode=rwc", folder.path().join("test.db").display());
+        // As a new file, and as one that is there.
+        for _ in 0..2 {
+            let database = Database::open(&url).await.unwrap();
+            let row = async |pragma: &str| {
+                let statement = Statement::from_string(DbBackend::Sqlite, format!("PRAGMA {pragma}"));
+                database.writer().query_one_raw(statement).await.unwrap().unwrap()
+            };
+            let full = row("synchronous").await.try_get_by_index::<i64>(0).unwrap();
+            let mode = row("journal_mode").await.try_get_by_index::<String>(0).unwrap();
+            assert_eq!((full, mode.as_str()), (2, "wal"), "FULL: a sync of the log in every commit");
+            database.close().await.unwrap();
+        }
     }
 }

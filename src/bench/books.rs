@@ -111,6 +111,7 @@ pub(super) async fn measure(world: &World, time: Duration, quick: bool) -> anyho
     }
     for side in [&on, &off] {
         wrong.extend(side.psp.audit(&side.made, 0).await?);
+        wrong.extend(side.service.unsound().await?);
     }
     let pairs = || on.turns.iter().zip(&off.turns);
     let cost = Spread::of(pairs().map(|(on, off)| (1.0 - on.per_sec / off.per_sec) * 100.0));

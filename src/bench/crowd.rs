@@ -76,6 +76,10 @@ pub(super) async fn measure(world: &World, wanted: &[Row], time: Duration, quick
     if wanted.contains(&Row::Pages) {
         lines.push(pages::measure(&stage.service, crowd).await?.wrong(std::mem::take(&mut wrong)));
     }
+    if let Some(line) = lines.last_mut() {
+        // Not before the pages are read: it reads one of them.
+        line.wrong.extend(stage.service.unsound().await?);
+    }
     if let Some(beside_few) = beside_few {
         let beside_crowd = lives.cpu(crowd).await?;
         wrong.extend(stage.audit(&lives.over).await?);
@@ -101,6 +105,7 @@ pub(super) async fn measure(world: &World, wanted: &[Row], time: Duration, quick
     }
     if wanted.contains(&Row::Rehydration) {
         let stage = Arc::into_inner(stage).context("somebody still uses the service")?;
+        wrong.extend(stage.service.unsound().await?);
         stage.service.kill();
         let since = Instant::now();
         let service = Service::sandbox(&stage.setup).await?;
@@ -109,6 +114,7 @@ pub(super) async fn measure(world: &World, wanted: &[Row], time: Duration, quick
         wrong.extend(Psp::of(&service, CONNECTIONS).await?.audit_live(&made).await?);
         let tree = service.metric("payferry_rehydration_seconds").await?;
         let tree = tree.context("the service does not say how long it took")?;
+        wrong.extend(service.unsound().await?);
         service.kill();
         let bare = read_live(&stage.setup.folder).await?;
         ensure!(bare.count == crowd, "{} rows of live payments were read, {crowd} should be there", bare.count);

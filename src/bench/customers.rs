@@ -61,11 +61,12 @@ pub(super) async fn create(world: &World, time: Duration) -> anyhow::Result<Vec<
     let failed = warm.errors.len() + outcome.errors.len();
     let lost = (there < acknowledged || (failed == 0 && there > acknowledged))
         .then(|| format!("{acknowledged} customers were acknowledged and {there} are there"));
+    let wrong = lost.into_iter().chain(service.unsound().await?).collect();
     let line = line("customers made, SQLite", &outcome)
         .beside("axum and one grouped writer, two rows a customer, same disk and load", bare.per_sec())
         .note(format!("{acknowledged} were counted afterwards"))
         .wrong(bare.troubles());
-    Ok(vec![line.wrong(lost.into_iter().collect::<Vec<_>>())])
+    Ok(vec![line.wrong(wrong)])
 }
 
 /// What comes of a warm-up, and then of as many as are answered in `time`.
@@ -120,6 +121,7 @@ pub(super) async fn list(world: &World, time: Duration, quick: bool) -> anyhow::
     let page =
         || async { read(&client, "").await.map(|page| page.0.total.to_string()).map_err(|error| error.to_string()) };
     let pages = closed_loop(CONNECTIONS, time, page).await;
+    let mut unsound = service.unsound().await?;
     drop(service);
     let bound = bound(world).await?;
     let mut lines = Vec::new();
@@ -129,7 +131,7 @@ pub(super) async fn list(world: &World, time: Duration, quick: bool) -> anyhow::
     ] {
         let bare = from_memory(&bound, bytes, time).await?;
         let line = line(&what, &outcome).beside("axum, an answer of the same length from memory", bare.per_sec());
-        lines.push(line.wrong(bare.troubles()));
+        lines.push(line.wrong(bare.troubles()).wrong(std::mem::take(&mut unsound)));
     }
     Ok(lines)
 }

@@ -7,7 +7,8 @@ use super::hold::turns;
 use super::psp::Psp;
 use super::service::{SandboxSetup, Service, cpu_secs_of};
 use super::table::{Goal, Line};
-use super::world::{Engine, World};
+use super::world::{Durability, Engine, World};
+use crate::sandbox::database_file;
 
 /// Connections of the load, as of the measurements that the goals were set against.
 const CONNECTIONS: usize = 128;
@@ -22,22 +23,13 @@ const RATE_QUICK: f64 = 200.0;
 const P99_GOAL_MS: f64 = 50.0;
 /// The share of the bound that is wanted with SQLite; with PostgreSQL the rate alone is.
 const BOUND_SHARE_LEAST: f64 = 0.3;
-/// Turns that the bound and the service take, at least: the disk is not equally fast all the time, and both are to have
-/// their share of it. Whoever has none is held.
+/// Turns that the bound and the service take as closed loops, at least: the disk is not equally fast all the time, and both
+/// are to have their share of it. Whoever has none is held.
 const TURNS: u32 = 3;
 /// How long a service is warmed up.
 const WARM_UP: Duration = Duration::from_secs(1);
 
-/// How fast payments are asked for in a turn.
-#[derive(Debug, Clone, Copy)]
-enum Pace {
-    /// As fast as they are answered.
-    Closed,
-    /// So many a second.
-    Steady(f64),
-}
-
-/// One of the two that take turns, and what came of its turns.
+/// One of the two that take turns, and what came of them.
 struct Side {
     service: Service,
     psp: Psp,
@@ -59,15 +51,9 @@ impl Side {
         Self { service, psp, steady_psp, warm, closed, steady, cpu_secs: 0.0, load_secs: 0.0 }
     }
 
-    async fn turn(&mut self, pace: Pace, time: Duration) -> anyhow::Result<()> {
-        match pace {
-            Pace::Closed => self.closed_turn(time).await?,
-            Pace::Steady(rate) => {
-                let outcome = open_loop(rate, count(rate, time), |_| self.steady_psp.clone().initiate()).await;
-                self.steady.extend(outcome);
-            }
-        }
-        Ok(())
+    /// In one piece: checkpoints and the disk's own writing are a part of it, and a beginning after each turn is not.
+    async fn steady_run(&mut self, rate: f64, time: Duration) {
+        self.steady = open_loop(rate, count(rate, time), |_| self.steady_psp.clone().initiate()).await;
     }
 
     async fn closed_turn(&mut self, time: Duration) -> anyhow::Result<()> {
@@ -98,21 +84,25 @@ pub(super) async fn measure(world: &World, engine: &Engine, time: Duration, quic
     let goal = if engine.is_postgres() { POSTGRES_RATE } else { SQLITE_RATE };
     let rate = if quick { RATE_QUICK } else { goal };
     let mut bare = bound(world, engine).await?;
-    let mut side = served(world, engine).await?;
+    let (mut side, database_url) = served(world, engine).await?;
     let (turns, turn) = turns(time, TURNS);
-    for pace in [Pace::Closed, Pace::Steady(rate)] {
-        for _ in 0..turns {
-            for is_bare in [true, false] {
-                let (side, other) = if is_bare { (&mut bare, &side) } else { (&mut side, &bare) };
-                let held = other.service.hold().await?;
-                side.turn(pace, turn).await?;
-                held.release().await;
-            }
+    for _ in 0..turns {
+        for is_bare in [true, false] {
+            let (side, other) = if is_bare { (&mut bare, &side) } else { (&mut side, &bare) };
+            let held = other.service.hold().await?;
+            side.closed_turn(turn).await?;
+            held.release().await;
         }
     }
+    // Longer than a service may be held: it has nothing to do while the bound is measured.
+    bare.steady_run(rate, time).await;
+    let held = bare.service.hold().await?;
+    side.steady_run(rate, time).await;
+    held.release().await;
     drop(bare.service);
     let mut wrong = side.audit().await?;
     wrong.extend(side.service.unsound().await?);
+    let durability = Durability::of(&database_url).await?;
     let made = number(side.closed.made.len()).max(1.0);
     let (cpu_us, load_us) = (side.cpu_secs * 1e6 / made, side.load_secs * 1e6 / made);
 
@@ -132,20 +122,22 @@ pub(super) async fn measure(world: &World, engine: &Engine, time: Duration, quic
             bare.closed.percentile_ms(0.99),
         ))
         .note(format!("CPU {cpu_us:.0} µs a payment, and {load_us:.0} µs of the load beside it"))
-        .note(engine.promise());
+        .note(durability.told())
+        .unless(durability.lacks());
     let throughput = if engine.is_postgres() { throughput } else { throughput.ratio_at_least(BOUND_SHARE_LEAST) };
     let what = format!("p99 at {rate:.0}/s, {name}");
     let latency = Line::new(what, steady.percentile_ms(0.99), "ms", Goal::AtMost(P99_GOAL_MS))
         .beside("the p99 of the same bound at the same rate", bare.steady.percentile_ms(0.99))
         .note(format!(
-            "{} asked for at a steady rate in as many turns, {:.0}/s answered; p50 {:.1} ms, max {:.1} ms",
-            count(rate, turn) * usize::try_from(turns)?,
+            "{} asked for at a steady rate, {:.0}/s answered; p50 {:.1} ms, max {:.1} ms",
+            count(rate, time),
             steady.per_sec(),
             steady.percentile_ms(0.5),
             steady.percentile_ms(1.0),
         ))
         .note(format!("of the bound max {:.1} ms", bare.steady.percentile_ms(1.0)))
         .note(format!("{} acknowledged payments were read back", side.acknowledged()))
+        .unless(durability.lacks())
         .wrong(wrong)
         .wrong(steady.troubles())
         .wrong(of_bound(&bare.steady));
@@ -169,10 +161,12 @@ async fn bound(world: &World, engine: &Engine) -> anyhow::Result<Side> {
     Ok(Side::warm(service, psps).await)
 }
 
-/// The service itself, warm.
-async fn served(world: &World, engine: &Engine) -> anyhow::Result<Side> {
+/// The service itself, warm, and its database.
+async fn served(world: &World, engine: &Engine) -> anyhow::Result<(Side, String)> {
     let setup = SandboxSetup { database_url: engine.database("initiate").await?, ..world.setup("initiate")? };
     let service = Service::sandbox(&setup).await?;
     let psps = [Psp::of(&service, CONNECTIONS).await?, Psp::of(&service, CONNECTIONS_STEADY).await?];
-    Ok(Side::warm(service, psps).await)
+    let embedded = || format!("sqlite://{}?mode=rw", database_file(&setup.folder).display());
+    let url = setup.database_url.clone().unwrap_or_else(embedded);
+    Ok((Side::warm(service, psps).await, url))
 }

@@ -86,7 +86,8 @@ impl Row {
         Self::CustomersList,
     ];
 
-    fn name(self) -> String {
+    /// By which it is asked for.
+    pub fn name(self) -> String {
         use clap::ValueEnum as _;
         self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
@@ -123,8 +124,7 @@ pub async fn run(options: &Options, mut told: impl FnMut(&str)) -> anyhow::Resul
                 let engine = Engine::Postgres(server.clone());
                 let measured = initiate::measure(&world, &engine, options.time, options.quick).await;
                 engine.clean_up(&["initiate", "bound"]).await?;
-                let fsync = engine.fsync().await?.unwrap_or_default();
-                measured.map(|lines| lines.into_iter().map(|line| line.note(format!("fsync = {fsync}"))).collect())
+                measured
             }
             Row::Complete => life::complete(&world, options.time, options.quick).await,
             Row::Finality => life::finality(&world, options.time, options.quick).await,

@@ -54,8 +54,10 @@ pub struct Line {
     pub ratio: Option<f64>,
     /// The least that this is to be; null if there is no such goal.
     pub ratio_least: Option<f64>,
-    /// Whether all that is wanted is so: the figure and the ratio.
+    /// Whether all that is wanted is so: the figure and the ratio, and nothing is lacking.
     pub holds: bool,
+    /// What is lacking without which the row does not hold, however good its figure: a database that is durable, say.
+    pub lacks: Vec<String>,
     /// What else is to be known, such as how many were measured.
     pub notes: Vec<String>,
     /// Results that are wrong, whatever the figure: lost payments, say.
@@ -67,8 +69,8 @@ impl Line {
     pub fn new(what: impl Into<String>, figure: f64, unit: &'static str, goal: Goal) -> Self {
         let holds = goal.holds(figure);
         let what = what.into();
-        let (notes, wrong) = (Vec::new(), Vec::new());
-        Self { what, figure, unit, goal, bound: None, ratio: None, ratio_least: None, holds, notes, wrong }
+        let (lacks, notes, wrong) = (Vec::new(), Vec::new(), Vec::new());
+        Self { what, figure, unit, goal, bound: None, ratio: None, ratio_least: None, holds, lacks, notes, wrong }
     }
 
     /// Beside what it is compared with.
@@ -81,7 +83,14 @@ impl Line {
     /// With the least that its ratio to the bound is to be. A ratio that is not known is none.
     pub fn ratio_at_least(mut self, least: f64) -> Self {
         self.ratio_least = Some(least);
-        self.holds = self.goal.holds(self.figure) && self.ratio_holds();
+        self.holds &= self.ratio_holds();
+        self
+    }
+
+    /// Not held if anything is lacking.
+    pub fn unless(mut self, lacks: Vec<String>) -> Self {
+        self.holds &= lacks.is_empty();
+        self.lacks.extend(lacks);
         self
     }
 
@@ -89,7 +98,8 @@ impl Line {
     pub fn summary(&self) -> String {
         let [what, figure, goal, _, ratio] = self.cells();
         let ratio = if self.ratio_holds() { String::new() } else { format!(", of the bound {ratio}") };
-        format!("{what}: {figure}, goal {goal}{ratio}")
+        let lacks = self.lacks.iter().map(|lack| format!(", {lack}")).collect::<Vec<_>>().concat();
+        format!("{what}: {figure}, goal {goal}{ratio}{lacks}")
     }
 
     fn ratio_holds(&self) -> bool {
@@ -161,6 +171,9 @@ pub fn render(lines: &[Line]) -> String {
         for note in &line.notes {
             let _ = writeln!(text, "    {note}");
         }
+        for lack in &line.lacks {
+            let _ = writeln!(text, "    ✗ {lack}");
+        }
         for wrong in &line.wrong {
             let _ = writeln!(text, "    WRONG: {wrong}");
         }
@@ -208,5 +221,17 @@ mod tests {
         let missed = line(6_000.0, 24_000.0).summary();
         assert_eq!(missed, "payments initiated: 6000 /s, goal ≥ 5000, of the bound 0.25 ≥ 0.30 ✗");
         assert_eq!(line(4_000.0, 10_000.0).summary(), "payments initiated: 4000 /s, goal ≥ 5000 ✗");
+    }
+
+    #[test]
+    fn a_row_that_lacks_something_does_not_hold_whatever_its_figure() {
+        let line = Line::new("payments initiated", 6_000.0, "/s", Goal::AtLeast(5_000.0)).beside("a handler", 10_000.0);
+        assert!(line.clone().unless(vec![]).ratio_at_least(0.3).holds);
+        let lacks = || vec!["not durable: fsync = off".to_owned()];
+        assert!(!line.clone().ratio_at_least(0.3).unless(lacks()).holds);
+        let line = line.unless(lacks()).ratio_at_least(0.3);
+        assert!(!line.holds, "{line:?}");
+        assert_eq!(line.summary(), "payments initiated: 6000 /s, goal ≥ 5000, not durable: fsync = off");
+        assert!(render(&[line]).contains("\n    ✗ not durable: fsync = off\n"));
     }
 }

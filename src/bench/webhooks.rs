@@ -85,6 +85,7 @@ pub(super) async fn measure(world: &World, quick: bool) -> anyhow::Result<Vec<Li
     futures::future::try_join_all((0..CONNECTIONS).map(|_| worker())).await?;
     let queueing = since.elapsed();
     let events = psp.feed().await?;
+    let mut unsound = service.unsound().await?;
     // A new process knows nothing of the receiver's refusals, and goes at the backlog at once.
     service.kill();
     tokio::time::sleep(RETRY_DELAY_MAX).await;
@@ -109,6 +110,7 @@ pub(super) async fn measure(world: &World, quick: bool) -> anyhow::Result<Vec<Li
         (forged, "webhooks had no valid signature"),
     ];
     let wrong = wrong.into_iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}"));
+    unsound.extend(service.unsound().await?);
     service.kill();
     let opened = post_bare(&receiver, &secret, &events).await?;
     let bare = std::mem::take(&mut *received.lock());
@@ -131,7 +133,7 @@ pub(super) async fn measure(world: &World, quick: bool) -> anyhow::Result<Vec<Li
         .note(format!(
             "the service and its bound have up to {CONNECTIONS_BARE} under way; the bound opened {opened} connections",
         ))
-        .wrong(wrong.collect());
+        .wrong(wrong.chain(unsound).collect());
     Ok(vec![line])
 }
 

@@ -63,9 +63,10 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         }
         return Ok(ExitCode::SUCCESS);
     }
-    let mut rows = args.only;
-    if rows.is_empty() {
-        rows = Row::ALL.into_iter().filter(|row| args.postgres.is_some() || *row != Row::InitiatePostgres).collect();
+    let (rows, left_out) = rows(args.only, args.postgres.is_some());
+    if !left_out.is_empty() {
+        let names: Vec<String> = left_out.into_iter().map(Row::name).collect();
+        eprintln!("left out, since --postgres URL is missing: {}", names.join(", "));
     }
     let options = Options {
         rows,
@@ -94,6 +95,14 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(if lines.iter().any(|line| fails(line, args.strict)) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
+/// What is measured, and what is left out; nothing is that was asked for by name.
+fn rows(only: Vec<Row>, has_postgres: bool) -> (Vec<Row>, Vec<Row>) {
+    if only.is_empty() {
+        return Row::ALL.into_iter().partition(|row| has_postgres || *row != Row::InitiatePostgres);
+    }
+    (only, Vec::new())
+}
+
 /// Whether the run fails for this line.
 fn fails(line: &Line, strict: bool) -> bool {
     !line.wrong.is_empty() || strict && !line.holds
@@ -105,6 +114,17 @@ mod tests {
     use crate::bench::Goal;
 
     #[test]
+    fn without_a_server_the_rows_that_need_one_are_left_out_and_named() {
+        let (measured, left_out) = rows(Vec::new(), false);
+        assert_eq!((measured.len(), left_out), (Row::ALL.len() - 1, vec![Row::InitiatePostgres]));
+        assert_eq!(Row::InitiatePostgres.name(), "initiate-postgres");
+        assert_eq!(rows(Vec::new(), true), (Row::ALL.to_vec(), Vec::new()));
+        // It fails then, and says why.
+        let asked = vec![Row::InitiatePostgres];
+        assert_eq!(rows(asked.clone(), false), (asked, Vec::new()));
+    }
+
+    #[test]
     fn what_is_wrong_fails_always_and_what_is_missed_only_where_that_is_asked_for() {
         let line = |figure| Line::new("complete payments", figure, "/s", Goal::AtLeast(300.0));
         let lost = || vec!["1 is lost".to_owned()];
@@ -113,6 +133,7 @@ mod tests {
             (line(299.0), false, true),
             (line(300.0).wrong(lost()), true, true),
             (line(300.0).beside("a bare handler", 1_500.0).ratio_at_least(0.3), false, true),
+            (line(300.0).unless(vec!["not durable: fsync = off".to_owned()]), false, true),
         ] {
             assert_eq!([fails(&line, false), fails(&line, true)], [fails_at_all, fails_strictly], "{line:?}");
         }

@@ -310,3 +310,6 @@ fn held_against(inner: &mut Inner, chain: Chain, mut moved: HashMap<(Token, Addr
     }
     strangers
 }
+
+#[cfg(test)]
+mod tests;

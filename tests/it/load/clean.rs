@@ -39,6 +39,7 @@ fn assert_whole(report: &Value, payments: u64, held: u64) {
         report["stages"].as_array().unwrap().iter().map(|one| one["stage"].as_str().unwrap()).collect();
     let all = ["begun", "accepted", "sent", "mined", "seen", "confirmed", "settled", "webhook", "complete"];
     assert_eq!(stages, all);
+    assert_stages(report, tenth);
     for stage in report["stages"].as_array().unwrap() {
         let figure = |name: &str| stage["from_intended"][name].as_f64().unwrap();
         assert!(figure("p50_ms") <= figure("p99_ms") && figure("p99_ms") <= figure("max_ms"), "{stage:#}");
@@ -62,6 +63,42 @@ fn assert_whole(report: &Value, payments: u64, held: u64) {
     let period: f64 = course.iter().map(|second| second["period_secs"].as_f64().unwrap()).sum();
     let end = course.last().unwrap()["at_secs"].as_f64().unwrap();
     assert!((period - end).abs() < 0.1, "seconds leave no gap: {period} of {end}");
+}
+
+/// How often each stage is counted, of ten times so many payments, and in which order payments come to it.
+fn assert_stages(report: &Value, tenth: u64) {
+    let stages = report["stages"].as_array().unwrap();
+    let of = |name: &str| stages.iter().find(|stage| stage["stage"] == name).unwrap();
+    // Those that expire take their time by intent: exact, under and over are left, and of webhooks the step alone.
+    for (stage, payments, steps) in [
+        ("begun", 10, 10),
+        ("accepted", 10, 10),
+        ("sent", 8, 8),
+        ("mined", 8, 8),
+        ("confirmed", 6, 6),
+        ("settled", 6, 6),
+        ("webhook", 6 * 4 + 3 + 2, 6 * 4 + 3 + 2 + 4 + 2),
+        ("complete", 8, 8),
+    ] {
+        let found = of(stage);
+        assert_eq!(found["from_intended"]["count"], payments * tenth, "{found:#}");
+        assert_eq!(found["step"]["count"], steps * tenth, "{found:#}");
+    }
+    let sample = of("seen")["from_intended"]["count"].as_u64().unwrap();
+    assert!((1..=8 * tenth).contains(&sample), "{sample}");
+
+    let figure = |stage: &str, name: &str| of(stage)["from_intended"][name].as_f64().unwrap();
+    // Of the same payments, each of which comes to one before the other.
+    for [earlier, later] in [["begun", "accepted"], ["confirmed", "settled"]] {
+        for name in ["min_ms", "p50_ms", "p99_ms", "max_ms"] {
+            assert!(figure(earlier, name) <= figure(later, name), "{name} of {earlier} and {later}: {stages:#?}");
+        }
+    }
+    // What only some of them come to cannot be before the first that all do, and the last is not before what it has.
+    for later in ["sent", "seen", "confirmed", "settled", "complete"] {
+        assert!(figure("accepted", "min_ms") <= figure(later, "min_ms"), "{later}: {stages:#?}");
+    }
+    assert!(figure("settled", "max_ms") <= figure("complete", "max_ms"), "{stages:#?}");
 }
 
 #[tokio::test]

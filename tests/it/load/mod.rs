@@ -7,6 +7,7 @@ mod reads;
 mod refusals;
 mod shortfall;
 mod signals;
+mod stall;
 
 use std::process::{Output, Stdio};
 

@@ -1,0 +1,53 @@
+//! A service that stands still in the middle of a run: whoever was due meanwhile has the wait in his figures.
+
+use std::process::Command;
+use std::time::Duration;
+
+use super::{against, complaint, report, run};
+use crate::process::{Home, Running};
+
+/// How long the service stands still.
+const STALL: Duration = Duration::from_secs(2);
+/// Payments that are made before it does.
+const MADE_BEFORE: usize = 50;
+
+/// Holds the service when the load is under way, and has it go on.
+async fn stand_still(sandbox: &Running) {
+    let signal = |name: &str| {
+        let sent = Command::new("kill").args(["-s", name, &sandbox.child.id().to_string()]).status().unwrap();
+        assert!(sent.success(), "{name}");
+    };
+    let is_under_way = |list: &serde_json::Value| list["payments"].as_array().unwrap().len() >= MADE_BEFORE;
+    sandbox.until("/payments?limit=200", is_under_way).await;
+    signal("STOP");
+    tokio::time::sleep(STALL).await;
+    signal("CONT");
+}
+
+#[tokio::test]
+async fn whoever_was_due_while_the_service_stood_still_has_the_wait_in_his_figures() {
+    let home = Home::new().await;
+    let sandbox = Running::start(&home);
+    // Six seconds of arrivals, so that a third of them, some hundred, are due while nobody answers.
+    let asked = ["--rate", "50/s", "--payments", "300", "--mix", "exact=100", "--json"];
+    let (output, ()) = tokio::join!(run(against(&sandbox, &asked)), stand_still(&sandbox));
+    let report = report(&output);
+    assert_eq!(output.status.code(), Some(0), "{}\n{report:#}", complaint(&output));
+    let counted = &report["counted"];
+    assert_eq!((&counted["due"], &counted["accepted"]), (&300.into(), &300.into()), "{counted:#}");
+    assert_eq!((&counted["turned_away"], &counted["unanswered"]), (&0.into(), &0.into()), "{counted:#}");
+
+    let stages = report["stages"].as_array().unwrap();
+    let figure = |stage: &str, name: &str| {
+        let found = stages.iter().find(|found| found["stage"] == stage).unwrap();
+        found["from_intended"][name].as_f64().unwrap()
+    };
+    // The first that was due waited for nearly all of it, and the others for what was left of it: a load that waits for
+    // answers before it asks again would have seen a handful of them. The slowest tenth of all is some 30 of the hundred.
+    assert!(figure("accepted", "max_ms") >= 1_800.0, "{stages:#?}");
+    assert!(figure("accepted", "p90_ms") >= 1_000.0, "{stages:#?}");
+    assert!(figure("accepted", "p50_ms") < 1_000.0, "half of them were not due then: {stages:#?}");
+    // The requests left when they were due.
+    assert!(figure("begun", "p90_ms") < 1_000.0, "{stages:#?}");
+    sandbox.stop();
+}
