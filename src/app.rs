@@ -154,7 +154,8 @@ impl App {
         let sweep = documents::sweep_on(parts.documents.clone(), system.database().clone());
         let sweep = AbortOnDropHandle::new(tokio::spawn(sweep));
         let (kept, database) = (config.retention.retention(), system.database().clone());
-        let prune = retention::prune_on(database, system.clock().clone(), kept);
+        let pace = retention::Pace::default();
+        let prune = retention::prune_on(database, system.clock().clone(), kept, pace);
         let prune = AbortOnDropHandle::new(tokio::spawn(prune));
         let closing = CancellationToken::new();
         let desk = OperatorConfig {

@@ -21,7 +21,7 @@ use crate::clock::Clock;
 pub const KEPT_DAYS_MIN: i64 = 30;
 /// How often the service looks for what is old.
 const PRUNE_EVERY: Duration = Duration::from_hours(1);
-/// After a start, when it looks first.
+/// From the start to the first look.
 const PRUNE_FIRST: Duration = Duration::from_mins(1);
 /// Events of one transaction: payments wait for the writer no longer than for one of their own.
 pub const BATCH_EVENTS: u64 = 100;
@@ -45,6 +45,21 @@ impl Retention {
     }
 }
 
+/// When is looked for what is old.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pace {
+    /// From the start to the first look.
+    pub first: Duration,
+    /// Between two looks; not zero.
+    pub every: Duration,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self { first: PRUNE_FIRST, every: PRUNE_EVERY }
+    }
+}
+
 /// How much was forgotten.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Pruned {
@@ -64,13 +79,13 @@ impl Pruned {
     }
 }
 
-/// Forgets what is old every hour, for as long as this is polled.
-pub async fn prune_on(database: Database, clock: Clock, retention: Retention) {
+/// Forgets what is old at this pace, for as long as this is polled.
+pub async fn prune_on(database: Database, clock: Clock, retention: Retention, pace: Pace) {
     describe_counter!(PRUNED, "Rows forgotten because they were old, by table.");
     for table in ["events", "deliveries", "delivery_attempts"] {
         counter!(PRUNED, "table" => table).absolute(0);
     }
-    let mut ticks = tokio::time::interval_at(tokio::time::Instant::now() + PRUNE_FIRST, PRUNE_EVERY);
+    let mut ticks = tokio::time::interval_at(tokio::time::Instant::now() + pace.first, pace.every);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
@@ -83,7 +98,7 @@ pub async fn prune_on(database: Database, clock: Clock, retention: Retention) {
                 attempts,
                 "forgot {events} old events with {deliveries} deliveries and {attempts} attempts"
             ),
-            Err(error) => tracing::warn!(%error, "old events could not be forgotten; tried again in an hour"),
+            Err(error) => tracing::warn!(%error, "old events could not be forgotten; tried again at the next look"),
         }
     }
 }
@@ -206,4 +221,96 @@ async fn forget(database: &Database, old: Vec<Old>, now: Timestamp) -> Result<Pr
 /// A floor only rises: what was left at first, being undelivered, may go later.
 fn events_floor_is_lower() -> sea_orm::sea_query::SimpleExpr {
     sea_orm::sea_query::Expr::cust("event_floors.position < excluded.position")
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use payferry_entities::psps;
+    use payferry_harness::database::TestDatabase;
+    use payferry_migration::{Migrator, MigratorTrait};
+    use tokio_util::task::AbortOnDropHandle;
+
+    use super::*;
+
+    const PACE: Pace = Pace { first: Duration::from_millis(10), every: Duration::from_millis(20) };
+    const PATIENCE: Duration = Duration::from_secs(30);
+
+    struct World {
+        database: Database,
+        _test_database: TestDatabase,
+    }
+
+    impl World {
+        async fn new() -> Self {
+            let test_database = TestDatabase::create().await;
+            let database = Database::open(test_database.url()).await.unwrap();
+            Migrator::up(database.patient(), None).await.unwrap();
+            let row = psps::Model {
+                id: "psp_1".to_owned(),
+                name: "P".to_owned(),
+                settings: "{}".to_owned(),
+                created_at: 0,
+                updated_at: 0,
+            };
+            psps::Entity::insert(row.into_active_model()).exec_without_returning(database.writer()).await.unwrap();
+            Self { database, _test_database: test_database }
+        }
+
+        /// An event of this age that nobody wants delivered.
+        async fn event(&self, position: i64, days: i64) {
+            let row = events::Model {
+                position,
+                id: format!("evt_{position}"),
+                psp_id: "psp_1".to_owned(),
+                payment_id: "pay_1".to_owned(),
+                sequence: position,
+                name: "payment.settled".to_owned(),
+                payload: "{}".to_owned(),
+                created_at: Clock::default().real_now().plus_secs(-days * DAY_SECS).as_millis(),
+            };
+            let insert = events::Entity::insert(row.into_active_model());
+            insert.exec_without_returning(self.database.writer()).await.unwrap();
+        }
+
+        async fn kept(&self) -> Vec<i64> {
+            let rows = events::Entity::find().order_by_asc(events::Column::Position).all(self.database.reader());
+            rows.await.unwrap().into_iter().map(|event| event.position).collect()
+        }
+
+        async fn until_kept(&self, positions: &[i64]) {
+            let seen = async {
+                while self.kept().await != positions {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+            };
+            tokio::time::timeout(PATIENCE, seen).await.unwrap();
+        }
+    }
+
+    async fn looks(database: Database, events_days: Option<i64>) {
+        prune_on(database, Clock::default(), Retention { events_days }, PACE).await;
+    }
+
+    #[tokio::test]
+    async fn what_is_old_is_forgotten_at_each_look_by_the_days_that_are_configured() {
+        let world = World::new().await;
+        world.event(1, 61).await;
+        world.event(2, 59).await;
+        let _pruning = AbortOnDropHandle::new(tokio::spawn(looks(world.database.clone(), Some(60))));
+        world.until_kept(&[2]).await;
+        world.event(3, 61).await;
+        world.event(4, 59).await;
+        world.until_kept(&[2, 4]).await;
+    }
+
+    #[tokio::test]
+    async fn without_days_all_is_kept_however_often_is_looked() {
+        let world = World::new().await;
+        world.event(1, 4_000).await;
+        // Some ten looks.
+        let looking = tokio::time::timeout(PACE.every * 10, looks(world.database.clone(), None));
+        assert!(looking.await.is_err(), "it never ends by itself");
+        assert_eq!(world.kept().await, [1]);
+    }
 }

@@ -34,6 +34,37 @@ const TRANSITIONS: [(&str, &str); 21] = [
     ("settlement-orphaned", "settled: settlement orphaned -> broadcast again; without the transfer pending REORGED"),
 ];
 
+/// What a row has to say to show a transition, in what comes of it or in a step and what is waited for: all of these, each in
+/// one of its forms.
+const SHOWN_BY: [(&str, &[&str]); TRANSITIONS.len()] = [
+    ("exact", &["pending, confirmed, settled", "payment.confirmed payin.confirmed"]),
+    ("short", &["-> mismatched UNDERPAID", "pending, mismatched (underpaid)", "payment.mismatched payin.underpaid"]),
+    ("completed", &["mismatched (underpaid), confirmed | mismatched (underpaid), mismatched (more_received)"]),
+    ("over", &["pending, mismatched (overpaid) | pending, confirmed (overpaid)", "labels: OVERPAID"]),
+    ("accepted", &["accept", "confirmed (accepted), settled"]),
+    ("refunded", &["-> refund=sent", "-> refused nothing_to_accept", "sent 4.00 from payment"]),
+    ("blocked", &["pending, failed (kyt_blocked)", "labels: FUNDS_BLOCKED", "payment.failed payin.failed"]),
+    ("tainted-dust", &["-> pending FUNDS_BLOCKED", "pending, confirmed, settled"]),
+    ("review", &["IN_REVIEW", "pending, confirmed, settled | pending, failed (kyt_blocked)"]),
+    ("expired", &["pending, failed (expired) | pending, mismatched (wrong_money)"]),
+    ("short-expired", &["-> passed", "mismatched (underpaid), mismatched (late)"]),
+    ("cancelled", &["failed (cancelled) | -> refused transfer_recorded"]),
+    ("late", &["mismatched (late)", "labels: LATE", "payment.mismatched payin.mismatched"]),
+    ("excess", &["(more_received)", "labels: MULTIPLE EXCESS", "payment.mismatched payin.mismatched"]),
+    ("more-after-block", &["pending, failed (kyt_blocked)", "transfers=2", "received 10.00, received 5.00"]),
+    (
+        "wrong-money",
+        &["labels: WRONG_TOKEN | labels: WRONG_CHAIN", "events: payment.mismatched | payin.settled payment.mismatched"],
+    ),
+    ("settled", &["confirmed, settled", "payment.settled payin.settled", "settled 9.90, fee 0.10"]),
+    ("settlement-fails", &["payin.settlement_failed", "confirmed (settlement_failed), settled"]),
+    ("failed-refunded", &["failed (settlement_failed)", "payment.failed refund.sent", "sent 10.00 from payment"]),
+    ("orphaned", &["-> pending REORGED", "pending (reorged)", "payment.reorged", "orphaned "]),
+    ("settlement-orphaned", &["settled (reorged) | pending (reorged)", "payment.reorged", "settlement_reversed 9.90"]),
+];
+/// Between two forms of one thing.
+const OR: &str = " | ";
+
 /// The peers' pains.
 const PAINS: [(&str, &str); 17] = [
     ("late-lost", "late payments lost once monitoring stops"),
@@ -102,6 +133,25 @@ fn every_transition_and_every_pain_has_its_story() {
     }
     let found: BTreeSet<String> = covered.keys().cloned().collect();
     assert_eq!(found, wanted, "what rows say they cover, and what there is");
+}
+
+#[test]
+fn a_row_that_covers_a_transition_shows_it() {
+    let mut wrong = Vec::new();
+    for row in rows() {
+        let steps = row.steps.iter().map(|step| format!("{} -> {}", step.words.join(" "), step.then.join(" ")));
+        let lines: Vec<String> = steps.chain(row.expected.iter().cloned()).collect();
+        for name in row.covers.iter().filter_map(|name| name.strip_prefix("api/")) {
+            let (_, wanted) =
+                SHOWN_BY.iter().find(|(known, _)| *known == name).expect("every transition is shown by something");
+            let is_said = |what: &&&str| what.split(OR).any(|form| lines.iter().any(|line| line.contains(form)));
+            let missing: Vec<_> = wanted.iter().filter(|what| !is_said(what)).collect();
+            if !missing.is_empty() {
+                wrong.push(format!("{} covers api/{name} and has no {missing:?}", row.place));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use futures::StreamExt;
 use payferry_devchain::{Dropped, Faults};
-use payferry_domain::payment::{Command, Decision, Funds, Payment, Reason, Requester, Status};
+use payferry_domain::payment::{Command, Decision, Funds, Label, Payment, Reason, Requester, Status};
 use payferry_domain::{Amount, Chain, PaymentId, RefundId, customer};
 use payferry_entities::{balances, sendings};
 use payferry_harness::receiver::Manner;
@@ -40,6 +40,19 @@ const BLOCK_TIME: Duration = Duration::from_millis(40);
 const PURSE: &str = "purse";
 /// How long one story may take, whatever it waits for.
 const STORY_TIME_MAX: Duration = Duration::from_mins(8);
+/// So many stories tell of everything that matters.
+const TELLING_MIN: usize = 8;
+/// What comes of some of them: where nothing ever happens, everything is true.
+const HAPPENS: [&str; 4] = ["payments settled", "refunds sent", "payouts sent", "payments taken back"];
+
+/// How often what came of stories, by its words.
+type Counts = BTreeMap<String, usize>;
+
+/// How a story ended: what is not true, and what came of it.
+struct Ended {
+    wrong: Vec<String>,
+    counts: Counts,
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn at_the_end_of_any_story_everything_is_true() {
@@ -55,7 +68,9 @@ async fn at_the_end_of_any_story_everything_is_true() {
     let in_time = |_: &u64| until.is_none_or(|until| since.elapsed() < until);
     let played = futures::stream::iter(seeds.take_while(in_time)).map(|seed| async move {
         let began = Instant::now();
-        let wrong = within(STORY_TIME_MAX, Box::pin(play(seed))).await.unwrap_or_else(|wrong| vec![wrong]);
+        let ended = within(STORY_TIME_MAX, Box::pin(play(seed))).await;
+        let Ended { wrong, counts } =
+            ended.unwrap_or_else(|wrong| Ended { wrong: vec![wrong], counts: Counts::default() });
         println!(
             "{:5.1} s  seed {seed}{}",
             began.elapsed().as_secs_f32(),
@@ -65,15 +80,27 @@ async fn at_the_end_of_any_story_everything_is_true() {
             // At once: a long soak may be ended before its end.
             println!("{SEED}={seed}\n{}\n{:#?}", wrong.join("\n"), Plan::of(seed));
         }
-        (!wrong.is_empty()).then(|| format!("{SEED}={seed}\n{}", wrong.join("\n")))
+        ((!wrong.is_empty()).then(|| format!("{SEED}={seed}\n{}", wrong.join("\n"))), counts)
     });
-    let failed: Vec<String> =
-        played.buffer_unordered(STORIES_AT_ONCE).filter_map(async |failed| failed).collect().await;
+    let played: Vec<(Option<String>, Counts)> = played.buffer_unordered(STORIES_AT_ONCE).collect().await;
+    let failed: Vec<&str> = played.iter().filter_map(|(failed, _)| failed.as_deref()).collect();
     assert!(failed.is_empty(), "{} stories:\n\n{}", failed.len(), failed.join("\n\n"));
+    if played.len() >= TELLING_MIN {
+        let sum = |what: &str| played.iter().filter_map(|(_, counts)| counts.get(what)).sum::<usize>();
+        let missing: Vec<&str> = HAPPENS.into_iter().filter(|what| sum(what) == 0).collect();
+        assert!(missing.is_empty(), "{} stories had no {}", played.len(), missing.join(", no "));
+    }
 }
 
-/// Plays the story of a seed; answers what is not true at its end.
-async fn play(seed: u64) -> Vec<String> {
+#[test]
+fn a_seed_makes_its_plan_again_and_another_seed_another_one() {
+    let told = |seed| format!("{:?}", Plan::of(seed));
+    assert_eq!(told(7), told(7));
+    assert_ne!(told(7), told(8));
+}
+
+/// Plays the story of a seed; answers what is not true at its end, and what came of it.
+async fn play(seed: u64) -> Ended {
     let plan = Plan::of(seed);
     let world = World::new(&CHAINS, &plan.policies).await;
     world.register_wallet(account(PURSE)).await;
@@ -96,9 +123,11 @@ async fn play(seed: u64) -> Vec<String> {
         wrong.push(format!("it never came to rest after a long while: {busy}"));
     }
     wrong.extend(truths::check(&story.world).await);
-    println!("        seed {seed}: {}", story.what_came_of_it().await);
+    let counts = story.what_came_of_it().await;
+    let told: Vec<String> = counts.iter().map(|(what, count)| format!("{count} {what}")).collect();
+    println!("        seed {seed}: {}", told.join(", "));
     story.world.stop(true).await;
-    wrong
+    Ended { wrong, counts }
 }
 
 struct Story {
@@ -109,9 +138,9 @@ struct Story {
 
 impl Story {
     /// Counts, to see that stories are worth telling.
-    async fn what_came_of_it(&self) -> String {
+    async fn what_came_of_it(&self) -> Counts {
         let reader = self.world.database().reader();
-        let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+        let mut counts = Counts::new();
         let mut count = |what: String| *counts.entry(what).or_default() += 1;
         for id in &self.payments {
             let payment = self.world.payment(*id).await;
@@ -122,11 +151,15 @@ impl Story {
                 .iter()
                 .filter(|entry| entry.reason == Reason::Reorged)
                 .for_each(|_| count("reorged".to_owned()));
+            // Also what was taken back before it counted.
+            if payment.labels.contains(Label::Reorged) {
+                count("payments taken back".to_owned());
+            }
         }
         for row in sendings::Entity::find().all(reader).await.unwrap() {
             count(format!("{}s {}", row.kind, row.status));
         }
-        counts.iter().map(|(what, count)| format!("{count} {what}")).collect::<Vec<_>>().join(", ")
+        counts
     }
 
     fn numbered(&self, payment: usize) -> Result<PaymentId, Refused> {

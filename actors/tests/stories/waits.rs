@@ -22,6 +22,7 @@ impl World {
     pub async fn wait<T>(&self, mines: bool, mut look: impl AsyncFnMut() -> Result<T, String>) -> Result<T, String> {
         let since = Instant::now();
         loop {
+            self.heed_auditor();
             match look().await {
                 Ok(found) => return Ok(found),
                 Err(missing) if since.elapsed() > PATIENCE => return Err(missing),

@@ -1,13 +1,16 @@
-//! What payments wait for: deadlines by the chain's time, and screening.
+//! What payments wait for: deadlines by the chain's time, and screening; and who is told if that takes too long.
 
+use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
+use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
+use parking_lot::Mutex;
 use payferry_actors::clock::Clock;
 use payferry_actors::compliance::{KytError, KytScreener, ListScreener, ScreenRequest, ScreeningConfig};
 use payferry_actors::observe::ActorKind;
-use payferry_domain::payment::{Decision, FailureReason, Label, Status, Verdict};
+use payferry_domain::payment::{Decision, FailureReason, Label, Payment, Status, Verdict};
 
 use crate::world::{Options, World};
 
@@ -81,4 +84,98 @@ async fn money_in_review_is_screened_again_until_it_is_decided() {
     let payment = world.initiate("10").await;
     world.pay(&payment, "10").await;
     world.until_status(payment.id(), Status::Settled).await;
+}
+
+/// Keeps counters, and nothing else, for the thread that it is set on.
+#[derive(Default)]
+struct Counted(Mutex<HashMap<String, Arc<AtomicU64>>>);
+
+impl Counted {
+    fn of(&self, name: &str) -> u64 {
+        self.0.lock().get(name).map_or(0, |count| count.load(Ordering::Acquire))
+    }
+}
+
+impl Recorder for Counted {
+    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
+        Counter::from_arc(self.0.lock().entry(key.name().to_owned()).or_default().clone())
+    }
+
+    fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
+        Gauge::noop()
+    }
+
+    fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
+        Histogram::noop()
+    }
+}
+
+/// Cannot decide.
+struct Hesitant {
+    asked: AtomicU32,
+    decided: ListScreener,
+}
+
+#[async_trait::async_trait]
+impl KytScreener for Hesitant {
+    fn name(&self) -> &'static str {
+        "hesitant"
+    }
+
+    async fn screen(&self, request: &ScreenRequest) -> Result<Verdict, KytError> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        Ok(Verdict { decision: Decision::Review, ..self.decided.screen(request).await? })
+    }
+}
+
+/// On one thread, which is the one whose counters are kept.
+#[tokio::test]
+async fn a_review_of_more_than_a_day_is_said_loudly() {
+    const OVERDUE: &str = "payferry_review_overdue_total";
+    let counted = Counted::default();
+    let _kept = metrics::set_default_local_recorder(&counted);
+    let (clock, brief) = (Clock::default(), Duration::from_millis(20));
+    let decided = ListScreener::new("hesitant", "1", [], clock.clone());
+    let screener = Arc::new(Hesitant { asked: AtomicU32::new(0), decided });
+    let options = Options {
+        screener: Some(screener.clone()),
+        screening: ScreeningConfig { retry_min: brief, review_interval: brief, ..ScreeningConfig::default() },
+        clock: clock.clone(),
+        ..Options::default()
+    };
+    let world = World::with(options).await;
+    let payment = world.initiate("10").await;
+    world.pay(&payment, "10").await;
+    world.until(payment.id(), "in review", |now| now.labels.contains(Label::InReview)).await;
+    clock.advance_secs(23 * 3_600);
+    let before = screener.asked.load(Ordering::Relaxed);
+    let asked_again = |_: &Payment| screener.asked.load(Ordering::Relaxed) > before + 3;
+    world.until(payment.id(), "screened again", asked_again).await;
+    assert_eq!(counted.of(OVERDUE), 0);
+    clock.advance_secs(2 * 3_600);
+    let waiting = world.until(payment.id(), "said to be overdue", |_| counted.of(OVERDUE) > 0).await;
+    assert_eq!(waiting.status, Status::Pending);
+}
+
+/// On one thread, which is the one whose counters are kept.
+#[tokio::test]
+async fn blocked_money_wants_the_operator() {
+    const ALARMS: &str = "payferry_alarms_total";
+    let counted = Counted::default();
+    let _kept = metrics::set_default_local_recorder(&counted);
+    let world = World::new().await;
+    let (clean, tainted) = (world.initiate("10").await, world.initiate("10").await);
+    world.pay(&clean, "10").await;
+    world.until_status(clean.id(), Status::Settled).await;
+    assert_eq!(counted.of(ALARMS), 0);
+    world.pay_tainted(&tainted, "10").await;
+    let failed = world.until_status(tainted.id(), Status::Failed).await;
+    assert_eq!(failed.failure_reason, Some(FailureReason::KytBlocked));
+    world.until(tainted.id(), "alarmed of", |_| counted.of(ALARMS) == 1).await;
 }

@@ -155,3 +155,34 @@ async fn a_quarantined_payment_stands_first_and_is_released() {
     desk.assert_calm().await;
     desk.browser.close().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn chains_webhooks_and_the_journal_are_shown_and_move() {
+    let desk = Desk::logged_in().await;
+    let browser = &desk.browser;
+    browser.until("#link", |text| text == "live").await;
+    desk.mark().await;
+    let number = |text: &str| text.replace(',', "").parse::<u64>().ok();
+    let head = "section[aria-labelledby=chains] #chain-base td:nth-of-type(2)";
+    browser.until("#chain-base th", |text| text == "base").await;
+    let before = number(&browser.until(head, |text| number(text).is_some()).await).unwrap();
+    browser.until(head, |text| number(text).is_some_and(|now| now > before)).await;
+
+    let id = desk.payment().await;
+    desk.pay(&id, None).await;
+    desk.psp.until_status(&id, "settled").await;
+    // The receiver answers well, so nothing goes on waiting.
+    let endpoint = "section[aria-labelledby=webhooks] tbody";
+    browser.until(&format!("{endpoint} th"), |text| !text.is_empty()).await;
+    browser.until(&format!("{endpoint} td:nth-of-type(1)"), |text| text == "closed").await;
+    browser.until(&format!("{endpoint} td:nth-of-type(2)"), |text| text == "0").await;
+
+    let journal = "section[aria-labelledby=journal] dd";
+    let some = |text: &str| text.starts_with(|digit: char| ('1'..='9').contains(&digit));
+    browser.until(&format!("{journal}:nth-of-type(2)"), |text| some(text) && text.contains("groups")).await;
+    browser.until(&format!("{journal}:nth-of-type(3)"), |text| some(text) && text.contains("units on average")).await;
+    browser.until(&format!("{journal}:nth-of-type(4)"), |text| text.contains("s on average")).await;
+    assert!(desk.is_marked().await, "the page was not loaded again");
+    desk.assert_calm().await;
+    desk.browser.close().await;
+}

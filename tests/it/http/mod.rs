@@ -5,7 +5,7 @@ mod bad_input;
 pub mod compliance;
 mod consent;
 mod crowd;
-mod customers;
+pub(crate) mod customers;
 mod everywhere;
 mod feed;
 mod idempotency;

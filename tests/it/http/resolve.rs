@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use crate::app::{Reply, TestApp};
 use crate::chainside::{balance, blacklist};
+use crate::http::customers::paid_out::balances;
 use payferry_domain::{Chain, Token};
 
 const ADA: &str = "0x000000000000000000000000000000000000ada2";
@@ -69,7 +70,9 @@ async fn a_failed_settlement_is_tried_again_or_refunded_whole() {
         app.until("the settlement has failed", labelled).await
     };
     assert_eq!(failed(&made).await.json["status"], "confirmed");
+    assert_eq!(balances(&app).await, ["0.00", "9.90", "0.00"], "it may still be settled");
     failed(&given_up).await;
+    assert_eq!(balances(&app).await, ["0.00", "19.80", "0.00"]);
 
     let part = json!({ "action": "refund", "amount": "1", "address": ADA });
     app.post(&resolve(&given_up), &part).await.assert_problem(409, "refund_must_be_all");
@@ -77,6 +80,7 @@ async fn a_failed_settlement_is_tried_again_or_refunded_whole() {
     assert_eq!((all.status.as_u16(), &all.json["refunds"][0]["amount"]), (202, &json!("10.00")), "{}", all.text());
     let ended = app.payment_when(&given_up, "failed").await;
     assert_eq!(ended.json["failure_reason"], "settlement_failed");
+    assert_eq!(balances(&app).await, ["0.00", "9.90", "0.00"], "what went back will not come");
     assert_eq!(balance(&app, Chain::Base, Token::Usdc, ADA).await, 10_000_000);
 
     blacklist(&app, Chain::Base, &treasury, false).await;
@@ -84,5 +88,6 @@ async fn a_failed_settlement_is_tried_again_or_refunded_whole() {
     assert_eq!(retried.status, 202, "{}", retried.text());
     let settled = app.payment_when(&made, "settled").await;
     assert_eq!(settled.json["labels"], json!([]));
+    assert_eq!(balances(&app).await, ["9.90", "0.00", "0.00"]);
     assert_eq!(balance(&app, Chain::Base, Token::Usdc, &treasury).await, 100_000);
 }

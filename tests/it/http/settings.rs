@@ -2,11 +2,14 @@
 
 use axum::http::Method;
 use payferry::keys::Scope;
+use payferry_domain::{Chain, Token};
 use payferry_entities::audit_log;
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 use serde_json::{Value, json};
 
 use crate::app::{Reply, TestApp};
+use crate::chainside::balance;
+use crate::operator::Desk;
 
 const SETTINGS: &str = "/api/v1/settings";
 
@@ -101,6 +104,10 @@ async fn every_bad_setting_is_named_and_nothing_is_changed() {
         (json!({ "finality": { "base": [] } }), "finality.base: empty"),
         (json!({ "finality": { "base": "loose" } }), "finality.base: wrong_type"),
         (json!({ "finality": { "base": [{ "wait": 1_001 }] } }), "finality.base[0].wait: out_of_range"),
+        (json!({ "withdrawal_wallet": "0x000000000000000000000000000000000000ada5" }), "withdrawal_wallet: read_only"),
+        (json!({ "withdrawal_wallets": [] }), "withdrawal_wallets: read_only"),
+        (json!({ "limits": { "send_max": "5" } }), "limits: read_only"),
+        (json!({ "send_daily_max": "5" }), "send_daily_max: read_only"),
     ] {
         assert_eq!(change(&app, &body).await.faults(), [fault], "{body}");
     }
@@ -169,6 +176,28 @@ async fn tolerance_and_acceptance_hold_for_payments_made_from_then_on() {
     for (before, label) in [(&short_before, "UNDERPAID"), (&over_before, "OVERPAID")] {
         assert_eq!(app.payment_when(before, "mismatched").await.json["labels"], json!([label]));
     }
+}
+
+#[tokio::test]
+async fn the_operators_fee_is_charged_for_payments_made_from_then_on() {
+    let desk = Desk::over(TestApp::start_with_chains().await).await;
+    let app = &desk.app;
+    let merchant = app.add_merchant().await;
+    let before = app.add_payment(&merchant).await;
+    let path = format!("/ops/psps/{}", app.psp_id);
+    let set = desk.call(Method::PATCH, &path).json(&json!({ "fee_bps": 250 })).send().await.unwrap();
+    assert_eq!(set.status(), 200);
+    assert_eq!(app.get(SETTINGS).await.json["settings"]["fee_bps"], 250);
+    let after = app.add_payment(&merchant).await;
+    for (payment, amount, fee) in [(&before, "9.90", "0.10"), (&after, "9.75", "0.25")] {
+        app.pay(payment, "10").await;
+        let settled = app.payment_when(payment, "settled").await;
+        let settlement = &settled.json["settlement"];
+        assert_eq!((&settlement["psp_amount"], &settlement["treasury_fee"]), (&json!(amount), &json!(fee)));
+    }
+    let treasury = app.world().chain(Chain::Base).spec().treasury.to_string();
+    assert_eq!(balance(app, Chain::Base, Token::Usdc, &treasury).await, 350_000);
+    desk.stop().await;
 }
 
 #[tokio::test]

@@ -2,9 +2,14 @@
 
 use axum::http::Method;
 use payferry::keys::Scope;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::app::TestApp;
+use crate::http::customers::paid_out::{payee, register};
+use crate::process::{Home, Running};
+
+/// The ULID of nothing.
+const NOWHERE: &str = "01J9Z3K4M5N6P7Q8R9S0T1V2W3";
 
 /// Every method and path.
 async fn routes(app: &TestApp) -> Vec<(Method, String)> {
@@ -70,21 +75,52 @@ async fn somebody_elses_objects_are_not_there() {
         app.post("/api/v1/customers", &customer).await.json["customers"][0]["id"].as_str().unwrap().to_owned();
     let log = app.get(&format!("/payments/{payment}/webhooks")).await;
     let delivery = log.json["deliveries"][0]["id"].as_str().unwrap();
+    let paid = payee(&app).await;
+    register(&app).await;
+    let ordered = async |path: &str, id: &str, body: Value| {
+        let asked = app.post(path, &body).await;
+        assert_eq!(asked.status, 202, "{path}: {}", asked.text());
+        asked.json[id].as_str().unwrap().to_owned()
+    };
+    let withdrawal = json!({ "amount": "1", "currency": "USDC", "chain": "base" });
+    let to_customer = json!({ "customer_id": paid, "amount": "1", "currency": "USDC", "chain": "base" });
+    let refund = json!({ "amount": "1", "address": "0x000000000000000000000000000000000000ada6" });
+    let names = [
+        ("{payment_id}", payment.to_owned()),
+        ("{merchant_id}", merchant.clone()),
+        ("{delivery_id}", delivery.to_owned()),
+        ("{customer_id}", customer.clone()),
+        ("{kind}", "proof_of_residential_address".to_owned()),
+        ("{payout_id}", ordered("/payouts", "id", to_customer.clone()).await),
+        ("{withdrawal_id}", ordered("/withdrawals", "id", withdrawal).await),
+        ("{transfer_id}", ordered("/transfers", "payment_id", to_customer).await),
+        ("{refund_id}", ordered(&format!("/payments/{payment}/refunds"), "refund_id", refund).await),
+    ];
 
     let other = app.add_psp().await;
     let key = app.add_key(other, &[Scope::Full]).await;
     let mut walked = 0;
     for (method, template) in routes(&app).await.into_iter().filter(|(_, path)| path.contains('{')) {
-        let path = template.replace("{payment_id}", payment).replace("{merchant_id}", &merchant);
-        let path = path.replace("{delivery_id}", delivery).replace("{customer_id}", &customer);
+        let path = names.iter().fold(template, |path, (name, id)| path.replace(name, id));
+        assert!(!path.contains('{'), "{path}");
         let theirs = app.request(method.clone(), &path).key(&key).send().await;
         assert_eq!(theirs.status, 404, "{method} {path}");
         assert!(theirs.code().ends_with("_not_found") && theirs.code() != "route_not_found", "{}", theirs.code());
         // It is as if there were no such object at all.
-        let nowhere = path.replace(payment, "pay_01J9Z3K4M5N6P7Q8R9S0T1V2W3");
-        let nowhere = nowhere.replace(&merchant, "merch_01J9Z3K4M5N6P7Q8R9S0T1V2W3");
-        let nowhere = nowhere.replace(&customer, "cr_01J9Z3K4M5N6P7Q8R9S0T1V2W3");
-        assert_eq!(app.request(method, &nowhere).send().await.code(), theirs.code());
+        let nowhere = names.iter().fold(path.clone(), |path, (_, id)| match id.rsplit_once('_') {
+            Some((prefix, ulid)) if ulid.len() == 26 => path.replace(id, &format!("{prefix}_{NOWHERE}")),
+            _ => path,
+        });
+        assert_eq!(app.request(method.clone(), &nowhere).send().await.code(), theirs.code(), "{method} {nowhere}");
+        // Its owner finds it, or at least the customer who has no such document.
+        if method == Method::GET {
+            let own = app.request(method, &path);
+            if path.contains("/documents/") {
+                own.send().await.assert_problem(404, "document_not_found");
+            } else {
+                assert_eq!(own.begin().await.status(), 200, "{path}");
+            }
+        }
         walked += 1;
     }
     assert!(walked >= 8);
@@ -189,4 +225,35 @@ async fn somebody_elses_objects_are_not_there() {
     for list in [format!("/payments?after={payment}"), format!("/api/v1/events?after={event}")] {
         app.request(Method::GET, &list).key(&key).send().await.assert_problem(400, "invalid_parameters");
     }
+}
+
+#[tokio::test]
+async fn the_sandbox_pays_and_breaks_nobody_elses_payments() {
+    let home = Home::new().await;
+    let sandbox = Running::start(&home);
+    let merchant = sandbox.merchant().await;
+    let id = sandbox.payment(&merchant).await;
+    let client = reqwest::Client::new();
+    let make = async |path: &str, body: &Value| {
+        let url = format!("{}{path}", sandbox.text("operator_url"));
+        let made = client.post(url).bearer_auth(sandbox.text("operator_token")).json(body).send().await.unwrap();
+        made.json::<Value>().await.unwrap()
+    };
+    let other = make("/ops/psps", &json!({ "name": "Southern Pay" })).await;
+    let keys = format!("/ops/psps/{}/keys", other["psp_id"].as_str().unwrap());
+    let key = make(&keys, &json!({ "name": "theirs" })).await;
+    let key = key["api_key"].as_str().unwrap();
+    for what in ["pay", "panic"] {
+        let url = format!("{}/sandbox/payments/{id}/{what}", sandbox.text("api_url"));
+        let theirs = client.post(url).bearer_auth(key).send().await.unwrap();
+        assert_eq!(theirs.status(), 404, "{what}");
+        assert_eq!(theirs.json::<Value>().await.unwrap()["code"], "payment_not_found", "{what}");
+    }
+    let read = sandbox.ok(Method::GET, &format!("/payments/{id}"), None).await;
+    assert_eq!((&read["status"], &read["transfers"]), (&json!("pending"), &json!([])));
+    for what in ["panic", "pay"] {
+        sandbox.ok(Method::POST, &format!("/sandbox/payments/{id}/{what}"), None).await;
+    }
+    sandbox.until(&format!("/payments/{id}"), |payment| payment["status"] == "settled").await;
+    sandbox.stop();
 }

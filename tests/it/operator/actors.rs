@@ -1,6 +1,7 @@
 //! `/ops/actors`, `/ops/overview` and `/ops/shards`.
 
 use payferry_domain::PaymentId;
+use payferry_harness::receiver::Receiver;
 use serde_json::{Value, json};
 
 use super::Desk;
@@ -23,12 +24,25 @@ async fn a_payment_is_shown_whole() {
     let link = made.json["magic_link"].as_str().unwrap().rsplit('/').next().unwrap();
     assert!(!shown.text().contains(link) && !shown.text().contains("Jane Roe"), "{}", shown.text());
 
+    let receiver = Receiver::start().await;
+    let hook = json!({ "webhook_url": receiver.url() });
+    let set = desk.app.request(reqwest::Method::PATCH, "/api/v1/set_webhook").json(&hook).send().await;
+    receiver.verify_with(set.json["signing_secret"].as_str().unwrap());
     desk.app.pay(&made, "10").await;
     desk.app.payment_when(&made, "settled").await;
-    let gone = async |desk: &Desk| Some(desk.get(&path).await).filter(|reply| reply.json["actor"].is_null());
-    let shown = desk.until("its actor has left", gone).await.json;
+    let is_delivered = |reply: &Reply| {
+        let deliveries = reply.json["deliveries"].as_array().unwrap();
+        deliveries.len() == 4 && deliveries.iter().all(|delivery| delivery["status"] == "delivered")
+    };
+    let gone = async |desk: &Desk| {
+        let reply = desk.get(&path).await;
+        (reply.json["actor"].is_null() && is_delivered(&reply)).then_some(reply)
+    };
+    let shown = desk.until("its actor has left and all is delivered", gone).await.json;
     assert_eq!((&shown["status"], &shown["live"]), (&json!("settled"), &json!(false)));
     assert!(shown["owes"].as_array().unwrap().iter().all(|owed| owed["effect"] != "settle"), "{shown:#}");
+    let history: Vec<_> = shown["history"].as_array().unwrap().iter().map(|entry| &entry["status"]).collect();
+    assert_eq!(history, ["pending", "confirmed", "settled"]);
     let versions: Vec<_> = shown["transitions"].as_array().unwrap().iter().map(|one| &one["version"]).collect();
     assert_eq!(json!(versions), json!((1..=shown["version"].as_u64().unwrap()).collect::<Vec<_>>()));
     let events: Vec<_> =
@@ -45,7 +59,16 @@ async fn a_payment_is_shown_whole() {
     let operation = &shown["operations"][0];
     assert_eq!((&operation["status"], &operation["kind"]), (&json!("succeeded"), &json!("settle")));
     assert_eq!(operation["transaction"]["signed"][0]["tx_hash"], shown["settlement"]["tx_hash"]);
-    assert_eq!(shown["deliveries"].as_array().unwrap().len(), 4, "{shown:#}");
+    let deliveries = shown["deliveries"].as_array().unwrap();
+    let announced: Vec<_> = deliveries.iter().map(|delivery| &delivery["event"]).collect();
+    assert_eq!(announced, ["payment.confirmed", "payin.confirmed", "payment.settled", "payin.settled"]);
+    for delivery in deliveries {
+        let attempts = delivery["attempts"].as_array().unwrap();
+        assert_eq!(delivery["attempt_count"], attempts.len(), "{delivery:#}");
+        let last = attempts.last().unwrap();
+        assert_eq!((&last["response_code"], &last["error"]), (&json!(200), &Value::Null), "{delivery:#}");
+        assert_eq!((&last["url"], &last["number"]), (&json!(receiver.url()), &json!(attempts.len())), "{delivery:#}");
+    }
     desk.stop().await;
 }
 

@@ -1,5 +1,7 @@
 //! `/healthz` and `/readyz`.
 
+use payferry_devchain::Faults;
+use payferry_domain::Chain;
 use reqwest::Method;
 use serde_json::json;
 
@@ -36,5 +38,33 @@ async fn a_service_without_a_usable_chain_is_not_ready() {
     let refused = refused.await;
     assert_eq!(refused.status, 503);
     insta::assert_json_snapshot!("not_ready", refused.redacted());
+    desk.stop().await;
+}
+
+#[tokio::test]
+async fn chains_that_cannot_be_read_are_in_the_way_until_one_can() {
+    let desk = Desk::start_with_chains().await;
+    let set = |chain: Chain, faults: Faults| desk.app.world().chain(chain).devchain().set_faults(faults);
+    let when = async |desk: &Desk, status: u16| {
+        let asked =
+            async |desk: &Desk| Some(reply(desk.bare(Method::GET, "/readyz")).await).filter(|r| r.status == status);
+        desk.until(&format!("it answers {status}"), asked).await.json
+    };
+    when(&desk, 200).await;
+    for chain in Chain::ALL {
+        set(chain, Faults { unavailable_rate: 1.0, ..Faults::default() });
+    }
+    let refused = when(&desk, 503).await;
+    assert_eq!(refused["ready"], false, "{refused:#}");
+    assert_eq!((&refused["chains"]["ok"], &refused["chains"]["usable"]), (&json!(false), &json!(0)), "{refused:#}");
+    let each = refused["chains"]["each"].as_array().unwrap();
+    assert!(each.len() == 3 && each.iter().all(|chain| chain["state"] != "ok"), "{refused:#}");
+    assert_eq!((&refused["database"]["ok"], &refused["payments"]["ok"]), (&json!(true), &json!(true)), "{refused:#}");
+
+    set(Chain::Base, Faults::default());
+    let well = when(&desk, 200).await;
+    assert_eq!((&well["chains"]["ok"], &well["chains"]["usable"]), (&json!(true), &json!(1)), "{well:#}");
+    let ok = well["chains"]["each"].as_array().unwrap().iter().filter(|chain| chain["state"] == "ok");
+    assert_eq!(ok.map(|chain| &chain["chain"]).collect::<Vec<_>>(), ["base"], "{well:#}");
     desk.stop().await;
 }

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::{Desk, reply};
 use crate::app::Reply;
+use crate::http::customers::paid_out::{balances, balances_on, payee, register};
 
 /// Long enough for a settlement that is not held back, several times over.
 const A_WHILE: Duration = Duration::from_secs(3);
@@ -84,8 +85,11 @@ async fn paused_settlements_wait_on_their_chain_only() {
     lift(&desk, "settlement:polygon").await;
     tokio::time::sleep(A_WHILE).await;
     assert_eq!(status(&desk, &held).await, "confirmed", "everything is held back now");
+    assert_eq!(balances_on(&desk.app, "polygon").await, ["0.00", "9.90", "0.00"], "it will come");
+    assert_eq!(balances(&desk.app).await, ["9.90", "0.00", "0.00"], "on Base it is there");
     lift(&desk, "settlement").await;
     desk.app.payment_when(&held, "settled").await;
+    assert_eq!(balances_on(&desk.app, "polygon").await, ["9.90", "0.00", "0.00"]);
     desk.stop().await;
 }
 
@@ -150,12 +154,27 @@ async fn a_paused_psp_starts_nothing_and_what_runs_goes_on() {
     desk.app.pay(&running, "10").await;
     desk.app.payment_when(&running, "settled").await;
 
+    let customer = payee(&desk.app).await;
+    register(&desk.app).await;
+    let to_customer = json!({ "customer_id": customer, "amount": "1", "currency": "USDC", "chain": "base" });
+    let withdrawal = json!({ "amount": "1", "currency": "USDC", "chain": "base" });
+    let money_out = [("/payouts", &to_customer), ("/withdrawals", &withdrawal), ("/transfers", &to_customer)];
+    for (path, body) in money_out {
+        desk.app.post(path, body).await.assert_problem(409, "psp_paused");
+        assert_eq!(desk.app.get(path).await.json["total"], 0, "{path}");
+    }
+    assert_eq!(balances(&desk.app).await, ["9.90", "0.00", "0.00"]);
+
     let stuck = desk.get("/ops/stuck?kind=paused").await.json;
     let item = &stuck["kinds"][0]["items"][0];
     assert_eq!((&item["id"], &item["reason"]), (&json!(scope), &json!("to see what happens")));
     assert_eq!(item["psp_id"], desk.app.psp_id.to_string());
     lift(&desk, &scope).await;
     assert_eq!(initiate(&desk, &merchant, "base").await.status, 201);
+    for (path, body) in money_out {
+        let asked = desk.app.post(path, body).await;
+        assert_eq!(asked.status, 202, "{path}: {}", asked.text());
+    }
     assert_eq!(desk.get("/ops/stuck?kind=paused").await.json["kinds"], json!([]));
 
     let log = desk.get(&format!("/ops/audit?subject={scope}")).await.json;

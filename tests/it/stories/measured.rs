@@ -4,18 +4,36 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use payferry_domain::{Chain, Token};
+use axum::http::Method;
+use payferry::keys::Scope;
+use payferry_actors::observe::ActorKind;
+use payferry_domain::{Chain, PaymentId, Token};
+use payferry_harness::receiver::Manner;
+use serde_json::json;
 
+use crate::app::TestApp;
+use crate::operator::Desk;
 use crate::stage::{OnSandbox, Stage, Transfer, story_with_receiver};
 
 /// Labels whose values may be any number or version; all others are words.
 const FREE_LABELS: [&str; 5] = ["le", "endpoint", "status", "version", "quantile"];
 
-/// The samples of an exposition by name and labels, and the names that have HELP and TYPE.
+/// How a HELP begins that speaks of a time: the metric's name ends in `_seconds`, as no other does.
+const TIMES: [&str; 3] = ["Time ", "Age ", "From "];
+/// Metrics by kinds of events and errors: closed sets, any of which may happen at any time.
+const ANY_TIME: [&str; 3] =
+    ["payferry_payment_events_total", "payferry_chain_request_errors_total", "payferry_chain_looks_failed_total"];
+/// How long what is to be shown may take; retries of webhooks wait for seconds, and longer each time.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// A name, its labels and its value.
+type Sample = (String, BTreeMap<String, String>, f64);
+
+/// The samples of an exposition, and each metric's HELP and TYPE.
 struct Exposed {
-    samples: Vec<(String, BTreeMap<String, String>, f64)>,
-    helped: BTreeSet<String>,
-    typed: BTreeSet<String>,
+    samples: Vec<Sample>,
+    helped: BTreeMap<String, String>,
+    typed: BTreeMap<String, String>,
 }
 
 impl Exposed {
@@ -24,14 +42,15 @@ impl Exposed {
     }
 
     fn parse(text: &str) -> Self {
-        let (mut samples, mut helped, mut typed) = (Vec::new(), BTreeSet::new(), BTreeSet::new());
+        let (mut samples, mut helped, mut typed) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
         for line in text.lines().filter(|line| !line.is_empty()) {
             if let Some(rest) = line.strip_prefix("# HELP ") {
                 let (name, help) = rest.split_once(' ').unwrap();
                 assert!(help.len() > 5, "{line}");
-                helped.insert(name.to_owned());
+                helped.insert(name.to_owned(), help.to_owned());
             } else if let Some(rest) = line.strip_prefix("# TYPE ") {
-                typed.insert(rest.split_once(' ').unwrap().0.to_owned());
+                let (name, kind) = rest.split_once(' ').unwrap();
+                typed.insert(name.to_owned(), kind.to_owned());
             } else {
                 let (key, value) = line.rsplit_once(' ').unwrap();
                 let (name, labels) = key.split_once('{').unwrap_or((key, "}"));
@@ -52,12 +71,34 @@ impl Exposed {
         let fitting = self.samples.iter().filter(|(of, has, _)| of == name && fits(has)).map(|(_, _, value)| *value);
         fitting.reduce(|sum, value| sum + value)
     }
+
+    /// Series that are not in `before`, of metrics that are.
+    fn grown_since(&self, before: &Self) -> Vec<&Sample> {
+        let shown: BTreeSet<&str> = before.samples.iter().map(|(name, _, _)| name.as_str()).collect();
+        let known: BTreeSet<_> = before.samples.iter().map(|(name, labels, _)| (name, labels)).collect();
+        let is_new = |name: &String, labels| shown.contains(name.as_str()) && !known.contains(&(name, labels));
+        self.samples.iter().filter(|(name, labels, _)| is_new(name, labels)).collect()
+    }
+
+    /// Fails if the name of a gauge or histogram has another unit than its HELP says.
+    fn assert_units(&self) {
+        for (name, help) in &self.helped {
+            if self.typed.get(name).is_none_or(|kind| kind == "counter") {
+                continue;
+            }
+            let words: BTreeSet<&str> = help.split(|letter: char| !letter.is_ascii_alphabetic()).collect();
+            let is_time = TIMES.iter().any(|word| help.starts_with(*word)) || words.contains("seconds");
+            let bare = name.trim_end_matches("_total");
+            assert_eq!(bare.ends_with("_seconds"), is_time, "{name}: {help}");
+            assert_eq!(bare.ends_with("_bytes"), words.contains("bytes"), "{name}: {help}");
+        }
+    }
 }
 
 /// The metric that a sample belongs to: those of a histogram have endings.
-fn family<'a>(name: &'a str, typed: &BTreeSet<String>) -> &'a str {
+fn family<'a>(name: &'a str, typed: &BTreeMap<String, String>) -> &'a str {
     let bare = ["_bucket", "_sum", "_count"].iter().find_map(|ending| name.strip_suffix(ending));
-    bare.filter(|bare| typed.contains(*bare)).unwrap_or(name)
+    bare.filter(|bare| typed.contains_key(*bare)).unwrap_or(name)
 }
 
 /// Waits until the exposition shows it; what is not counted as it happens is shown within a second.
@@ -68,13 +109,14 @@ async fn until_exposed(name: &str, labels: &[(&str, &str)], holds: impl Fn(f64) 
         if sum.is_some_and(&holds) {
             return;
         }
-        assert!(since.elapsed() < Duration::from_secs(40), "{name} {labels:?} stays at {sum:?}");
+        assert!(since.elapsed() < PATIENCE, "{name} {labels:?} stays at {sum:?}");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_happened_is_measured_explained_and_labelled_with_words_only() {
+    let began = Instant::now();
     let (stage, psp, _receiver) = story_with_receiver::<OnSandbox>().await;
     let id = psp.payment("10", Token::Usdc, Chain::Base).await;
     let idle = psp.payment("10", Token::Usdt, Chain::Polygon).await;
@@ -97,8 +139,16 @@ async fn what_happened_is_measured_explained_and_labelled_with_words_only() {
     until_exposed("process_open_fds", &[], one).await;
     until_exposed("process_cpu_seconds_total", &[], |seconds| seconds > 0.0).await;
     until_exposed("payferry_uptime_seconds", &[], |seconds| seconds > 0.0).await;
+    // Every kind keeps books, but for payouts and withdrawals: this story has none.
+    for kind in ActorKind::ALL.into_iter().filter(|kind| *kind != ActorKind::Sending) {
+        let kind = [("kind", kind.as_str())];
+        until_exposed("payferry_actor_messages_total", &kind, one).await;
+        until_exposed("payferry_actor_mailbox_wait_seconds_count", &kind, one).await;
+        until_exposed("payferry_actor_handling_seconds_count", &kind, one).await;
+    }
 
     let exposed = Exposed::now();
+    let lasted = began.elapsed().as_secs_f64();
     let sum = |name: &str, labels: &[(&str, &str)]| {
         exposed.sum(name, labels).unwrap_or_else(|| panic!("{name} {labels:?} is not shown"))
     };
@@ -109,11 +159,17 @@ async fn what_happened_is_measured_explained_and_labelled_with_words_only() {
     assert_eq!(sum("payferry_payment_transition_seconds_count", &[("from", "pending"), ("to", "confirmed")]), 1.0);
     assert_eq!(sum("payferry_payment_transition_seconds_count", &[("from", "confirmed"), ("to", "settled")]), 1.0);
     assert_eq!(sum("payferry_build_info", &[("version", env!("CARGO_PKG_VERSION"))]), 1.0);
+    // Times are seconds: none is longer than the story, as commits are made one after the other.
+    for (from, to) in [("pending", "confirmed"), ("confirmed", "settled")] {
+        let took = sum("payferry_payment_transition_seconds_sum", &[("from", from), ("to", to)]);
+        assert!(took > 0.0 && took <= lasted, "{from} to {to} took {took} of {lasted} s");
+    }
+    let committing = sum("payferry_journal_commit_seconds_sum", &[]);
+    assert!(committing > 0.0 && committing <= lasted, "commits took {committing} of {lasted} s");
+    let (units, groups) =
+        (sum("payferry_journal_group_units_sum", &[]), sum("payferry_journal_group_units_count", &[]));
+    assert!(groups >= 1.0 && units >= groups, "{units} units in {groups} groups");
     for at_least_one in [
-        "payferry_actor_messages_total",
-        "payferry_actor_mailbox_wait_seconds_count",
-        "payferry_actor_handling_seconds_count",
-        "payferry_journal_group_units_count",
         "payferry_journal_commit_seconds_count",
         "payferry_chain_head_number",
         "payferry_settler_submitted_total",
@@ -157,8 +213,8 @@ async fn what_happened_is_measured_explained_and_labelled_with_words_only() {
 
     for (name, labels, _) in &exposed.samples {
         let family = family(name, &exposed.typed);
-        assert!(exposed.helped.contains(family), "{family} has no HELP");
-        assert!(exposed.typed.contains(family), "{family} has no TYPE");
+        assert!(exposed.helped.contains_key(family), "{family} has no HELP");
+        assert!(exposed.typed.contains_key(family), "{family} has no TYPE");
         for (label, value) in labels.iter().filter(|(label, _)| !FREE_LABELS.contains(&label.as_str())) {
             // Route templates have braces; an id has digits, and is long.
             assert!(value.len() <= 60, "{name} has {label}={value}");
@@ -168,15 +224,111 @@ async fn what_happened_is_measured_explained_and_labelled_with_words_only() {
             );
         }
     }
+    exposed.assert_units();
     // More of the same makes no more series of what is shown already.
     for _ in 0..10 {
         let another = psp.payment("10", Token::Usdc, Chain::Base).await;
         psp.read(&another).await;
     }
-    let known: BTreeSet<_> = exposed.samples.iter().map(|(name, labels, _)| (name, labels)).collect();
     let now = Exposed::now();
-    let is_new = |name: &String, labels| shown.contains(name.as_str()) && !known.contains(&(name, labels));
-    let grown: Vec<_> = now.samples.iter().filter(|(name, labels, _)| is_new(name, labels)).collect();
+    let grown = now.grown_since(&exposed);
     assert!(grown.is_empty(), "{grown:?}");
     stage.stop().await;
+}
+
+/// A PSP of its own with a key, a customer, a merchant and a settled payment, and requests for what there is not.
+async fn another_of_everything(app: &mut TestApp, number: usize) {
+    app.psp_id = app.add_psp().await;
+    app.key = app.add_key(app.psp_id, &[Scope::Full]).await;
+    let address = json!({ "street_line_1": "1 Harbour Road", "city": "Oakland", "region": "CA", "zip": "94607",
+        "country": "USA" });
+    let customer = json!({ "type": "individual", "country": "USA", "currency": "USD",
+        "email": format!("ada-{number}@example.com"), "first_name": "Ada", "last_name": "Lovelace", "dob": "1990-12-10",
+        "government_id_number": format!("P123456{number}"), "residential_address": address });
+    let made = app.post("/api/v1/customers", &customer).await;
+    assert_eq!(made.status, 201, "{}", made.text());
+    let merchant = app.add_merchant().await;
+    let payment = app.add_payment(&merchant).await;
+    app.pay(&payment, "10").await;
+    app.payment_when(&payment, "settled").await;
+    for path in [format!("/strange/{number}/path"), format!("/payments/{}", PaymentId::generate())] {
+        assert_eq!(app.get(&path).await.status, 404, "{path}");
+    }
+    let odd = Method::from_bytes(format!("BREW{number}").as_bytes()).unwrap();
+    assert_eq!(app.request(odd, "/payments/initiate").send().await.status, 405);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_series_is_of_one_psp_key_customer_path_or_method() {
+    // From here on it is counted.
+    Exposed::now();
+    let mut app = TestApp::start_with_chains().await;
+    another_of_everything(&mut app, 0).await;
+    until_exposed("payferry_payments", &[("status", "settled")], |settled| settled >= 1.0).await;
+    let before = Exposed::now();
+    for number in 1..6 {
+        another_of_everything(&mut app, number).await;
+    }
+    until_exposed("payferry_payments", &[("status", "settled")], |settled| settled >= 6.0).await;
+    let now = Exposed::now();
+    for strange in [("route", "unmatched"), ("method", "other")] {
+        let counted = now.sum("payferry_http_requests_total", &[strange]);
+        assert!(counted.is_some_and(|counted| counted >= 6.0), "{strange:?}: {counted:?}");
+    }
+    let mut grown = now.grown_since(&before);
+    grown.retain(|(name, _, _)| !ANY_TIME.contains(&name.as_str()));
+    assert!(grown.is_empty(), "{grown:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn deliveries_that_wait_are_counted_until_the_receiver_is_well() {
+    let (stage, psp, receiver) = story_with_receiver::<OnSandbox>().await;
+    receiver.behave(Manner::Status(500));
+    // More events than the breaker bears failures: what is due waits for probes, and grows old.
+    let mut ids = Vec::new();
+    for _ in 0..6 {
+        let id = psp.payment("10", Token::Usdc, Chain::Base).await;
+        stage.pay(&id, Transfer::exact()).await;
+        ids.push(id);
+    }
+    for id in &ids {
+        psp.until_status(id, "settled").await;
+    }
+    let some = |value: f64| value > 0.0;
+    until_exposed("payferry_webhook_attempts_total", &[("outcome", "failed")], some).await;
+    until_exposed("payferry_webhook_backlog_deliveries", &[], |waiting| waiting >= 1.0).await;
+    until_exposed("payferry_webhook_breakers_open", &[], |open| open == 1.0).await;
+    until_exposed("payferry_webhook_oldest_due_seconds", &[], some).await;
+
+    receiver.behave(Manner::Well);
+    let none = |value: f64| value == 0.0;
+    until_exposed("payferry_webhook_backlog_deliveries", &[], none).await;
+    until_exposed("payferry_webhook_oldest_due_seconds", &[], none).await;
+    until_exposed("payferry_webhook_breakers_open", &[], none).await;
+    stage.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn settlements_that_are_held_back_are_counted_until_they_go_on() {
+    // From here on it is counted.
+    Exposed::now();
+    let desk = Desk::over(TestApp::start_with_chains().await).await;
+    let merchant = desk.app.add_merchant().await;
+    let pause = json!({ "scope": "settlement:base", "reason": "to see them queue" });
+    assert_eq!(desk.post("/ops/pauses", &pause).await.status, 200);
+    let mut payments = Vec::new();
+    for _ in 0..2 {
+        let payment = desk.app.add_payment(&merchant).await;
+        desk.app.pay(&payment, "10").await;
+        payments.push(payment);
+    }
+    let (queue, base) = ("payferry_settler_queued_operations", [("chain", "base")]);
+    until_exposed(queue, &base, |waiting| waiting >= 2.0).await;
+    let lifted = desk.post("/ops/pauses/settlement:base/lift", &json!({})).await;
+    assert_eq!(lifted.json["was_paused"], true, "{}", lifted.text());
+    for payment in &payments {
+        desk.app.payment_when(payment, "settled").await;
+    }
+    until_exposed(queue, &base, |waiting| waiting == 0.0).await;
+    desk.stop().await;
 }

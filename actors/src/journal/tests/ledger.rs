@@ -198,11 +198,40 @@ async fn no_more_is_promised_on_a_day_than_its_ceiling() {
 }
 
 #[tokio::test]
+async fn a_posting_of_nothing_or_onto_itself_is_refused_by_the_database() {
+    let world = World::running().await;
+    credited(&world, "1", 10).await;
+    let written = world.all::<ledger_postings::Entity>().await.remove(0);
+    let sound =
+        ledger_postings::Model { position: written.position + 1_000, subject: "pay_other".to_owned(), ..written };
+    let insert = async |row: &ledger_postings::Model| {
+        let insert = ledger_postings::Entity::insert(row.clone().into_active_model());
+        insert.exec_without_returning(world.database.writer()).await
+    };
+    for wrong in [
+        ledger_postings::Model { credit: sound.debit.clone(), ..sound.clone() },
+        ledger_postings::Model { amount: 0, ..sound.clone() },
+        ledger_postings::Model { amount: -10, ..sound.clone() },
+    ] {
+        let refused = insert(&wrong).await.unwrap_err().to_string();
+        assert!(refused.to_lowercase().contains("check constraint"), "{wrong:?}: {refused}");
+    }
+    insert(&sound).await.unwrap();
+    assert_eq!(world.count::<ledger_postings::Entity>().await, 2);
+}
+
+#[tokio::test]
 async fn postings_stay_as_they_were_written() {
     let world = World::running().await;
     credited(&world, "1", 10).await;
     for change in ["UPDATE ledger_postings SET amount = 1", "DELETE FROM ledger_postings"] {
         let refused = world.database.writer().execute_unprepared(change).await.unwrap_err().to_string();
+        assert!(refused.contains("append-only"), "{refused}");
+    }
+    // SQLite knows no TRUNCATE: there it is the DELETE above.
+    if !world.is_sqlite() {
+        let emptied = world.database.writer().execute_unprepared("TRUNCATE ledger_postings").await;
+        let refused = emptied.unwrap_err().to_string();
         assert!(refused.contains("append-only"), "{refused}");
     }
     assert_eq!(world.all::<ledger_postings::Entity>().await[0].amount, 10);

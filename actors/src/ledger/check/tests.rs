@@ -1,9 +1,10 @@
 //! The auditor's looks, over ledgers written by hand.
 #![allow(clippy::unwrap_used)]
 
-use payferry_domain::ledger::Account;
-use payferry_domain::{Address, PspId, Timestamp};
-use payferry_entities::{Database, balances, ledger_postings, psps};
+use payferry_domain::ledger::{Account, Asset};
+use payferry_domain::sending::{Order, Sending, SendingId, SendingStatus, accept};
+use payferry_domain::{Address, Amount, Chain, FinalityPolicy, PspId, Timestamp, Token, WithdrawalId};
+use payferry_entities::{Database, balances, ledger_postings, psps, sendings};
 use payferry_harness::database::TestDatabase;
 use payferry_migration::{Migrator, MigratorTrait};
 use sea_orm::{ActiveModelTrait, ConnectionTrait, EntityTrait, IntoActiveModel};
@@ -64,6 +65,45 @@ impl World {
     async fn post(&self, rows: Vec<ledger_postings::Model>) {
         let rows: Vec<_> = rows.into_iter().map(IntoActiveModel::into_active_model).collect();
         ledger_postings::Entity::insert_many(rows).exec_without_returning(self.database.writer()).await.unwrap();
+    }
+
+    /// A withdrawal of so much that was sent, at its third version; answers its id.
+    async fn sent_withdrawal(&self, amount: i64) -> String {
+        let id = SendingId::Withdrawal(WithdrawalId::generate());
+        let order = Order {
+            id,
+            psp_id: self.psp,
+            customer_id: None,
+            reference: None,
+            metadata: None,
+            amount: Amount(amount),
+            token: Token::Usdc,
+            asset: Asset { chain: Chain::Base, address: USDC },
+            to: Address([0x33; 20]),
+            finality: FinalityPolicy::sandbox(),
+            created_at: Timestamp(0),
+        };
+        let sending = Sending { status: SendingStatus::Sent, version: 3, ..accept(order).sending };
+        let row = sendings::Model {
+            id: id.to_string(),
+            psp_id: self.psp.to_string(),
+            kind: "withdrawal".to_owned(),
+            customer_id: None,
+            reference: None,
+            chain: "base".to_owned(),
+            token: "USDC".to_owned(),
+            amount,
+            recipient: sending.order.to.to_string(),
+            version: 3,
+            status: "sent".to_owned(),
+            live: false,
+            in_review: false,
+            created_at: 0,
+            updated_at: 0,
+            state: serde_json::to_string(&sending).unwrap(),
+        };
+        row.into_active_model().insert(self.database.writer()).await.unwrap();
+        id.to_string()
     }
 
     async fn balance(&self, available: i64, reserved: i64) {
@@ -158,4 +198,35 @@ async fn an_account_below_zero_is_told_unless_the_chain_explains_it() {
     world.post(vec![world.posting(8, "settled", "payment", "psp", 2)]).await;
     world.balance(-10, 0).await;
     assert_eq!(world.looks().await, (1, vec![]));
+}
+
+#[tokio::test]
+async fn a_sending_that_was_posted_twice_is_named() {
+    let mut world = World::new().await;
+    let id = world.sent_withdrawal(40).await;
+    let about = |version: i64, posting: ledger_postings::Model| ledger_postings::Model {
+        subject: id.clone(),
+        version,
+        ..posting
+    };
+    world
+        .post(vec![
+            world.posting(1, "settled", "payment", "psp", 100),
+            about(1, world.posting(2, "reserved", "psp", "in_flight", 40)),
+            about(3, world.posting(3, "sent", "in_flight", "external", 40)),
+        ])
+        .await;
+    world.balance(60, 0).await;
+    assert_eq!(world.looks().await, (1, vec![]));
+    let about_it = |world: &World| {
+        let found = world.findings.view().imbalances.into_iter();
+        found.filter(|one| one.subject.as_ref() == Some(&id)).collect::<Vec<_>>()
+    };
+    assert_eq!(about_it(&world), [], "what was posted is what its state says");
+    world.post(vec![about(4, world.posting(4, "sent", "in_flight", "external", 40))]).await;
+    world.balance(60, -40).await;
+    assert_eq!(world.looks().await, (1, vec![(ImbalanceKind::Negative, Account::InFlight, 40)]));
+    let found = about_it(&world);
+    assert!(found.iter().any(|one| one.account == Account::InFlight && one.units() == 40), "{found:#?}");
+    assert!(found.iter().all(|one| one.kind == ImbalanceKind::State), "{found:#?}");
 }

@@ -67,6 +67,65 @@
 = holds: psp 5.90, treasury 0.10, ada 4.00
 = balance: available 5.90
 
+== A payout waits while the provider is away
+  initiate 10
+  pay 10 -> settled
+  kyt away
+  payout 4 to ada -> review
+  balance available 5.90, reserved 4.00
+  kyt back
+  payout: wait -> sent
+= p: pending, confirmed, settled
+= p events: payment.confirmed payin.confirmed payment.settled payin.settled
+= p ledger: received 10.00, settled 9.90, fee 0.10
+= payout: payout pending, sent
+= payout events: payout.pending payout.sent
+= payout ledger: reserved 4.00, sent 4.00 from in_flight
+= holds: psp 5.90, treasury 0.10, ada 4.00
+= balance: available 5.90
+
+== A payout on a paused chain waits, and is sent when the chain goes on
+  initiate 10
+  pay 10 -> settled
+  pause chain:base
+  payout 4 to ada -> pending
+  mine 5
+  read
+  payout: wait -> pending
+  balance available 5.90, reserved 4.00
+  lift chain:base
+  payout: wait -> sent
+= p: pending, confirmed, settled
+= p events: payment.confirmed payin.confirmed payment.settled payin.settled
+= p ledger: received 10.00, settled 9.90, fee 0.10
+= payout: payout pending, sent
+= payout events: payout.pending payout.sent
+= payout ledger: reserved 4.00, sent 4.00 from in_flight
+= holds: psp 5.90, treasury 0.10, ada 4.00
+= balance: available 5.90
+
+== A withdrawal is sent when it is final, and not before
+  initiate 10
+  pay 10 -> settled
+  register purse
+  hold
+  withdraw 4 -> unmined pending
+  mine 1
+  withdrawal: wait -> operation=mined pending
+  balance available 5.90, reserved 4.00
+  mine 1
+  withdrawal: wait -> sent
+  balance available 5.90
+  flow
+= p: pending, confirmed, settled
+= p events: payment.confirmed payin.confirmed payment.settled payin.settled
+= p ledger: received 10.00, settled 9.90, fee 0.10
+= withdrawal: withdrawal pending, sent
+= withdrawal events: withdraw.sent
+= withdrawal ledger: reserved 4.00, sent 4.00 from in_flight
+= holds: psp 5.90, treasury 0.10, purse 4.00
+= balance: available 5.90
+
 == A customer who is deactivated meanwhile is not paid
   initiate 10
   pay 10 -> settled
@@ -180,7 +239,7 @@ covers: peers/unrecorded-payout
   hold
   payout 4 to ada -> unmined
   mine 1
-  payout: wait -> operation=mined
+  payout: wait -> operation=mined pending
   mine 1
   payout: wait -> sent
   payout: reorg sending
@@ -199,7 +258,7 @@ covers: peers/unrecorded-payout
   hold
   payout 4 to ada -> unmined
   mine 1
-  payout: wait -> operation=mined
+  payout: wait -> operation=mined pending
   mine 1
   payout: wait -> sent
   payout: reorg sending discard

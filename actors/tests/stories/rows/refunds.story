@@ -39,6 +39,23 @@ covers: api/refunded
 = p ledger: received 4.00, sent 4.00 from payment
 = holds: ada 4.00
 
+== A refund is sent when it is final, and not before
+  initiate 10
+  pay 4 -> mismatched
+  hold
+  refund to ada -> unmined refund=pending
+  mine 1
+  wait -> operation=mined refund=pending
+  mine 1
+  wait -> refund=sent
+  flow
+= p: pending, mismatched (underpaid)
+= p labels: UNDERPAID
+= p refunds: 4.00 to ada sent
+= p events: payment.mismatched payin.underpaid payin.mismatched refund.sent
+= p ledger: received 4.00, sent 4.00 from payment
+= holds: ada 4.00
+
 == Of too much the excess alone is refunded, and the rest accepted
 covers: peers/excess-refund
   initiate 10

@@ -51,7 +51,7 @@ covers: peers/reorg-after-paid
   hold
   pay 10 -> transfer=seen
   mine 1 -> confirmed unmined
-  mine 1 -> operation=mined
+  mine 1 -> operation=mined confirmed
   reorg settlement
   flow
   wait -> settled
@@ -66,7 +66,7 @@ covers: api/settlement-orphaned peers/reorg-after-paid
   hold
   pay 10 -> transfer=seen
   mine 1 -> confirmed unmined
-  mine 1 -> operation=mined
+  mine 1 -> operation=mined confirmed
   mine 1 -> settled
   reorg settlement -> REORGED settlement=queued
   flow
@@ -101,7 +101,7 @@ covers: api/settlement-orphaned
   hold
   pay 10 -> transfer=seen
   mine 1 -> confirmed unmined
-  mine 1 -> operation=mined
+  mine 1 -> operation=mined confirmed
   mine 1 -> settled
   reorg transfer -> pending REORGED -settlement=settled
   flow
@@ -120,7 +120,7 @@ covers: api/settlement-orphaned
   hold
   pay 10 -> transfer=seen
   mine 1 -> confirmed unmined
-  mine 1 -> operation=mined
+  mine 1 -> operation=mined confirmed
   mine 1 -> settled
   reorg transfer discard -> pending REORGED -settlement=settled
   flow

@@ -37,6 +37,22 @@ covers: api/more-after-block
 = p ledger: received 10.00, received 5.00
 = holds: p 15.00
 
+== What came clean after the block goes where the operator sends all of it
+covers: api/more-after-block
+  initiate 10
+  pay 10 from outlaw -> failed FUNDS_BLOCKED
+  pay 5 -> transfers=2 final=2 received=5.00
+  refund to ada -> refused funds_blocked
+  operator refund-blocked 15.000001 to bailiff -> refused refund_too_large
+  operator refund-blocked to bailiff -> refund=sent
+  operator refund-blocked to bailiff -> refused nothing_to_refund
+= p: pending, failed (kyt_blocked)
+= p labels: FUNDS_BLOCKED
+= p refunds: 15.00 to bailiff sent
+= p events: payment.failed payin.failed refund.sent
+= p ledger: received 10.00, received 5.00, sent 15.00 from payment
+= holds: bailiff 15.00
+
 == Tainted dust spoils nothing
 covers: api/tainted-dust
   initiate 10

@@ -131,6 +131,21 @@ covers: peers/queue-outside peers/duplicates
 = p ledger: received 10.00, settled 9.90, fee 0.10
 = holds: psp 9.90, treasury 0.10
 
+== The service crashes while the receiver fails, and every event comes
+covers: peers/queue-outside
+  receiver hesitant 2
+  initiate 10
+  pay 10 -> confirmed
+  crash
+  mine 3
+  start
+  wait -> settled
+  delivered payment.confirmed payin.confirmed payment.settled payin.settled
+= p: pending, confirmed, settled
+= p events: payment.confirmed payin.confirmed payment.settled payin.settled
+= p ledger: received 10.00, settled 9.90, fee 0.10
+= holds: psp 9.90, treasury 0.10
+
 == The PSP wants one of two names only
   policy families payin
   initiate 10

@@ -84,3 +84,40 @@
 = t events: transfer.mismatched transfer.mismatched transfer.failed refund.sent
 = t ledger: received 10.00 usdt, sent 10.00 usdt from payment
 = holds: eve 10.00 usdt
+
+== A transfer that is short is accepted, and what came goes on
+  transfer t 10 to ada
+  t: pay 4 -> shows=underpaid
+  t: accept expected 4 -> settled
+= t: pending, mismatched (underpaid), confirmed (accepted), settled
+= t shows: settled
+= t labels: UNDERPAID
+= t events: transfer.underpaid transfer.settled
+= t ledger: received 4.00, delivered 4.00
+= holds: ada 4.00
+
+== A transfer is cancelled and paid all the same, and its money goes back
+  transfer t 10 to ada
+  t: cancel -> failed
+  t: told transfer.failed status=failed failure_reason=cancelled
+  t: pay 10 -> mismatched LATE
+  t: refund to eve -> refund=sent
+= t: pending, failed (cancelled), mismatched (late)
+= t shows: failed
+= t labels: LATE
+= t refunds: 10.00 to eve sent
+= t events: transfer.failed transfer.mismatched refund.sent
+= t ledger: received 10.00, sent 10.00 from payment
+= holds: eve 10.00
+
+== A transfer that is paid with blocked money fails, and holds it
+  transfer t 10 to ada
+  t: pay 10 from outlaw -> failed FUNDS_BLOCKED
+  t: told transfer.failed status=failed failure_reason=kyt_blocked
+  t: refund to eve -> refused funds_blocked
+= t: pending, failed (kyt_blocked)
+= t shows: failed
+= t labels: FUNDS_BLOCKED
+= t events: transfer.failed
+= t ledger: received 10.00
+= holds: t 10.00

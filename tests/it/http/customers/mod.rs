@@ -5,7 +5,7 @@ mod create;
 mod deactivate;
 mod details;
 mod list;
-mod paid_out;
+pub(crate) mod paid_out;
 mod payments;
 mod phone;
 mod transferred;

@@ -1,13 +1,15 @@
 //! Money out: payouts to customers, withdrawals, balances and the ledger, with every base unit looked for on the chain.
 
+use std::time::Duration;
+
 use payferry_actors::pauses;
 use payferry_actors::psps::PspPolicies;
-use payferry_actors::psps::wallets::{self, WalletChange};
+use payferry_actors::psps::wallets::{self, WALLET_DELAY_SECS, WalletChange};
 use payferry_actors::wallet::Vaults;
 use payferry_domain::{Chain, Token};
 
 use super::*;
-use crate::chainside::{balance, blacklist};
+use crate::chainside::{balance, blacklist, sleep};
 use crate::http::misfits::set_policies;
 
 /// An account that nobody else uses.
@@ -24,7 +26,7 @@ async fn earned() -> TestApp {
 }
 
 /// A cleared customer with a wallet.
-pub(super) async fn payee(app: &TestApp) -> String {
+pub(crate) async fn payee(app: &TestApp) -> String {
     let id = add(app, &individual()).await;
     set_details(app, &id, &json!({ "wallet_address": OTHER_WALLET })).await;
     clear(app, &id).await;
@@ -72,12 +74,21 @@ fn payout(customer: &str, amount: &str) -> Value {
     json!({ "customer_id": customer, "amount": amount, "currency": "USDC", "chain": "base" })
 }
 
+fn withdrawal(amount: &str) -> Value {
+    json!({ "amount": amount, "currency": "USDC", "chain": "base" })
+}
+
 /// available, pending and reserved USDC on Base.
-pub(super) async fn balances(app: &TestApp) -> [String; 3] {
+pub(crate) async fn balances(app: &TestApp) -> [String; 3] {
+    balances_on(app, "base").await
+}
+
+/// The same on another chain.
+pub(crate) async fn balances_on(app: &TestApp, chain: &str) -> [String; 3] {
     let all = app.get("/balances").await;
     let list = all.json["balances"].as_array().unwrap();
-    let base = list.iter().find(|row| row["chain"] == "base" && row["currency"] == "USDC").unwrap();
-    ["available", "pending", "reserved"].map(|key| base[key].as_str().unwrap().to_owned())
+    let usdc = list.iter().find(|row| row["chain"] == chain && row["currency"] == "USDC").unwrap();
+    ["available", "pending", "reserved"].map(|key| usdc[key].as_str().unwrap().to_owned())
 }
 
 async fn when(app: &TestApp, path: &str, order: &Reply, status: &str) -> Reply {
@@ -184,7 +195,6 @@ async fn what_goes_out_has_a_ceiling_for_each_and_one_for_all_of_a_day() {
     set_policies(&app, &PspPolicies { send_max: once, send_daily_max: daily, ..PspPolicies::default() }).await;
     let refund = |amount: &str| json!({ "amount": amount, "address": WALLET });
     let resolved = |amount: &str| with(&refund(amount), &json!({ "action": "refund" }));
-    let withdrawal = |amount: &str| json!({ "amount": amount, "currency": "USDC", "chain": "base" });
     let resolve = format!("/payments/{payment}/resolve");
     let refused = async |amount: &str, code: &str| {
         for (path, body) in [
@@ -253,10 +263,55 @@ async fn a_customer_who_may_not_be_paid_any_more_is_not() {
     assert_eq!(balance(&app, Chain::Base, Token::Usdc, OTHER_WALLET).await, 0);
 }
 
+#[tokio::test]
+async fn a_customer_who_changes_before_the_signature_is_not_paid() {
+    let app = earned().await;
+    let customer = payee(&app).await;
+    let held_back = async || {
+        pause(&app, pauses::Scope::Sending(None), true).await;
+        let asked = app.post("/payouts", &payout(&customer, "4")).await;
+        assert_eq!(asked.status, 202, "{}", asked.text());
+        assert_eq!(balances(&app).await, ["5.90", "0.00", "4.00"]);
+        asked
+    };
+    let fails = async |asked: &Reply| {
+        pause(&app, pauses::Scope::Sending(None), false).await;
+        let failed = when(&app, "/payouts", asked, "failed").await;
+        assert_eq!(failed.json["failure_reason"], "customer_not_cleared", "{}", failed.text());
+        assert_eq!(balances(&app).await, ["9.90", "0.00", "0.00"]);
+        for wallet in [OTHER_WALLET, WALLET] {
+            assert_eq!(balance(&app, Chain::Base, Token::Usdc, wallet).await, 0, "{wallet}");
+        }
+    };
+    // Another wallet, and cleared with it: the payout was for the one before.
+    let asked = held_back().await;
+    let replaced = set_details(&app, &customer, &json!({ "wallet_address": WALLET })).await;
+    assert_eq!(replaced.json["kyc_status"], "pending_update", "{}", replaced.text());
+    clear(&app, &customer).await;
+    fails(&asked).await;
+    // The same wallet, but a customer who has to be cleared again.
+    let asked = held_back().await;
+    let path = format!("{CUSTOMERS}/{customer}");
+    let changed = patch(&app, &path, &json!({ "phone_number": "+447700900123" })).await;
+    assert_eq!(changed.json["customer"]["kyc_status"], "pending_update", "{}", changed.text());
+    fails(&asked).await;
+    // Cleared once more, the next one goes to the wallet that it has now.
+    clear(&app, &customer).await;
+    let asked = app.post("/payouts", &payout(&customer, "4")).await;
+    when(&app, "/payouts", &asked, "sent").await;
+    assert_eq!(balance(&app, Chain::Base, Token::Usdc, WALLET).await, 4_000_000);
+    assert_eq!(balance(&app, Chain::Base, Token::Usdc, OTHER_WALLET).await, 0);
+}
+
 /// Registers where the account withdraws to.
-async fn register(app: &TestApp) {
+pub(crate) async fn register(app: &TestApp) {
+    set_wallet(app, TREASURER, 0).await;
+}
+
+/// Changes where the account withdraws to, after so many seconds.
+async fn set_wallet(app: &TestApp, address: &str, delay_secs: i64) {
     let (transaction, now) = (app.state.database().begin().await.unwrap(), app.state.clock().now());
-    let change = WalletChange { chain: None, address: Some(TREASURER.parse().unwrap()), delay_secs: 0 };
+    let change = WalletChange { chain: None, address: Some(address.parse().unwrap()), delay_secs };
     wallets::change(&transaction, app.psp_id, change, &Actor::Operator, now).await.unwrap();
     transaction.commit().await.unwrap();
 }
@@ -275,12 +330,12 @@ async fn pause(app: &TestApp, scope: pauses::Scope, is_held: bool) {
 #[tokio::test]
 async fn of_many_withdrawals_of_everything_one_goes_to_the_registered_wallet() {
     let app = earned().await;
-    let everything = json!({ "amount": "9.9", "currency": "USDC", "chain": "base" });
+    let everything = withdrawal("9.9");
     app.post("/withdrawals", &everything).await.assert_problem(409, "withdrawal_wallet_missing");
     register(&app).await;
-    let asked = futures::future::join_all((0..20).map(|_| app.post("/withdrawals", &everything))).await;
+    let asked = futures::future::join_all((0..100).map(|_| app.post("/withdrawals", &everything))).await;
     let (accepted, refused): (Vec<_>, Vec<_>) = asked.iter().partition(|reply| reply.status == 202);
-    assert_eq!((accepted.len(), refused.len()), (1, 19));
+    assert_eq!((accepted.len(), refused.len()), (1, 99));
     for reply in refused {
         reply.assert_problem(409, "insufficient_balance");
     }
@@ -289,4 +344,102 @@ async fn of_many_withdrawals_of_everything_one_goes_to_the_registered_wallet() {
     assert_eq!(balances(&app).await, ["0.00", "0.00", "0.00"]);
     let listed = app.get("/withdrawals").await;
     assert_eq!((&listed.json["total"], &listed.json["withdrawals"][0]["status"]), (&json!(1), &json!("sent")));
+}
+
+#[tokio::test]
+async fn a_withdrawal_is_made_once_whatever_is_asked_under_its_key() {
+    let app = earned().await;
+    register(&app).await;
+    let ask = async |path: &str, amount: &str| {
+        app.request(Method::POST, path).idempotency_key("w1").json(&withdrawal(amount)).send().await
+    };
+    let asked = ask("/withdrawals", "1").await;
+    assert_eq!((asked.status.as_u16(), asked.header("idempotent-replayed")), (202, None), "{}", asked.text());
+    when(&app, "/withdrawals", &asked, "sent").await;
+    for path in ["/withdrawals", "/api/v1/withdrawals"] {
+        let again = ask(path, "1").await;
+        assert_eq!((again.header("idempotent-replayed"), &again.bytes), (Some("true"), &asked.bytes), "{path}");
+        assert_eq!(again.status, asked.status);
+    }
+    ask("/withdrawals", "2").await.assert_problem(422, "idempotency_key_reused");
+    let listed = app.get("/withdrawals").await;
+    assert_eq!((&listed.json["total"], &listed.json["withdrawals"][0]["id"]), (&json!(1), &asked.json["id"]));
+    assert_eq!(balance(&app, Chain::Base, Token::Usdc, TREASURER).await, 1_000_000);
+    assert_eq!(balances(&app).await, ["8.90", "0.00", "0.00"]);
+}
+
+#[tokio::test]
+async fn a_changed_wallet_is_withdrawn_to_after_its_delay_and_until_then_the_one_before() {
+    let app = earned().await;
+    let withdrawn = async |amount: &str| {
+        let asked = app.post("/withdrawals", &withdrawal(amount)).await;
+        assert_eq!(asked.status, 202, "{}", asked.text());
+        when(&app, "/withdrawals", &asked, "sent").await;
+        let of = async |wallet: &str| balance(&app, Chain::Base, Token::Usdc, wallet).await;
+        [of(TREASURER).await, of(WALLET).await]
+    };
+    set_wallet(&app, WALLET, WALLET_DELAY_SECS).await;
+    app.post("/withdrawals", &withdrawal("1")).await.assert_problem(409, "withdrawal_wallet_missing");
+    assert_eq!(balances(&app).await, ["9.90", "0.00", "0.00"]);
+    assert_eq!(app.get("/withdrawals").await.json["total"], 0);
+
+    register(&app).await;
+    set_wallet(&app, WALLET, WALLET_DELAY_SECS).await;
+    assert_eq!(withdrawn("1").await, [1_000_000, 0]);
+    sleep(&app, Duration::from_hours(25)).await;
+    assert_eq!(withdrawn("2").await, [1_000_000, 2_000_000]);
+}
+
+#[tokio::test]
+async fn every_bad_field_of_money_out_is_named_and_nothing_is_ordered() {
+    let app = TestApp::start().await;
+    let good = payout("cr_01J9Z3K4M5N6P7Q8R9S0T1V2W3", "1");
+    let deep = (0..32).fold(json!({}), |inner, _| json!({ "in": inner }));
+    let large = json!({ "note": "x".repeat(16 * 1024) });
+    let refused = async |path: &str, changes: &Value, faults: &[&str]| {
+        let reply = app.post(path, &with(&good, changes)).await;
+        reply.assert_problem(422, "validation_failed");
+        assert_eq!(reply.faults(), faults, "{path}: {changes}");
+    };
+    for (changes, faults) in [
+        (
+            json!({ "amount": null, "currency": null, "chain": null }),
+            ["amount: required", "currency: required", "chain: required"],
+        ),
+        (
+            json!({ "amount": "0", "currency": "EUR", "chain": "best" }),
+            ["amount: amount_too_small", "currency: unknown_value", "chain: unknown_value"],
+        ),
+        (
+            json!({ "amount": 1, "currency": 2, "chain": [] }),
+            ["amount: wrong_type", "currency: wrong_type", "chain: wrong_type"],
+        ),
+        (
+            json!({ "amount": "-1", "metadata": [], "reference": " " }),
+            ["amount: amount_malformed", "metadata: wrong_type", "reference: empty"],
+        ),
+        (
+            json!({ "amount": "1.0000001", "metadata": deep, "reference": "r".repeat(256) }),
+            ["amount: too_many_decimals", "metadata: too_deep", "reference: too_long"],
+        ),
+        (
+            json!({ "amount": "99999999999999999999", "metadata": large, "reference": 7 }),
+            ["amount: amount_too_large", "metadata: too_large", "reference: wrong_type"],
+        ),
+    ] {
+        for path in ["/payouts", "/withdrawals"] {
+            refused(path, &changes, &faults).await;
+        }
+    }
+    for (customer, fault) in [
+        (Value::Null, "customer_id: required"),
+        (json!(7), "customer_id: wrong_type"),
+        (json!("po_01J9Z3K4M5N6P7Q8R9S0T1V2W3"), "customer_id: invalid_id"),
+    ] {
+        let changes = json!({ "customer_id": customer, "amount": null });
+        refused("/payouts", &changes, &[fault, "amount: required"]).await;
+    }
+    for path in ["/payouts", "/withdrawals"] {
+        assert_eq!(app.get(path).await.json["total"], 0, "{path}");
+    }
 }

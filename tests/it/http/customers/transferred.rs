@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use payferry_actors::clock::Clock;
 use payferry_actors::compliance::{KytError, KytScreener, ScreenRequest};
-use payferry_domain::payment::Verdict;
+use payferry_domain::payment::{Decision, Verdict};
 use payferry_domain::{Chain, Token};
 
 use super::paid_out::{assert_unsuitable, balances, kinds, payee, row, unsuitable_payees};
@@ -124,6 +125,45 @@ async fn a_wallet_that_screening_says_nothing_about_may_be_asked_about_again() {
         assert!(refused.header("retry-after").is_some() && refused.header("idempotent-replayed").is_none());
     }
     assert_eq!(app.get(TRANSFERS).await.json["total"], 0, "nobody is asked to pay");
+}
+
+/// A screener that wants a person to look at everything.
+struct Doubtful;
+
+#[async_trait::async_trait]
+impl KytScreener for Doubtful {
+    #[allow(clippy::unnecessary_literal_bound, reason = "as the trait has it")]
+    fn name(&self) -> &str {
+        "doubtful"
+    }
+
+    async fn screen(&self, _: &ScreenRequest) -> Result<Verdict, KytError> {
+        Ok(Verdict {
+            decision: Decision::Review,
+            by_operator: false,
+            risk_level: Some("medium".to_owned()),
+            score: Some(55),
+            flags: vec!["mixer".to_owned()],
+            provider: "doubtful".to_owned(),
+            provider_ref: None,
+            list_version: None,
+            plain_sender: None,
+            checked_at: Clock::default().now(),
+        })
+    }
+}
+
+#[tokio::test]
+async fn to_a_wallet_in_review_nobody_is_asked_to_pay() {
+    let screener: Arc<dyn KytScreener> = Arc::new(Doubtful);
+    let app = TestApp::start_with(TestConfig { chains: true, screener: Some(screener), ..TestConfig::default() }).await;
+    let body = transfer(&payee(&app).await, "4");
+    for _ in 0..2 {
+        let refused = app.request(Method::POST, TRANSFERS).idempotency_key("t1").json(&body).send().await;
+        refused.assert_problem(409, "wallet_in_review");
+        assert_eq!(refused.header("idempotent-replayed"), None);
+    }
+    assert_eq!(app.get(TRANSFERS).await.json["total"], 0);
 }
 
 #[tokio::test]

@@ -2,11 +2,12 @@
 #![allow(clippy::unwrap_used)]
 
 use payferry_domain::payment::{
-    BlockRef, ChainChoice, Command, ObservedTransfer, OverpaymentPolicy, Presence, Terms, TransferKey, Verdict,
-    initiate, transition,
+    BlockRef, ChainChoice, Command, ObservedTransfer, OverpaymentPolicy, Presence, Requester, Terms, TransferKey,
+    Verdict, initiate, transition,
 };
 use payferry_domain::{
-    Address, Chain, FeeBps, Finality, FinalityPolicy, Hash32, MerchantId, PaymentId, PspId, Token, Tolerance,
+    Address, Chain, FeeBps, Finality, FinalityPolicy, Hash32, MerchantId, OperationId, PaymentId, PspId, RefundId,
+    Token, Tolerance,
 };
 
 use super::*;
@@ -79,19 +80,7 @@ impl Tx {
     }
 
     fn screened(&self, decision: Decision) -> Command {
-        let verdict = Verdict {
-            decision,
-            by_operator: false,
-            risk_level: None,
-            score: None,
-            flags: Vec::new(),
-            provider: "list".to_owned(),
-            provider_ref: None,
-            list_version: None,
-            plain_sender: Some(true),
-            checked_at: START,
-        };
-        Command::ScreenTransfer { key: self.0.key, revision: self.0.revision, verdict }
+        Command::ScreenTransfer { key: self.0.key, revision: self.0.revision, verdict: verdict(decision) }
     }
 
     /// Seen, final and allowed.
@@ -100,14 +89,31 @@ impl Tx {
     }
 }
 
+fn verdict(decision: Decision) -> Verdict {
+    Verdict {
+        decision,
+        by_operator: false,
+        risk_level: None,
+        score: None,
+        flags: Vec::new(),
+        provider: "list".to_owned(),
+        provider_ref: None,
+        list_version: None,
+        plain_sender: Some(true),
+        checked_at: START,
+    }
+}
+
 /// The payment after these commands.
 fn after(terms: Terms, commands: impl IntoIterator<Item = Command>) -> Payment {
-    let mut payment = initiate(terms, START.plus_secs(EXPIRY_SECS)).payment;
-    for command in commands {
-        let step = transition(&payment, &command, START.plus_secs(60)).unwrap();
-        payment = step.unwrap_or_else(|| panic!("{command:?} changes nothing")).payment;
-    }
-    payment
+    let fresh = initiate(terms, START.plus_secs(EXPIRY_SECS)).payment;
+    commands.into_iter().fold(fresh, |payment, command| then(&payment, &command))
+}
+
+/// The payment after one more.
+fn then(payment: &Payment, command: &Command) -> Payment {
+    let step = transition(payment, command, START.plus_secs(60)).unwrap();
+    step.unwrap_or_else(|| panic!("{command:?} changes nothing")).payment
 }
 
 fn deadline() -> Command {
@@ -170,6 +176,34 @@ fn too_much_too_late_and_nothing_at_all() {
     let again = after(terms(), tx(1, "10", 60).whole().into_iter().chain(tx(2, "3", 90).whole()));
     let scene = told(&again, 100, "Payment confirmed", None, Some(Step::Confirmed));
     assert!(scene.notices[0].starts_with("3.00 USDC arrived after"), "{:?}", scene.notices);
+}
+
+/// Whatever becomes of its settlement, the payer has paid.
+#[test]
+fn a_settlement_that_fails_asks_the_payer_for_nothing() {
+    let confirmed = after(terms(), tx(1, "10", 60).whole());
+    let operation = OperationId::settlement_of(confirmed.id());
+    let failing = then(&confirmed, &Command::FailSettlement { operation, revision: 1, reason: "reverted".to_owned() });
+    assert_eq!((failing.status, failing.labels.contains(Label::SettlementFailed)), (Status::Confirmed, true));
+    for secs in [70, EXPIRY_SECS + 5] {
+        let scene = told(&failing, secs, "Payment confirmed", None, Some(Step::Confirmed));
+        assert!(scene.explanation.contains("nothing more to do") && scene.notices.is_empty(), "{scene:#?}");
+    }
+
+    let (refund_id, to) = (RefundId::generate(), Some(Address([0x11; 20])));
+    let (funds, by) = (Funds::Received, Requester::Psp);
+    let back = Command::RequestRefund { refund_id, amount: None, to, funds, asset: None, by };
+    let cleared = Command::ScreenRefund { refund_id, verdict: verdict(Decision::Allow) };
+    let going = then(&then(&failing, &back), &cleared);
+    let scene = told(&going, 70, "Payment confirmed", None, Some(Step::Confirmed));
+    assert_eq!(scene.notices, ["10.00 USDC is on its way back."]);
+    let gone = then(&going, &Command::CompleteRefund { refund_id, revision: 1, tx_hash: Hash32([9; 32]) });
+    assert_eq!(gone.failure_reason, Some(FailureReason::SettlementFailed));
+    for secs in [70, EXPIRY_SECS + 5] {
+        let scene = told(&gone, secs, "Payment sent back", None, None);
+        assert!(scene.explanation.contains("Contact the merchant before you pay again"), "{}", scene.explanation);
+        assert_eq!(scene.notices, ["10.00 USDC was sent back."]);
+    }
 }
 
 #[test]
