@@ -30,6 +30,7 @@ use anyhow::{Context, bail};
 use url::Url;
 
 pub use bound::serve as serve_bound;
+pub use service::BOUND_DATABASE_URL;
 pub use table::{Bound, Goal, Line, render};
 use world::{Engine, World};
 

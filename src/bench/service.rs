@@ -21,6 +21,8 @@ const TICKS_PER_SEC: f64 = 100.0;
 /// Metrics of defects: broken invariants, units that the database refused, a ledger that is not even.
 const MUST_BE_ZERO: [&str; 3] =
     ["payferry_invariant_violations_total", "payferry_journal_refused_total", "payferry_ledger_imbalance"];
+/// The variable that names the bound's database.
+pub const BOUND_DATABASE_URL: &str = "PAYFERRY_BENCH_BOUND_DATABASE_URL";
 /// How long an answer may take.
 pub(super) const CALL_DEADLINE: Duration = Duration::from_secs(20);
 
@@ -88,9 +90,7 @@ impl Service {
 
     /// Starts what payments are compared with: see [`super::bound`].
     pub(super) async fn bound(folder: &Path, database_url: &str) -> anyhow::Result<Self> {
-        let mut command = this_program()?;
-        command.args(["bench", "--bound-server", database_url]);
-        Self::start(command, folder).await
+        Self::start(bound_command(database_url)?, folder).await
     }
 
     async fn start(mut command: Command, folder: &Path) -> anyhow::Result<Self> {
@@ -213,10 +213,36 @@ fn this_program() -> anyhow::Result<Command> {
     Ok(command)
 }
 
+/// The bound, on this database.
+fn bound_command(database_url: &str) -> anyhow::Result<Command> {
+    let mut command = this_program()?;
+    // Not as an argument, which everybody on the machine can read: it may hold a password.
+    command.args(["bench", "--bound-server"]).env(BOUND_DATABASE_URL, database_url);
+    Ok(command)
+}
+
 impl Drop for Service {
     fn drop(&mut self) {
         // One that has ended is not there any more.
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::ffi::OsStr;
+
+    use super::*;
+
+    #[test]
+    fn the_password_of_a_database_is_in_no_argument() {
+        let url = "postgres://bench:secret@127.0.0.1:5432/bound";
+        let command = bound_command(url).unwrap();
+        let args: Vec<_> = command.get_args().collect();
+        assert_eq!(args, ["bench", "--bound-server"]);
+        let named = command.get_envs().find(|(name, _)| *name == OsStr::new(BOUND_DATABASE_URL));
+        assert_eq!(named.and_then(|(_, value)| value), Some(OsStr::new(url)));
     }
 }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use anyhow::Context;
 use url::Url;
 
 use super::signals::Signals;
@@ -49,13 +50,18 @@ pub(super) struct Args {
     /// Where data is kept meanwhile: the disk that is measured [default: the temporary folder].
     #[arg(long, value_name = "FOLDER")]
     folder: Option<PathBuf>,
-    /// Serve what payments are compared with, on this database.
-    #[arg(long, value_name = "URL", hide = true)]
-    bound_server: Option<String>,
+    /// Serve what payments are compared with.
+    #[arg(long, hide = true)]
+    bound_server: bool,
+    /// On this database.
+    #[arg(long, value_name = "URL", env = bench::BOUND_DATABASE_URL, hide_env_values = true, hide = true)]
+    bound_database_url: Option<String>,
 }
 
 pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
-    if let Some(database_url) = &args.bound_server {
+    if args.bound_server {
+        let database_url = args.bound_database_url.as_deref();
+        let database_url = database_url.with_context(|| format!("{} is missing", bench::BOUND_DATABASE_URL))?;
         let mut signals = Signals::and_end_of_stdin()?;
         tokio::select! {
             served = bench::serve_bound(database_url) => served?,

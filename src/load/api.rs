@@ -16,6 +16,7 @@ use super::behaviour::Intent;
 use super::client::{Answer, CallError, Client, request};
 use super::ground::Ground;
 use super::ledger::{Balance, Entry};
+use super::settings::Settings;
 
 /// Connections that initiations share. One carries a request at a time; who finds none waits for one, and that is counted.
 pub const CONNECTIONS_MAX: usize = 256;
@@ -25,6 +26,9 @@ pub const INITIATE_DEADLINE: Duration = Duration::from_secs(10);
 const CALL_DEADLINE: Duration = Duration::from_mins(1);
 /// Connections for everything else: reads, transfers, blocks.
 const SIDE_CONNECTIONS_MAX: usize = 16;
+/// Connections for payments of the sample that are watched: as many as are at once, so that none waits for another, and no
+/// payer for any.
+pub const SAMPLE_CONNECTIONS_MAX: usize = 64;
 /// Items of a page: the most that the interface gives.
 pub const PAGE: usize = 200;
 /// Pages of one list: beyond it, something is wrong with the list.
@@ -35,6 +39,7 @@ const PAGES_MAX: usize = 100_000;
 pub struct Api {
     initiations: Arc<Client>,
     side: Arc<Client>,
+    sample: Arc<Client>,
 }
 
 /// The answer to an initiation.
@@ -80,6 +85,7 @@ impl Api {
         Ok(Self {
             initiations: Arc::new(Client::new(url, CONNECTIONS_MAX, INITIATE_DEADLINE)?.bearer(key)?),
             side: Arc::new(Client::new(url, SIDE_CONNECTIONS_MAX, CALL_DEADLINE)?.bearer(key)?),
+            sample: Arc::new(Client::new(url, SAMPLE_CONNECTIONS_MAX, CALL_DEADLINE)?.bearer(key)?),
         })
     }
 
@@ -99,6 +105,16 @@ impl Api {
             }
             status => bail!("GET /sandbox answered {status}"),
         }
+    }
+
+    /// What is decided about the PSP's payments.
+    pub async fn settings(&self) -> anyhow::Result<Settings> {
+        #[derive(Deserialize)]
+        struct Shown {
+            settings: Settings,
+        }
+        let shown: Shown = self.read("/api/v1/settings").await?;
+        Ok(shown.settings)
     }
 
     /// A merchant of the run's own.
@@ -183,13 +199,13 @@ impl Api {
         serde_json::from_value(deliveries).context("the delivery log has no `deliveries`")
     }
 
-    /// Whether the service shows a transfer of the payment.
+    /// Whether the service shows a transfer of the payment; for those of the sample.
     pub async fn shows_transfer(&self, id: PaymentId) -> anyhow::Result<bool> {
         #[derive(Deserialize)]
         struct Shown {
             transfers: Vec<serde::de::IgnoredAny>,
         }
-        let shown: Shown = self.read(&format!("/payments/{id}")).await?;
+        let shown: Shown = read(&self.sample, &format!("/payments/{id}")).await?;
         Ok(!shown.transfers.is_empty())
     }
 
@@ -229,10 +245,7 @@ impl Api {
     }
 
     async fn read<T: DeserializeOwned>(&self, path: &str) -> anyhow::Result<T> {
-        let read = self.side.read(|| request(Method::GET, path, Bytes::new())).await;
-        let answer = read.with_context(|| format!("GET {path}"))?;
-        ensure!(answer.status.is_success(), "GET {path} answered {}: {}", answer.status, problem(&answer).detail);
-        serde_json::from_slice(&answer.body).with_context(|| format!("the answer to GET {path} cannot be read"))
+        read(&self.side, path).await
     }
 
     async fn send(&self, method: Method, path: &str, body: &Value) -> anyhow::Result<Value> {
@@ -241,6 +254,13 @@ impl Api {
         ensure!(answer.status.is_success(), "{method} {path} answered {}: {}", answer.status, problem(&answer).detail);
         serde_json::from_slice(&answer.body).with_context(|| format!("the answer to {method} {path} cannot be read"))
     }
+}
+
+async fn read<T: DeserializeOwned>(client: &Client, path: &str) -> anyhow::Result<T> {
+    let read = client.read(|| request(Method::GET, path, Bytes::new())).await;
+    let answer = read.with_context(|| format!("GET {path}"))?;
+    ensure!(answer.status.is_success(), "GET {path} answered {}: {}", answer.status, problem(&answer).detail);
+    serde_json::from_slice(&answer.body).with_context(|| format!("the answer to GET {path} cannot be read"))
 }
 
 fn problem(answer: &Answer) -> Problem {

@@ -110,6 +110,7 @@ pub async fn audit(
             audit.homeless.push(format!("{} is there, and nobody asked for it", shown.payment_id));
             return;
         };
+        record.is_over();
         for fault in differences(record, &shown) {
             record.fault(fault);
         }
@@ -122,11 +123,7 @@ pub async fn audit(
             number: number.unwrap_or_default(),
             id: shown.payment_id,
             asset,
-            posted: Posted {
-                received: shown.amount_received.parse::<Amount>().unwrap_or_default().units(),
-                psp: shares.vault.units(),
-                treasury: shares.treasury.units(),
-            },
+            posted: posted(record, &shown),
         });
         audit.shown.insert(number.unwrap_or_default(), line(&shown));
     })
@@ -227,6 +224,20 @@ fn shares(shown: &Shown) -> Option<Holds> {
     Some(Holds { vault: settlement.psp_amount.parse().ok()?, treasury: settlement.treasury_fee.parse().ok()? })
 }
 
+/// What the ledger must have of a payment: what it says that it received, and of what it says that it settled the shares
+/// that the PSP's settings say, whatever it says of them itself.
+fn posted(record: &Record, shown: &Shown) -> Posted {
+    let parsed = |text: &str| text.parse::<Amount>().unwrap_or_default();
+    let settlement = shown.settlement.as_ref().filter(|settlement| settlement.status == "settled");
+    let settled = settlement.map_or(Amount::ZERO, |settlement| parsed(&settlement.amount));
+    let treasury = expect::treasury_fee(settled, record.fee_bps);
+    Posted {
+        received: parsed(&shown.amount_received).units(),
+        psp: settled.saturating_sub(treasury).units(),
+        treasury: treasury.units(),
+    }
+}
+
 /// What of a payment is not as it must be, having been paid as it was.
 fn differences(record: &Record, shown: &Shown) -> Vec<String> {
     let intent = &record.intent;
@@ -248,7 +259,8 @@ fn differences(record: &Record, shown: &Shown) -> Vec<String> {
     }
     let ends = expect::ends(intent.behaviour);
     let labels: Vec<&str> = ends.labels.iter().map(|label| label.as_str()).collect();
-    let received = intent.pays().unwrap_or_default().to_string();
+    let paid = intent.pays().unwrap_or_default();
+    let received = paid.to_string();
     same("status", &shown.status, ends.status.as_str());
     let reason = ends.failure_reason.map_or("-", |reason| reason.as_str());
     same("failure_reason", shown.failure_reason.as_deref().unwrap_or("-"), reason);
@@ -270,9 +282,8 @@ fn differences(record: &Record, shown: &Shown) -> Vec<String> {
         (Some(settlement), true) => {
             same("settlement.status", &settlement.status, "settled");
             same("settlement.amount", &settlement.amount, &received);
-            let parsed = |text: &str| text.parse::<Amount>().unwrap_or_default();
-            let sum = parsed(&settlement.psp_amount).saturating_add(parsed(&settlement.treasury_fee));
-            same("psp_amount + treasury_fee", &sum.to_string(), &received);
+            let split = format!("{} and {}", settlement.psp_amount, settlement.treasury_fee);
+            same(expect::SPLIT, &split, &expect::split(paid, record.fee_bps));
             if let Some(told) = &record.told {
                 same("settlement.psp_amount", &settlement.psp_amount, &told.psp_amount.to_string());
                 same("settlement.treasury_fee", &settlement.treasury_fee, &told.treasury_fee.to_string());

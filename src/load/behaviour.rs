@@ -9,11 +9,13 @@ use serde::Serialize;
 /// Percent of the whole.
 const WHOLE: u8 = 100;
 /// What is paid too little or too much.
-const DIFFERENCE: Amount = Amount::from_tokens(1);
+pub const DIFFERENCE: Amount = Amount::from_tokens(1);
 /// The least amount of the load, and by how much amounts differ: so that a mix-up of two payments shows.
 const AMOUNT_LEAST: Amount = Amount::from_tokens(5);
 const AMOUNT_STEP_UNITS: i64 = 10_000;
 const AMOUNT_STEPS: u32 = 10_000;
+/// More than any amount of the load.
+pub const AMOUNTS_BELOW: Amount = AMOUNT_LEAST.saturating_add(Amount(AMOUNT_STEP_UNITS * AMOUNT_STEPS as i64));
 /// The shortest time to pay that the interface allows.
 pub const EXPIRES_SOON_SECS: u32 = 60;
 /// Time to pay of payments that are paid in time: longer than any run that settles at all.

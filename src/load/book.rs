@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use alloy::primitives::B256;
 use parking_lot::{Mutex, MutexGuard};
+use payferry_domain::Timestamp;
 use payferry_domain::payment::EventName;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
@@ -24,6 +25,8 @@ use super::tally::{Tally, count};
 const FORGED_MAX: usize = 20;
 /// Transactions of strangers, the settler's among them, that are remembered before the old ones are forgotten.
 const MINED_EARLY_MAX: usize = 10_000;
+/// The kind of error of a payment of the sample whose transfer the service did not show in time.
+const UNSEEN: &str = "seen: a transfer was not shown in time";
 /// A transfer's answer comes within this time after its block.
 const MINED_EARLY_KEPT: Duration = Duration::from_secs(10);
 
@@ -31,6 +34,8 @@ const MINED_EARLY_KEPT: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub struct Book {
     run: String,
+    /// The PSP's, as its settings say.
+    fee_bps: u16,
     /// How long the stages took.
     pub stages: Stages,
     /// What was counted.
@@ -54,13 +59,15 @@ pub struct Inner {
 }
 
 impl Book {
-    /// An empty book of the run with this name, and the payments that have expired and are now to be paid.
-    pub fn new(run: &str, offset_secs: i64) -> (Self, mpsc::UnboundedReceiver<u32>) {
+    /// An empty book of the run with this name, and the payments that have expired and are now to be paid. The service's
+    /// clock is so far ahead, and the treasury's share of a settlement is so many basis points.
+    pub fn new(run: &str, offset_secs: i64, fee_bps: u16) -> (Self, mpsc::UnboundedReceiver<u32>) {
         let (expired, late) = mpsc::unbounded_channel();
         let mut inner = Inner::default();
         inner.clock.ahead(offset_secs);
         let book = Self {
             run: run.to_owned(),
+            fee_bps,
             stages: Stages::default(),
             tally: Tally::default(),
             progress: Notify::new(),
@@ -90,8 +97,10 @@ impl Book {
         if intent.behaviour != Behaviour::Held {
             count(&self.tally.counts.due);
         }
+        let now = Timestamp::from(chrono::Utc::now());
         let mut inner = self.inner.lock();
-        inner.records.push(Record::new(intent, intended));
+        let due_at = inner.clock.shows(now);
+        inner.records.push(Record::new(intent, intended, due_at, self.fee_bps));
         u32::try_from(inner.records.len() - 1).unwrap_or(u32::MAX)
     }
 
@@ -108,7 +117,7 @@ impl Book {
             Ok(made) => {
                 let mut inner = self.inner.lock();
                 let record = inner.record(number)?;
-                record.made = Some(MadeAt { id: made.payment_id, wallet: made.intermediary_wallet, at });
+                record.is_made(MadeAt { id: made.payment_id, wallet: made.intermediary_wallet, at });
                 let (held, intended) = (record.intent.behaviour == Behaviour::Held, record.intended);
                 drop(inner);
                 if held {
@@ -122,12 +131,20 @@ impl Book {
                 Some(made)
             }
             Err(not_made) => {
-                let held = self.inner.lock().record(number)?.intent.behaviour == Behaviour::Held;
+                let mut inner = self.inner.lock();
+                let record = inner.record(number)?;
+                let (held, intended) = (record.intent.behaviour == Behaviour::Held, record.intended);
+                drop(inner);
                 if !held {
-                    count(match not_made {
-                        NotMade::Refused(..) => &self.tally.counts.refused,
-                        NotMade::Unanswered(_) | NotMade::Unreadable => &self.tally.counts.unanswered,
-                    });
+                    self.stages.record(Stage::Begun, begun - intended, begun - intended);
+                    match not_made {
+                        NotMade::Refused(..) => count(&self.tally.counts.refused),
+                        NotMade::Unanswered(_) | NotMade::Unreadable => {
+                            count(&self.tally.counts.unanswered);
+                            self.stages.record_in_vain(Stage::Accepted, at - intended, at - begun);
+                            self.tally.accepted_in(at - intended);
+                        }
+                    }
                 }
                 self.not_made(number, &not_made.kind());
                 None
@@ -148,7 +165,7 @@ impl Book {
         let Some(record) = inner.record(number) else { return };
         match sent {
             Ok(Sent { tx_hash, at }) => {
-                record.sent = Some((tx_hash, at));
+                record.is_sent(tx_hash, at);
                 let intended = record.intended;
                 let on_time = record.intent.behaviour != Behaviour::Late;
                 inner.by_transfer.insert(tx_hash, number);
@@ -195,11 +212,22 @@ impl Book {
 
     /// The service showed the transfer of a payment that was watched.
     pub fn seen(&self, number: u32, at: Instant) {
-        let mut inner = self.inner.lock();
-        let Some(record) = inner.record(number) else { return };
-        let (intended, mined) = (record.intended, record.mined.unwrap_or(at));
-        drop(inner);
+        let Some((intended, mined)) = self.since_mined(number) else { return };
         self.stages.record(Stage::Seen, at - intended, at - mined);
+    }
+
+    /// The service did not show it in time.
+    pub fn unseen(&self, number: u32, at: Instant) {
+        let Some((intended, mined)) = self.since_mined(number) else { return };
+        self.stages.record_in_vain(Stage::Seen, at - intended, at - mined);
+        self.tally.error(UNSEEN);
+    }
+
+    /// When a payment was meant to begin, and when its transfer was seen in a block.
+    fn since_mined(&self, number: u32) -> Option<(Instant, Instant)> {
+        let mut inner = self.inner.lock();
+        let record = inner.record(number)?;
+        Some((record.intended, record.mined?))
     }
 
     /// The sandbox's clock is so far ahead from now on.
@@ -275,19 +303,26 @@ impl Book {
             EventName::PaymentConfirmed => {
                 count(&self.tally.counts.confirmed);
                 record.confirmed = Some(happened);
-                let mined = record.mined.unwrap_or(happened);
-                self.stages.record(Stage::Confirmed, happened - intended, happened - mined);
+                self.record_since(Stage::Confirmed, intended, record.mined, happened);
             }
             EventName::PaymentSettled => {
                 count(&self.tally.counts.settled);
-                let confirmed = record.confirmed.unwrap_or(happened);
-                self.stages.record(Stage::Settled, happened - intended, happened - confirmed);
+                self.record_since(Stage::Settled, intended, record.confirmed, happened);
             }
             _ => {}
         }
         if complete && !behaviour.expires() {
             self.stages.record(Stage::Complete, at - intended, at - intended);
             self.tally.complete_in(at - intended);
+        }
+    }
+
+    /// Of a step whose beginning is not known, or was seen only after its end, the whole alone is counted: a step of nothing
+    /// would look like a fast one.
+    fn record_since(&self, stage: Stage, intended: Instant, began: Option<Instant>, ended: Instant) {
+        match began.and_then(|began| ended.checked_duration_since(began)) {
+            Some(step) => self.stages.record(stage, ended - intended, step),
+            None => self.stages.record_total(stage, ended - intended),
         }
     }
 
@@ -321,3 +356,7 @@ impl Inner {
         self.mined_early.insert(tx_hash, at);
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;

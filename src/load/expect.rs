@@ -3,9 +3,13 @@
 //!
 //! Pure, and its own: it shares nothing with the code that decides in the service.
 
+use payferry_domain::Amount;
 use payferry_domain::payment::{EventName, FailureReason, Label, Status};
 
 use super::behaviour::{Behaviour, Intent};
+
+/// Basis points of the whole.
+const BPS_WHOLE: i128 = 10_000;
 
 /// One event that must be announced, in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,7 +85,23 @@ pub const fn ends(behaviour: Behaviour) -> Ends {
 /// What must be counted as received when the event of this place (from 0) is announced.
 pub fn received_units(intent: &Intent, place: usize) -> i64 {
     let expired_first = intent.behaviour == Behaviour::Late && place < EXPIRED.len();
-    if expired_first { 0 } else { intent.pays().map_or(0, payferry_domain::Amount::units) }
+    if expired_first { 0 } else { intent.pays().map_or(0, Amount::units) }
+}
+
+/// What [`split`] is of, in words.
+pub const SPLIT: &str = "psp_amount and treasury_fee";
+
+/// What the treasury must get of a settled amount: the fee of the PSP's settings, in base units rounded down.
+pub fn treasury_fee(settled: Amount, fee_bps: u16) -> Amount {
+    let units = i128::from(settled.units()) * i128::from(fee_bps) / BPS_WHOLE;
+    // A part of what fits.
+    Amount(i64::try_from(units).unwrap_or(i64::MAX))
+}
+
+/// The PSP's share and the treasury's, as they must be told.
+pub fn split(settled: Amount, fee_bps: u16) -> String {
+    let fee = treasury_fee(settled, fee_bps);
+    format!("{} and {fee}", settled.saturating_sub(fee))
 }
 
 /// The labels that must stand in the event of this place.
@@ -100,6 +120,17 @@ mod tests {
             assert_eq!(last, Some(ends(behaviour).status), "{behaviour:?}");
         }
         assert!(events(Behaviour::Held).is_empty());
+    }
+
+    #[test]
+    fn the_treasury_gets_its_fee_rounded_down() {
+        for (settled, fee_bps, fee) in
+            [(5_000_000, 100, 50_000), (5_010_099, 100, 50_100), (99, 100, 0), (7, 10_000, 7)]
+        {
+            assert_eq!(treasury_fee(Amount(settled), fee_bps), Amount(fee), "{settled} {fee_bps}");
+        }
+        assert_eq!(treasury_fee(Amount::MAX, 0), Amount::ZERO);
+        assert_eq!(split(Amount(5_000_001), 33), "4.983501 and 0.0165");
     }
 
     #[test]

@@ -126,7 +126,7 @@ fn expected(record: &Record) -> String {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use alloy::primitives::Address;
-    use payferry_domain::{EventId, PaymentId};
+    use payferry_domain::{EventId, PaymentId, Timestamp};
     use tokio::time::Instant;
 
     use super::*;
@@ -134,7 +134,8 @@ mod tests {
     use crate::load::record::MadeAt;
 
     fn record(behaviour: Behaviour) -> Record {
-        let mut record = Record::new(Intent::nth(5, behaviour), Instant::now());
+        let due_at = Timestamp::from_secs(1_000_000);
+        let mut record = Record::new(Intent::nth(5, behaviour), Instant::now(), due_at, 100);
         let at = Instant::now();
         record.made = Some(MadeAt { id: PaymentId::generate(), wallet: Address::ZERO, at });
         record.heard.iter_mut().for_each(|heard| *heard = Some(EventId::generate()));

@@ -20,6 +20,7 @@ pub mod record;
 pub mod report;
 pub mod rpc;
 pub mod run;
+pub mod settings;
 pub mod stages;
 pub mod tally;
 pub mod usage;

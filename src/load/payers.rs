@@ -182,9 +182,15 @@ impl Desk {
                 batch = self.sign_again(batch).await;
             }
         }
-        for Signed { order, payer, why, .. } in batch {
-            let _ = order.done.send(Err(Unsent::Refused(why)));
-            // Its nonce is free again.
+        for Signed { order, payer, tx_hash, why, .. } in batch {
+            // It may have taken it all the same, and every answer was lost.
+            let sent = if self.knows(tx_hash).await {
+                Ok(Sent { tx_hash, at: Instant::now() })
+            } else {
+                Err(Unsent::Refused(why))
+            };
+            let _ = order.done.send(sent);
+            // Its nonce may be free again.
             self.ask_nonce(payer).await;
         }
     }
@@ -225,9 +231,7 @@ impl Desk {
                 again.push(one);
                 continue;
             }
-            let known: Result<serde_json::Value, _> =
-                self.rpc.call("eth_getTransactionByHash", &json!([one.tx_hash])).await;
-            if known.is_ok_and(|known| !known.is_null()) {
+            if self.knows(one.tx_hash).await {
                 let _ = one.order.done.send(Ok(Sent { tx_hash: one.tx_hash, at: Instant::now() }));
                 continue;
             }
@@ -235,6 +239,12 @@ impl Desk {
             again.push(self.sign(one.order, one.payer));
         }
         again
+    }
+
+    /// Whether the node has this transaction.
+    async fn knows(&self, tx_hash: B256) -> bool {
+        let known: Result<serde_json::Value, _> = self.rpc.call("eth_getTransactionByHash", &json!([tx_hash])).await;
+        known.is_ok_and(|known| !known.is_null())
     }
 
     async fn ask_nonce(&self, payer: usize) {

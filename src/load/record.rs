@@ -23,6 +23,10 @@ pub struct Record {
     pub intent: Intent,
     /// When it was meant to begin.
     pub intended: Instant,
+    /// When it was due, by the service's clock: it cannot have been made before.
+    pub due_at: Timestamp,
+    /// The treasury's share of its settlement in basis points, as the PSP's settings say.
+    pub fee_bps: u16,
     /// The answer to its initiation.
     pub made: Option<MadeAt>,
     /// Why there is none, as a kind of error.
@@ -41,7 +45,20 @@ pub struct Record {
     pub told: Option<ToldSettlement>,
     /// What is wrong.
     pub faults: Vec<String>,
+    early: Vec<Early>,
 }
+
+/// What a webhook told before the load tester itself knew it: it overtook an answer that was lost or is slow.
+#[derive(Debug)]
+struct Early {
+    /// The event.
+    of: String,
+    what: &'static str,
+    told: String,
+}
+
+const PAYMENT_ID: &str = "payment_id";
+const TX_HASH: &str = "tx_hash";
 
 /// The answer to an initiation.
 #[derive(Debug, Clone, Copy)]
@@ -78,10 +95,12 @@ pub enum Novelty {
 
 impl Record {
     /// Nothing happened yet.
-    pub fn new(intent: Intent, intended: Instant) -> Self {
+    pub fn new(intent: Intent, intended: Instant, due_at: Timestamp, fee_bps: u16) -> Self {
         Self {
             intent,
             intended,
+            due_at,
+            fee_bps,
             made: None,
             not_made: None,
             sent: None,
@@ -91,6 +110,46 @@ impl Record {
             heard: vec![None; expect::events(intent.behaviour).len()],
             told: None,
             faults: Vec::new(),
+            early: Vec::new(),
+        }
+    }
+
+    /// The answer to its initiation came.
+    pub fn is_made(&mut self, made: MadeAt) {
+        self.made = Some(made);
+        self.compare_early(PAYMENT_ID, &made.id.to_string());
+    }
+
+    /// The chain's node took its payer's transfer.
+    pub fn is_sent(&mut self, tx_hash: B256, at: Instant) {
+        self.sent = Some((tx_hash, at));
+        self.compare_early(TX_HASH, &tx_hash.to_string());
+    }
+
+    /// Whether webhooks are ahead of what the load tester knows.
+    pub fn is_ahead(&self) -> bool {
+        !self.early.is_empty()
+    }
+
+    /// Nobody will answer any more: a transfer that was told of and that its payer knows nothing of is none. Of one that
+    /// its payer could not send for sure, nothing can be said.
+    pub fn is_over(&mut self) {
+        for Early { of, what, told } in std::mem::take(&mut self.early) {
+            if what == TX_HASH && self.unsent.is_none() {
+                self.fault(format!("{of}: {what} is `{told}`, and its payer knows of no transfer"));
+            }
+        }
+    }
+
+    fn compare_early(&mut self, known: &str, wanted: &str) {
+        for early in std::mem::take(&mut self.early) {
+            let Early { of, what, told } = &early;
+            if *what != known {
+                self.early.push(early);
+            } else if told != wanted {
+                let fault = format!("{of}: {what} is `{told}`, not `{wanted}`");
+                self.fault(fault);
+            }
         }
     }
 
@@ -136,9 +195,12 @@ impl Record {
             return Novelty::Wrong;
         }
         self.heard[place] = Some(event_id);
-        for fault in self.differences(event, place) {
-            self.fault(format!("{} (event {}): {fault}", event.event, event.sequence));
+        let of = format!("{} (event {})", event.event, event.sequence);
+        let (differences, early) = self.differences(event, place);
+        for fault in differences {
+            self.fault(format!("{of}: {fault}"));
         }
+        self.early.extend(early.into_iter().map(|(what, told)| Early { of: of.clone(), what, told }));
         if event.event != wanted.name.as_str() {
             self.fault(format!("event {} is {}, not {}", event.sequence, event.event, wanted.name));
             return Novelty::Wrong;
@@ -152,17 +214,19 @@ impl Record {
         Novelty::New(wanted.name)
     }
 
-    /// What of an event's contents is not as it must be.
-    fn differences(&self, event: &Event, place: usize) -> Vec<String> {
+    /// What of an event's contents is not as it must be, and what cannot be compared yet.
+    fn differences(&self, event: &Event, place: usize) -> (Vec<String>, Vec<(&'static str, String)>) {
         let intent = &self.intent;
         let mut differences = Vec::new();
+        let mut early = Vec::new();
         let mut same = |what: &str, found: &str, wanted: &str| {
             if found != wanted {
                 differences.push(format!("{what} is `{found}`, not `{wanted}`"));
             }
         };
-        if let Some(made) = &self.made {
-            same("payment_id", &event.payment_id, &made.id.to_string());
+        match &self.made {
+            Some(made) => same(PAYMENT_ID, &event.payment_id, &made.id.to_string()),
+            None => early.push((PAYMENT_ID, event.payment_id.clone())),
         }
         let received = Amount(expect::received_units(intent, place));
         same("status", &event.status, expect::events(intent.behaviour)[place].status.as_str());
@@ -176,20 +240,25 @@ impl Record {
         same("failure_reason", event.failure_reason.as_deref().unwrap_or("-"), if failed { "expired" } else { "-" });
         // Of a settlement, the transaction is the settler's; it is compared with the payment and the chain in the end.
         if event.status != Status::Settled.as_str() {
-            let tx_hash = self.sent.filter(|_| !failed).map_or_else(|| "-".to_owned(), |(hash, _)| hash.to_string());
-            same("tx_hash", event.tx_hash.as_deref().unwrap_or("-"), &tx_hash);
+            let tx_hash = event.tx_hash.as_deref().unwrap_or("-");
+            match self.sent {
+                _ if failed || intent.pays().is_none() => same(TX_HASH, tx_hash, "-"),
+                Some((hash, _)) => same(TX_HASH, tx_hash, &hash.to_string()),
+                // The node has it, and its answer to the payer is on its way.
+                None => early.push((TX_HASH, tx_hash.to_owned())),
+            }
         }
         if matches!(expect::events(intent.behaviour)[place].status, Status::Confirmed | Status::Settled) {
-            let share = |text: &Option<String>| text.as_deref().and_then(|text| text.parse::<Amount>().ok());
-            let sum = share(&event.psp_amount).zip(share(&event.treasury_fee));
-            let sum = sum.and_then(|(psp_amount, fee)| psp_amount.checked_add(fee));
-            same(
-                "psp_amount + treasury_fee",
-                &sum.map_or("-".to_owned(), |sum| sum.to_string()),
-                &received.to_string(),
-            );
+            let share = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
+            let split = format!("{} and {}", share(&event.psp_amount), share(&event.treasury_fee));
+            same(expect::SPLIT, &split, &expect::split(received, self.fee_bps));
         }
-        differences
+        let expires_at = self.due_at.plus_secs(i64::from(intent.expires_secs()));
+        if failed && moment(&event.timestamp).is_some_and(|at| at.plus_millis(SLACK_MS) < expires_at) {
+            let at = &event.timestamp;
+            differences.push(format!("it expired at {at}, before its time to pay was over at {expires_at}"));
+        }
+        (differences, early)
     }
 }
 
@@ -201,6 +270,11 @@ fn told(event: &Event) -> Option<ToldSettlement> {
     })
 }
 
+/// A moment as events tell it.
+fn moment(text: &str) -> Option<Timestamp> {
+    Some(Timestamp(chrono::DateTime::parse_from_rfc3339(text).ok()?.timestamp_millis()))
+}
+
 /// The service's clock, which a sandbox may have moved on while the load ran.
 #[derive(Debug, Clone, Default)]
 pub struct ServiceClock {
@@ -208,7 +282,7 @@ pub struct ServiceClock {
     offsets_ms: Vec<i64>,
 }
 
-/// How much later than its webhook an event may seem to be: clocks are read at different moments.
+/// How much later than its webhook, or earlier than its time, an event may seem to be: clocks are read at different moments.
 const SLACK_MS: i64 = 50;
 
 impl ServiceClock {
@@ -217,9 +291,14 @@ impl ServiceClock {
         self.offsets_ms.push(secs.saturating_mul(1_000));
     }
 
+    /// What it shows at a moment of the real time, if nobody else moved it on.
+    pub fn shows(&self, now: Timestamp) -> Timestamp {
+        now.plus_millis(self.offsets_ms.last().copied().unwrap_or_default())
+    }
+
     /// How long before `now` something happened, of which a webhook that came now tells.
     pub fn age(&self, happened: &str, now: Timestamp) -> Option<Duration> {
-        let happened = chrono::DateTime::parse_from_rfc3339(happened).ok()?.timestamp_millis();
+        let happened = moment(happened)?.as_millis();
         // It cannot have happened after its webhook, so that an offset that says so came later.
         let ages = self.offsets_ms.iter().map(|offset| now.as_millis() - (happened - offset));
         let age = ages.into_iter().find(|age| *age >= -SLACK_MS)?;
@@ -234,9 +313,16 @@ mod tests {
     use crate::load::behaviour::Behaviour;
 
     const HASH: B256 = B256::repeat_byte(7);
+    const DUE_AT: Timestamp = Timestamp::from_secs(1_000_000);
+    const FEE_BPS: u16 = 33;
+
+    /// Nobody answered anything yet.
+    fn asked(behaviour: Behaviour) -> Record {
+        Record::new(Intent::nth(0, behaviour), Instant::now(), DUE_AT, FEE_BPS)
+    }
 
     fn record(behaviour: Behaviour) -> Record {
-        let mut record = Record::new(Intent::nth(0, behaviour), Instant::now());
+        let mut record = asked(behaviour);
         let at = Instant::now();
         record.made = Some(MadeAt { id: PaymentId::generate(), wallet: Address::ZERO, at });
         record.sent = record.intent.pays().map(|_| (HASH, at));
@@ -250,11 +336,12 @@ mod tests {
         let received = Amount(expect::received_units(intent, place));
         let paid = matches!(wanted.status, Status::Confirmed | Status::Settled);
         let failed = wanted.status == Status::Failed;
+        let treasury = received.units() * i64::from(FEE_BPS) / 10_000;
         Event {
             event: wanted.name.to_string(),
-            payment_id: record.made.unwrap().id.to_string(),
+            payment_id: record.made.map_or_else(PaymentId::generate, |made| made.id).to_string(),
             event_id: EventId::generate().to_string(),
-            timestamp: String::new(),
+            timestamp: DUE_AT.plus_secs(i64::from(intent.expires_secs())).to_string(),
             sequence: u32::try_from(place).unwrap() + 1,
             status: wanted.status.to_string(),
             reference: None,
@@ -263,8 +350,8 @@ mod tests {
             token: intent.token.to_string(),
             chain: intent.chain.to_string(),
             tx_hash: (!failed).then(|| HASH.to_string()),
-            psp_amount: paid.then(|| Amount(received.units() - 5).to_string()),
-            treasury_fee: paid.then(|| Amount(5).to_string()),
+            psp_amount: paid.then(|| Amount(received.units() - treasury).to_string()),
+            treasury_fee: paid.then(|| Amount(treasury).to_string()),
             failure_reason: failed.then(|| "expired".to_owned()),
             labels: expect::labels(intent.behaviour, place).iter().map(ToString::to_string).collect(),
         }
@@ -320,7 +407,7 @@ mod tests {
             ("chain", |event| event.chain = "polygon".into()),
             ("labels", |event| event.labels.push("EXCESS".into())),
             ("tx_hash", |event| event.tx_hash = None),
-            ("psp_amount + treasury_fee", |event| event.psp_amount = Some("5.00".into())),
+            ("psp_amount and treasury_fee", |event| event.psp_amount = Some("5.00".into())),
         ];
         for (what, change) in wrong {
             let mut record = record(Behaviour::Exact);
@@ -335,11 +422,92 @@ mod tests {
     }
 
     #[test]
+    fn a_split_that_adds_up_and_is_not_the_settings_is_a_fault() {
+        for place in 0..4 {
+            let mut record = record(Behaviour::Exact);
+            let right = event(&record, place);
+            let moved = |text: &Option<String>, units: i64| {
+                text.as_ref().map(|text| Amount(text.parse::<Amount>().unwrap().units() + units).to_string())
+            };
+            // 5.00 at 0.33 % is 0.0165; the PSP's is one base unit more, the treasury's one less.
+            let (psp_amount, treasury_fee) = (moved(&right.psp_amount, 1), moved(&right.treasury_fee, -1));
+            hear(&mut record, &Event { psp_amount, treasury_fee, ..right });
+            let [fault] = record.faults.as_slice() else { panic!("{:?}", record.faults) };
+            let says = "psp_amount and treasury_fee is `4.983501 and 0.016499`, not `4.9835 and 0.0165`";
+            assert!(fault.ends_with(says), "{fault}");
+        }
+    }
+
+    #[test]
+    fn a_payment_that_expires_before_its_time_is_a_fault() {
+        for behaviour in [Behaviour::Never, Behaviour::Late] {
+            for (early_ms, is_fault) in [(0, false), (SLACK_MS, false), (SLACK_MS + 1, true), (54_000, true)] {
+                let mut record = record(behaviour);
+                let at = DUE_AT.plus_secs(60).plus_millis(-early_ms);
+                let failed = Event { timestamp: at.to_string(), ..event(&record, 0) };
+                hear(&mut record, &failed);
+                assert_eq!(record.faults.len(), usize::from(is_fault), "{early_ms} ms: {:?}", record.faults);
+                assert!(record.faults.iter().all(|fault| fault.contains("before its time to pay was over")));
+            }
+        }
+    }
+
+    #[test]
+    fn a_webhook_may_overtake_the_payers_answer() {
+        for (sent, faults) in [(HASH, 0), (B256::repeat_byte(8), 2)] {
+            let mut record = record(Behaviour::Exact);
+            record.sent = None;
+            for place in 0..4 {
+                let event = event(&record, place);
+                assert!(matches!(hear(&mut record, &event), Novelty::New(_)));
+            }
+            assert!(record.faults.is_empty(), "nothing is wrong yet: {:?}", record.faults);
+            assert!(record.is_complete() && record.is_ahead());
+            record.is_sent(sent, Instant::now());
+            assert!(!record.is_ahead());
+            assert_eq!(record.faults.len(), faults, "the two that tell of the payer's transfer: {:?}", record.faults);
+            assert!(record.faults.iter().all(|fault| fault.contains(": tx_hash is `0x0707")), "{:?}", record.faults);
+            record.is_over();
+            assert_eq!(record.faults.len(), faults, "they are compared once: {:?}", record.faults);
+        }
+        // No answer at all: a fault in the end, unless it is known that nothing is known.
+        for (unsent, faults) in [(None, 1), (Some("the node is away".to_owned()), 0)] {
+            let mut record = record(Behaviour::Over);
+            (record.sent, record.unsent) = (None, unsent);
+            let event = event(&record, 0);
+            hear(&mut record, &event);
+            record.is_over();
+            record.is_over();
+            assert_eq!(record.faults.len(), faults, "{:?}", record.faults);
+        }
+        // Who does not pay has none, whenever that is told.
+        let mut record = record(Behaviour::Never);
+        let paid = Event { tx_hash: Some(HASH.to_string()), ..event(&record, 0) };
+        hear(&mut record, &paid);
+        let fault = &record.faults[0];
+        assert!(fault.contains(": tx_hash is `0x0707") && fault.ends_with("not `-`"), "{fault}");
+    }
+
+    #[test]
+    fn a_webhook_may_overtake_the_answer_to_the_initiation() {
+        for is_same in [true, false] {
+            let mut record = asked(Behaviour::Never);
+            let event = event(&record, 0);
+            assert!(matches!(hear(&mut record, &event), Novelty::New(_)));
+            assert!(record.faults.is_empty(), "{:?}", record.faults);
+            let id = if is_same { event.payment_id.parse().unwrap() } else { PaymentId::generate() };
+            record.is_made(MadeAt { id, wallet: Address::ZERO, at: Instant::now() });
+            assert_eq!(record.faults.is_empty(), is_same, "{:?}", record.faults);
+        }
+    }
+
+    #[test]
     fn the_clock_may_move_on_in_between() {
         let mut clock = ServiceClock::default();
         clock.ahead(0);
         clock.ahead(61);
         let now = Timestamp::from_secs(1_000_000);
+        assert_eq!(clock.shows(now), now.plus_secs(61));
         let age = |happened: Timestamp| clock.age(&happened.to_string(), now);
         assert_eq!(age(now.plus_millis(-200)), Some(Duration::from_millis(200)), "before it moved");
         assert_eq!(age(now.plus_secs(61).plus_millis(-200)), Some(Duration::from_millis(200)), "after");

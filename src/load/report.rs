@@ -60,6 +60,9 @@ pub struct Achieved {
 /// Seconds at the beginning that are left out where a steady rate is told: a payment takes some seconds to be complete.
 pub const WARM_UP_SECS: f64 = 5.0;
 
+/// What it means that somebody waited in vain, beside the stages.
+const IN_VAIN: &str = "what was waited for did not come, so that the wait, counted as it is, is a lower bound";
+
 /// What the machine gave.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct Machine {

@@ -4,11 +4,12 @@ mod course;
 mod endpoint;
 mod figures;
 mod payments;
+mod samples;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
@@ -31,6 +32,7 @@ use super::tally::Second;
 use super::usage::Usage;
 use figures::{Achievement, Holding, achieved, machine, percent};
 use payments::Scene;
+use samples::Samples;
 
 /// From the end of the preparations to the first arrival.
 const LEAD: Duration = Duration::from_millis(200);
@@ -84,8 +86,17 @@ pub struct Target {
 pub async fn run(plan: &Plan, target: &Target, stop: &CancellationToken, bar: &Progress) -> anyhow::Result<Report> {
     let api = Api::new(&target.url, &target.key)?;
     let ground = api.ground().await.with_context(|| target.url.clone())?;
+    let settings = api.settings().await.with_context(|| target.url.clone())?;
+    // Before anything is changed there.
+    let not_judged = settings.not_judged();
+    ensure!(
+        not_judged.is_empty(),
+        "{}: its PSP has settings that load cannot judge payments by: {}. Load another PSP, or change them (PATCH /api/v1/settings)",
+        target.url,
+        not_judged.join("; ")
+    );
     let run = format!("{:08x}", rand::random::<u32>());
-    let (book, late) = Book::new(&run, ground.clock.offset_seconds);
+    let (book, late) = Book::new(&run, ground.clock.offset_seconds, settings.fee_bps);
     let book = Arc::new(book);
     let receiver = {
         let book = Arc::clone(&book);
@@ -101,7 +112,9 @@ pub async fn run(plan: &Plan, target: &Target, stop: &CancellationToken, bar: &P
         let in_flight = InFlight::new(plan.in_flight_max);
         let factory = ground.chains.values().next().context("the sandbox has no chains")?.payferry;
         let scene = Scene { api: api.clone(), merchant, factory, book: Arc::clone(&book), payers, in_flight };
-        let stage = Run { plan, target, stop, bar, name: &run, ground: &ground, beginning, scene: Arc::new(scene) };
+        let samples = Arc::new(Samples::new(&api, &book, plan.arrivals.rate));
+        let scene = Arc::new(scene);
+        let stage = Run { plan, target, stop, bar, name: &run, ground: &ground, beginning, scene, samples };
         let _late = AbortOnDropHandle::new(tokio::spawn(Arc::clone(&stage.scene).pay_late(late)));
         stage.play().await
     };
@@ -138,6 +151,7 @@ struct Run<'a> {
     ground: &'a Ground,
     beginning: Beginning,
     scene: Arc<Scene>,
+    samples: Arc<Samples>,
 }
 
 impl Run<'_> {
@@ -153,6 +167,7 @@ impl Run<'_> {
         self.bar.say("what was begun is answered, paid, settled and told");
         self.settle().await;
         let total = first.elapsed();
+        self.end_samples().await;
         course.end().await;
         let judged = self.judge().await;
         let course = self.scene.book.tally.course();
@@ -190,8 +205,12 @@ impl Run<'_> {
         let watch = |(chain, place): (&payferry_domain::Chain, &super::ground::ChainGround)| {
             let rpc = Rpc::of_sandbox(self.scene.api.side(), *chain);
             let above = self.beginning.chains.get(chain).map_or(place.head.number, |(number, _)| *number);
-            let sampler = payments::Sampler::new(&self.scene);
-            let watching = blocks::watch(rpc, above, move |hash, at| sampler.mined(hash, at));
+            let (book, samples) = (Arc::clone(&self.scene.book), Arc::clone(&self.samples));
+            let watching = blocks::watch(rpc, above, move |hash, at| {
+                if let Some(number) = book.mined(hash, at) {
+                    samples.mined(number, at);
+                }
+            });
             AbortOnDropHandle::new(tokio::spawn(watching))
         };
         self.ground.chains.iter().map(watch).collect()
@@ -240,6 +259,15 @@ impl Run<'_> {
             }
         }
         self.all_complete(true, patience).await;
+    }
+
+    /// Waits for those of the sample that the service has not shown yet.
+    async fn end_samples(&self) {
+        tokio::select! {
+            () = self.samples.ended() => {}
+            () = self.stop.cancelled() => {}
+            () = self.target.ended.cancelled() => {}
+        }
     }
 
     async fn all_complete(&self, expiring: bool, patience: Duration) {

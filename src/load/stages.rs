@@ -177,6 +177,7 @@ pub struct Stages {
 struct Pair {
     total: Latencies,
     step: Latencies,
+    in_vain: u64,
 }
 
 /// One stage in a report.
@@ -190,6 +191,8 @@ pub struct StageFigures {
     pub step_from: &'static str,
     /// From there.
     pub step: Figures,
+    /// How many of them waited in vain: what they waited for never came, so that their times are lower bounds.
+    pub in_vain: u64,
 }
 
 impl Stages {
@@ -198,6 +201,20 @@ impl Stages {
         let mut pair = self.counted[stage as usize].lock();
         pair.total.record(from_intended);
         pair.step.record(step);
+    }
+
+    /// Counts that a payment waited so long for this stage, and in vain: it is a lower bound. Figures of those alone whose
+    /// waiting ended well would look best where most is amiss.
+    pub fn record_in_vain(&self, stage: Stage, from_intended: Duration, step: Duration) {
+        let mut pair = self.counted[stage as usize].lock();
+        pair.total.record(from_intended);
+        pair.step.record(step);
+        pair.in_vain += 1;
+    }
+
+    /// Counts only the whole: when the step began is not known.
+    pub fn record_total(&self, stage: Stage, from_intended: Duration) {
+        self.counted[stage as usize].lock().total.record(from_intended);
     }
 
     /// Counts only the step: of a payment that is long on its way by intent.
@@ -214,9 +231,11 @@ impl Stages {
                 from_intended: pair.total.figures(),
                 step_from: stage.step_from(),
                 step: pair.step.figures(),
+                in_vain: pair.in_vain,
             }
         };
-        Stage::ALL.into_iter().map(figures).filter(|figures| figures.step.count > 0).collect()
+        let is_reached = |figures: &StageFigures| figures.from_intended.count > 0 || figures.step.count > 0;
+        Stage::ALL.into_iter().map(figures).filter(is_reached).collect()
     }
 
     /// The latencies of one stage: from the intended beginning, and of its step.
@@ -259,6 +278,19 @@ mod tests {
         assert_eq!(figures.len(), 1);
         assert_eq!((figures[0].stage, figures[0].step_from), (Stage::Settled, "confirmed"));
         assert!(figures[0].from_intended.p50_ms > figures[0].step.p50_ms);
+    }
+
+    #[test]
+    fn who_waits_in_vain_is_counted_with_his_wait_and_told_apart() {
+        let stages = Stages::default();
+        stages.record(Stage::Accepted, Duration::from_millis(5), Duration::from_millis(4));
+        stages.record_in_vain(Stage::Accepted, Duration::from_secs(11), Duration::from_secs(10));
+        stages.record_total(Stage::Confirmed, Duration::from_secs(3));
+        let figures = stages.figures();
+        let [accepted, confirmed] = figures.as_slice() else { panic!("{figures:?}") };
+        assert_eq!((accepted.from_intended.count, accepted.step.count, accepted.in_vain), (2, 2, 1));
+        assert!(accepted.from_intended.max_ms >= 11_000.0 && accepted.step.max_ms >= 10_000.0, "{accepted:?}");
+        assert_eq!((confirmed.from_intended.count, confirmed.step.count, confirmed.in_vain), (1, 0, 0));
     }
 
     #[test]

@@ -1,6 +1,8 @@
-//! What left a payment's wallet, held against what webhooks told.
+//! What left a payment's wallet, held against what webhooks told; and what a payment must have settled to whom.
 
 use alloy::primitives::B256;
+use payferry_domain::Timestamp;
+use serde_json::json;
 use tokio::time::Instant;
 
 use super::super::behaviour::Intent;
@@ -8,6 +10,7 @@ use super::super::record::{MadeAt, ToldSettlement};
 use super::*;
 
 const FEE: Amount = Amount::from_tokens(1);
+const FEE_BPS: u16 = 33;
 const FIRST: B256 = B256::repeat_byte(1);
 const SECOND: B256 = B256::repeat_byte(2);
 
@@ -20,7 +23,7 @@ fn wallet(number: u8) -> Address {
 fn book(numbers: &[u8]) -> Inner {
     let record = |number: &u8| {
         let intent = Intent { chain: Chain::Base, token: Token::Usdc, ..Intent::nth(0, Behaviour::Exact) };
-        let mut record = Record::new(intent, Instant::now());
+        let mut record = Record::new(intent, Instant::now(), Timestamp::from_secs(1_000_000), FEE_BPS);
         record.made = Some(MadeAt { id: PaymentId::generate(), wallet: wallet(*number), at: Instant::now() });
         let (psp_amount, treasury_fee) = (Amount::from_tokens(10), FEE);
         record.told = Some(ToldSettlement { psp_amount, treasury_fee, tx_hash: FIRST.to_string() });
@@ -71,4 +74,44 @@ fn what_a_stranger_moved_is_told_apart_from_a_payments_own() {
     let (faults, strangers) = held(&[1], &[(1, moved(10, &[FIRST])), (9, from_stranger.clone()), (8, from_stranger)]);
     let both = Holds { vault: Amount::from_tokens(14), treasury: Amount::from_tokens(2) };
     assert_eq!((faults, strangers), (vec![Vec::new()], HashMap::from([(Token::Usdc, both)])));
+}
+
+/// A payment of 5.00 that was paid in [`FIRST`], and how it reads back with its settlement shared out so.
+fn settled(psp_amount: &str, treasury_fee: &str) -> (Record, Shown) {
+    let mut record = book(&[1]).records.remove(0);
+    record.told = None;
+    record.is_sent(FIRST, Instant::now());
+    let (amount, made) = (record.intent.amount.to_string(), record.made.expect("it was made"));
+    let shown = json!({
+        "payment_id": made.id.to_string(),
+        "status": "settled",
+        "reference": null,
+        "amount": amount,
+        "amount_received": amount,
+        "excess_received": "0.00",
+        "currency": "USDC",
+        "chain": "base",
+        "intermediary_wallet": made.wallet.to_string(),
+        "labels": [],
+        "failure_reason": null,
+        "transfers": [{"tx_hash": FIRST.to_string(), "amount": amount, "status": "final", "counted": true}],
+        "settlement": {
+            "status": "settled", "amount": amount, "psp_amount": psp_amount, "treasury_fee": treasury_fee,
+            "tx_hash": SECOND.to_string(),
+        },
+    });
+    (record, serde_json::from_value(shown).expect("a payment"))
+}
+
+#[test]
+fn a_settlement_is_held_against_the_fee_of_the_settings() {
+    let (record, right) = settled("4.9835", "0.0165");
+    assert_eq!(differences(&record, &right), Vec::<String>::new());
+    // The sum is right, and one base unit is the PSP's that must be the treasury's.
+    let (record, moved) = settled("4.983501", "0.016499");
+    let says = "reads back with psp_amount and treasury_fee `4.983501 and 0.016499`, not `4.9835 and 0.0165`";
+    assert_eq!(differences(&record, &moved), [says]);
+    // The books are held against the fee, too, and not against what the payment says.
+    let must_be = Posted { received: 5_000_000, psp: 4_983_500, treasury: 16_500 };
+    assert_eq!((posted(&record, &right), posted(&record, &moved)), (must_be, must_be));
 }

@@ -2,8 +2,8 @@
 
 use maud::{DOCTYPE, Markup, html};
 
-use super::Report;
 use super::plot::{Line, Plot, Scale, raw};
+use super::{IN_VAIN, Report};
 use crate::load::stages::StageFigures;
 use crate::load::tally::Second;
 
@@ -112,7 +112,7 @@ fn stages(stages: &[StageFigures]) -> Markup {
                 }
             }
             tbody {
-                @for StageFigures { stage, from_intended: total, step_from, step } in stages {
+                @for StageFigures { stage, from_intended: total, step_from, step, in_vain } in stages {
                     tr {
                         td { (stage.as_str()) }
                         @for figure in [total.p50_ms, total.p90_ms, total.p99_ms, total.p99_9_ms, total.max_ms] {
@@ -120,11 +120,12 @@ fn stages(stages: &[StageFigures]) -> Markup {
                         }
                         td { (step_from) }
                         @for figure in [step.p50_ms, step.p99_ms, step.max_ms] { td.number { (format!("{figure:.1}")) } }
-                        td.number { (step.count) }
+                        td.number { (step.count) @if *in_vain > 0 { ", " (in_vain) " in vain" } }
                     }
                 }
             }
         } }
+        @if stages.iter().any(|stage| stage.in_vain > 0) { p { "In vain: " (IN_VAIN) "." } }
     }
 }
 

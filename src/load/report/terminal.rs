@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use super::Report;
+use super::{IN_VAIN, Report};
 use crate::load::findings::Finding;
 use crate::load::stages::{Figures, StageFigures};
 
@@ -96,11 +96,18 @@ fn stages(f: &mut Formatter<'_>, stages: &[StageFigures]) -> fmt::Result {
         "stage", "p50", "p90", "p99", "p99.9", "max", "after", "p50", "p99", "max", "count"
     )?;
     writeln!(f, "{}", "-".repeat(104))?;
-    for StageFigures { stage, from_intended, step_from, step } in stages {
+    for StageFigures { stage, from_intended, step_from, step, in_vain } in stages {
         let Figures { p50_ms, p90_ms, p99_ms, p99_9_ms, max_ms, .. } = from_intended;
         write!(f, "{:<10}{p50_ms:>9.1}{p90_ms:>9.1}{p99_ms:>9.1}{p99_9_ms:>9.1}{max_ms:>9.1}", stage.as_str())?;
         let Figures { count, p50_ms, p99_ms, max_ms, .. } = step;
-        writeln!(f, "  {step_from:<11}{p50_ms:>9.1}{p99_ms:>9.1}{max_ms:>9.1}{count:>9}")?;
+        write!(f, "  {step_from:<11}{p50_ms:>9.1}{p99_ms:>9.1}{max_ms:>9.1}{count:>9}")?;
+        match in_vain {
+            0 => writeln!(f)?,
+            in_vain => writeln!(f, "  {in_vain} in vain")?,
+        }
+    }
+    if stages.iter().any(|stage| stage.in_vain > 0) {
+        writeln!(f, "in vain: {IN_VAIN}")?;
     }
     writeln!(f)
 }

@@ -1,11 +1,14 @@
 //! A report in which something is wrong, as people see it.
 
+use std::time::Duration;
+
 use payferry_domain::{Chain, Token};
 
 use super::html::page;
 use super::terminal::Terminal;
 use super::*;
 use crate::load::behaviour::Behaviour;
+use crate::load::stages::{Stage, Stages};
 
 const PAYMENT: &str = "pay_01J9Z3K4M5N6P7Q8R9S0T1V2W3";
 
@@ -212,6 +215,26 @@ fn a_terminal_shows_the_first_findings_errors_and_notes() {
     assert!(text.contains("... and 3 more, see --json or --report"), "{text}");
     let well = Terminal(&report()).to_string();
     assert!(!well.contains("errors by kind") && !well.contains("differs") && !well.contains("expected"), "{well}");
+}
+
+#[test]
+fn waits_that_were_in_vain_are_told_beside_their_stage() {
+    let waited = |in_vain: u64| {
+        let stages = Stages::default();
+        stages.record(Stage::Accepted, Duration::from_millis(5), Duration::from_millis(5));
+        for _ in 0..in_vain {
+            stages.record_in_vain(Stage::Accepted, Duration::from_secs(10), Duration::from_secs(10));
+        }
+        Report { stages: stages.figures(), ..report() }
+    };
+    let (well, ill) = (waited(0), waited(3));
+    let text = Terminal(&ill).to_string();
+    assert!(text.contains("        4  3 in vain\nin vain: what was waited for did not come"), "{text}");
+    let page = page(&ill);
+    assert!(page.contains("4, 3 in vain") && page.contains("In vain: what was waited for did not come"), "{page}");
+    assert_eq!(serde_json::to_value(&ill).expect("JSON")["stages"][0]["in_vain"], 3);
+    let page = self::page(&well);
+    assert!(!Terminal(&well).to_string().contains("in vain") && !page.to_lowercase().contains("in vain"), "{page}");
 }
 
 #[test]

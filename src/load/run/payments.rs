@@ -1,13 +1,12 @@
-//! What happens to each payment of a run: it is initiated, paid, and watched on its way if it is of the sample.
+//! What happens to each payment of a run: it is initiated and paid.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use alloy::primitives::{Address, B256};
+use alloy::primitives::Address;
 use futures::stream::{self, StreamExt};
 use payferry_contracts::{salt_of, vault_address};
 use payferry_domain::{MerchantId, PaymentId};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -20,9 +19,6 @@ use crate::load::progress::Progress;
 
 /// Payments that stay live are made by so many at once: they are not what is measured.
 const HOLDING: usize = 64;
-/// How often the service is asked whether it shows a transfer that is in a block, and for how long.
-const SEEN_POLL: Duration = Duration::from_millis(5);
-const SEEN_PATIENCE: Duration = Duration::from_secs(5);
 
 /// What all payments of a run have in common.
 #[derive(Debug)]
@@ -99,11 +95,12 @@ impl Scene {
     }
 
     /// Of the payments that were made and are not complete, when the youngest was made; those that expire, or the others.
-    /// Those that could not be paid are not waited for.
+    /// Those that could not be paid are not waited for; those whose payer is not answered yet are, whatever was told of them.
     pub(super) fn open(&self, expiring: bool) -> Option<Instant> {
         let inner = self.book.read();
         let open = inner.records.iter().filter(|record| {
-            record.intent.behaviour.expires() == expiring && record.unsent.is_none() && !record.is_complete()
+            let is_open = !record.is_complete() || record.is_ahead();
+            record.intent.behaviour.expires() == expiring && record.unsent.is_none() && is_open
         });
         open.filter_map(|record| record.made.map(|made| made.at)).max()
     }
@@ -113,37 +110,5 @@ impl Scene {
         let ids: std::collections::HashSet<PaymentId> = ids.iter().filter_map(|id| id.parse().ok()).collect();
         let inner = self.book.read();
         inner.records.iter().any(|record| record.made.is_some_and(|made| ids.contains(&made.id)))
-    }
-}
-
-/// Watches a sample of one chain's payments, one at a time: when the service shows a transfer that is in a block.
-#[derive(Debug)]
-pub(super) struct Sampler {
-    scene: Arc<Scene>,
-    free: Arc<Semaphore>,
-}
-
-impl Sampler {
-    pub(super) fn new(scene: &Arc<Scene>) -> Self {
-        Self { scene: Arc::clone(scene), free: Arc::new(Semaphore::new(1)) }
-    }
-
-    /// A transaction was seen in a block.
-    pub(super) fn mined(&self, tx_hash: B256, at: Instant) {
-        let Some(number) = self.scene.book.mined(tx_hash, at) else { return };
-        let Ok(turn) = Arc::clone(&self.free).try_acquire_owned() else { return };
-        let scene = Arc::clone(&self.scene);
-        tokio::spawn(async move {
-            let id = scene.book.read().record(number).and_then(|record| Some(record.made?.id));
-            let Some(id) = id else { return };
-            while at.elapsed() < SEEN_PATIENCE {
-                if scene.api.shows_transfer(id).await.is_ok_and(|shows| shows) {
-                    scene.book.seen(number, Instant::now());
-                    break;
-                }
-                tokio::time::sleep(SEEN_POLL).await;
-            }
-            drop(turn);
-        });
     }
 }

@@ -82,7 +82,11 @@ fn assert_stages(report: &Value, tenth: u64) {
     ] {
         let found = of(stage);
         assert_eq!(found["from_intended"]["count"], payments * tenth, "{found:#}");
-        assert_eq!(found["step"]["count"], steps * tenth, "{found:#}");
+        let counted = found["step"]["count"].as_u64().unwrap();
+        // A step of which the beginning was seen too late is none; on a busy machine that happens.
+        let least = if ["confirmed", "settled"].contains(&stage) { steps * tenth * 9 / 10 } else { steps * tenth };
+        assert!((least..=steps * tenth).contains(&counted), "{found:#}");
+        assert_eq!(found["in_vain"], 0, "{found:#}");
     }
     let sample = of("seen")["from_intended"]["count"].as_u64().unwrap();
     assert!((1..=8 * tenth).contains(&sample), "{sample}");

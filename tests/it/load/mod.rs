@@ -1,5 +1,6 @@
 //! `payferry load`, run as a user runs it: it passes what is well, and finds what is not.
 
+mod answers;
 mod clean;
 mod faults;
 mod progress;

@@ -1,4 +1,5 @@
-//! A service that cannot be read for a while, or not any more, when a run is compared.
+//! A service that cannot be read for a while, or not any more, when a run is compared; and one that takes another fee than
+//! its settings say.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,7 +9,7 @@ use axum::body::{Bytes, to_bytes};
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{complaint, report, run};
 use crate::process::{Home, Running};
@@ -23,6 +24,8 @@ struct Between {
     /// Lists of payments that are still refused with 503.
     refusals: AtomicUsize,
     refused: AtomicUsize,
+    /// What the settings say that the fee is, if it is not what they say.
+    fee_bps: Option<u16>,
 }
 
 async fn pass(State(between): State<Arc<Between>>, request: Request) -> Response {
@@ -44,7 +47,13 @@ async fn pass(State(between): State<Arc<Between>>, request: Request) -> Response
     match sent.send().await {
         Ok(answer) => {
             let status = answer.status();
-            (status, answer.bytes().await.unwrap_or_default()).into_response()
+            let mut body = answer.bytes().await.unwrap_or_default();
+            if let Some(fee_bps) = between.fee_bps.filter(|_| path == "/api/v1/settings") {
+                let mut settings: Value = serde_json::from_slice(&body).unwrap();
+                settings["settings"]["fee_bps"] = json!(fee_bps);
+                body = settings.to_string().into();
+            }
+            (status, body).into_response()
         }
         Err(_) => StatusCode::BAD_GATEWAY.into_response(),
     }
@@ -52,6 +61,10 @@ async fn pass(State(between): State<Arc<Between>>, request: Request) -> Response
 
 /// Loads a sandbox that refuses so many lists of payments; answers what came of it, and how many were refused.
 async fn load_refusing(refusals: usize, report: Option<&str>) -> (std::process::Output, usize) {
+    load_through(refusals, None, report).await
+}
+
+async fn load_through(refusals: usize, fee_bps: Option<u16>, report: Option<&str>) -> (std::process::Output, usize) {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let home = Home::new().await;
     let sandbox = Running::start(&home);
@@ -60,6 +73,7 @@ async fn load_refusing(refusals: usize, report: Option<&str>) -> (std::process::
         client: reqwest::Client::new(),
         refusals: AtomicUsize::new(refusals),
         refused: AtomicUsize::new(0),
+        fee_bps,
     });
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -100,4 +114,26 @@ async fn what_cannot_be_read_back_is_a_finding_and_the_rest_is_told() {
     assert!(report["stages"].as_array().unwrap().len() > 5, "{:#}", report["stages"]);
     let page = std::fs::read_to_string(&file).unwrap();
     assert!(page.contains("Payments were not compared.") && page.contains("it could not be read"), "{page}");
+}
+
+#[tokio::test]
+async fn a_fee_that_is_not_the_settings_is_found_in_every_settlement_although_it_adds_up() {
+    // The sandbox takes 1 %.
+    let (output, _) = load_through(0, Some(101), None).await;
+    let report = report(&output);
+    assert_eq!(output.status.code(), Some(1), "{}\n{report:#}", complaint(&output));
+    let findings = report["findings"].as_array().unwrap();
+    assert_eq!(findings.len(), 50, "{findings:#?}");
+    for finding in findings {
+        assert_eq!(finding["kind"], "wrong", "{finding:#}");
+        let words = finding["found"].as_str().unwrap();
+        for says in [
+            "payment.confirmed (event 1): psp_amount and treasury_fee is `",
+            "payin.settled (event 4): psp_amount and treasury_fee is `",
+            "reads back with psp_amount and treasury_fee `",
+            " of it to the treasury, not ",
+        ] {
+            assert!(words.contains(says), "{says}: {words}");
+        }
+    }
 }

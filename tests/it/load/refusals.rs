@@ -1,9 +1,10 @@
 //! What cannot be done is told at once, and changes nothing.
 
 use axum::Router;
-use reqwest::StatusCode;
+use reqwest::{Method, StatusCode};
+use serde_json::json;
 
-use super::{complaint, run};
+use super::{against, complaint, run};
 use crate::process::{Home, Running};
 
 #[tokio::test]
@@ -74,5 +75,43 @@ async fn what_is_no_sandbox_or_not_ours_is_told() {
     let output = run(["--url", sandbox.text("api_url"), "--key", "sk_test_x"].map(str::to_owned).to_vec()).await;
     assert_eq!(output.status.code(), Some(1));
     assert!(complaint(&output).contains("does not take the key"), "{}", complaint(&output));
+    sandbox.stop();
+}
+
+#[tokio::test]
+async fn a_psp_whose_settings_cannot_be_judged_is_refused_before_anything_is_touched() {
+    let home = Home::new().await;
+    let sandbox = Running::start(&home);
+    let own = json!({
+        "event_families": "payin", "overpayment": "accept", "tolerance": "1.50", "tolerance_bps": 200,
+        "require_customer": true, "finality": {"base": [{"wait": "finalized"}]},
+    });
+    sandbox.ok(Method::PATCH, "/api/v1/settings", Some(own)).await;
+    let endpoint = sandbox.ok(Method::GET, "/api/v1/webhook", None).await;
+    let merchants = sandbox.ok(Method::GET, "/merchants", None).await;
+    let asked = ["--rate", "50/s", "--payments", "10", "--mix", "exact=100"];
+    let output = run(against(&sandbox, &asked)).await;
+    assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stdout));
+    for says in [
+        "event_families is payin, not both",
+        "overpayment is accept, not hold",
+        "tolerance is 1.50, not below 1.00",
+        "tolerance_bps is 200, not below 1.00 of each payment",
+        "require_customer is true",
+        "finality on base is the PSP's own",
+    ] {
+        assert!(complaint(&output).contains(says), "{says}: {}", complaint(&output));
+    }
+    assert_eq!(sandbox.ok(Method::GET, "/api/v1/webhook", None).await, endpoint);
+    assert_eq!(sandbox.ok(Method::GET, "/merchants", None).await, merchants);
+    // What makes no difference to a payment's end is no reason.
+    let back = json!({
+        "event_families": "both", "overpayment": "hold", "tolerance": "0.50", "tolerance_bps": 0,
+        "require_customer": false, "refund_to_sender": true, "finality": {"base": "default"},
+    });
+    sandbox.ok(Method::PATCH, "/api/v1/settings", Some(back)).await;
+    let mixed = ["--rate", "50/s", "--payments", "30", "--mix", "exact=80,under=10,over=10"];
+    let output = run(against(&sandbox, &mixed)).await;
+    assert_eq!(output.status.code(), Some(0), "{}\n{}", complaint(&output), String::from_utf8_lossy(&output.stdout));
     sandbox.stop();
 }

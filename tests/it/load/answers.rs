@@ -1,0 +1,36 @@
+//! Answers of the chains' nodes to the payers that are lost: a webhook may then tell of a transfer before its payer knows
+//! of it, and nothing is wrong with that.
+
+use reqwest::Method;
+use serde_json::json;
+
+use super::{against, complaint, report, run};
+use crate::process::{Home, Running};
+
+/// Payments that are made before answers are lost: the payers have their money by then.
+const MADE_BEFORE: usize = 5;
+
+/// Nearly a third of the answers to whoever sends a transaction are lost, the settler's among them.
+async fn lose_answers(sandbox: &Running) {
+    let is_under_way =
+        |list: &serde_json::Value| list["payments"].as_array().is_some_and(|list| list.len() >= MADE_BEFORE);
+    sandbox.until("/payments?limit=200", is_under_way).await;
+    for chain in ["base", "polygon", "arbitrum"] {
+        let faults = json!({"methods": ["eth_sendRawTransaction"], "lost_answer_rate": 0.3});
+        sandbox.ok(Method::POST, &format!("/sandbox/chains/{chain}/faults"), Some(faults)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_service_that_is_faster_than_the_node_s_answer_to_the_payer_is_passed() {
+    let home = Home::new().await;
+    let sandbox = Running::start(&home);
+    // A single one overtakes its answer where it is lost three times over: of some hundred batches, a few are.
+    let asked = ["--rate", "50/s", "--payments", "300", "--mix", "exact=80,under=10,over=10", "--json"];
+    let (output, ()) = tokio::join!(run(against(&sandbox, &asked)), lose_answers(&sandbox));
+    let report = report(&output);
+    assert_eq!(output.status.code(), Some(0), "{}\n{report:#}", complaint(&output));
+    assert_eq!((&report["counted"]["sent"], &report["counted"]["unsent"]), (&json!(300), &json!(0)));
+    assert_eq!(report["findings"], json!([]));
+    sandbox.stop();
+}
