@@ -47,7 +47,8 @@ pub use start::{ChainSetup, StartError, SystemConfig};
 
 /// Shard supervisors of one tree, unless configured otherwise.
 pub const SHARDS_DEFAULT: usize = 16;
-/// How long a command waits for its payment before the caller is told to try again.
+/// How long a command waits for its payment before the caller is told that nobody knows what becomes of it: it stays with
+/// the payment, which may yet carry it out.
 pub const COMMAND_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a payment may take to show itself.
 pub const OBSERVE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -83,9 +84,13 @@ pub enum CommandError {
     /// The idempotency key is taken.
     #[error("the idempotency key was used before")]
     IdempotencyKeyTaken,
-    /// Try again; with an idempotency key, or after a look at the payment.
+    /// Nothing came of it: try again.
     #[error("{0}")]
     Unavailable(String),
+    /// It may have been carried out, or may yet be. Look at the payment, or ask again with the same idempotency key: a
+    /// refund that is asked for anew is another refund.
+    #[error("{0}")]
+    Unknown(String),
 }
 
 /// What the tree shows of itself.
@@ -160,12 +165,13 @@ impl System {
         let (reply, replied) = ractor::concurrency::oneshot();
         let ask = Ask { command, beside: beside.into(), reply: reply.into() };
         self.inner.services.router.send(payment_id, Message::Ask(Box::new(ask)));
-        let away = |what: &str| CommandError::Unavailable(format!("the payment {what}"));
+        // It may have been taken in, and may yet be written.
+        let unknown = |what: &str| CommandError::Unknown(format!("the payment {what}"));
         match tokio::time::timeout(COMMAND_TIMEOUT, replied).await {
             Ok(Ok(Ok(payment))) => Ok(payment),
             Ok(Ok(Err(failure))) => Err(failure.into()),
-            Ok(Err(_)) => Err(away("was interrupted")),
-            Err(_) => Err(away("did not answer in time")),
+            Ok(Err(_)) => Err(unknown("was interrupted")),
+            Err(_) => Err(unknown("did not answer in time")),
         }
     }
 
@@ -418,9 +424,10 @@ impl From<CommandFailure> for CommandError {
             CommandFailure::InsufficientBalance => Self::InsufficientBalance,
             CommandFailure::AboveDailyLimit => Self::AboveDailyLimit,
             CommandFailure::AboveSendLimit(send_max) => Self::AboveSendLimit { send_max },
-            CommandFailure::Unknown => Self::NotFound,
+            CommandFailure::NotFound => Self::NotFound,
             CommandFailure::Quarantined => Self::Quarantined,
             CommandFailure::Unavailable(reason) => Self::Unavailable(reason),
+            CommandFailure::Unknown(reason) => Self::Unknown(reason),
         }
     }
 }

@@ -84,7 +84,11 @@ fn common_responses(operation: &mut Operation) {
         ("403", "The key lacks the scope."),
         ("429", "Too many requests; `Retry-After` says when to try again."),
         ("500", "The service failed; the `request_id` finds it in its logs."),
-        ("503", "The database or a chain is away; `Retry-After` says when to try again."),
+        (
+            "503",
+            "The database or a chain is away; or `timed_out`: it may have been carried out, so look, or send it again with its \
+             Idempotency-Key. `Retry-After` says when to try again.",
+        ),
     ] {
         add_problem(operation, status, description);
     }

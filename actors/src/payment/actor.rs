@@ -85,11 +85,15 @@ pub(crate) enum CommandFailure {
     #[error("the idempotency key was used before")]
     IdempotencyKeyTaken,
     #[error("no such payment")]
-    Unknown,
+    NotFound,
     #[error("the payment is quarantined")]
     Quarantined,
+    /// Nothing came of it.
     #[error("{0}")]
     Unavailable(String),
+    /// It may have been carried out.
+    #[error("{0}")]
+    Unknown(String),
 }
 
 pub(crate) enum Message {
@@ -110,15 +114,8 @@ pub(crate) enum Message {
 }
 
 impl Message {
-    pub(crate) fn refuse_quarantined(self) {
-        self.refuse(CommandFailure::Quarantined);
-    }
-
-    pub(crate) fn refuse_unknown(self) {
-        self.refuse(CommandFailure::Unknown);
-    }
-
-    fn refuse(self, failure: CommandFailure) {
+    /// Answers whoever waits that nothing comes of it.
+    pub(crate) fn refuse(self, failure: CommandFailure) {
         if let Self::Ask(ask) = self {
             let _ = ask.reply.send(Err(failure));
         }
@@ -233,6 +230,8 @@ impl Failure {
             Self::Ceiling(JournalError::InsufficientBalance) => CommandFailure::InsufficientBalance,
             Self::Ceiling(JournalError::AboveDailyLimit) => CommandFailure::AboveDailyLimit,
             Self::AboveSendLimit(send_max) => CommandFailure::AboveSendLimit(*send_max),
+            // Whoever asks again for what was written after all has it twice.
+            Self::Journal(error @ JournalError::Unknown(_)) => CommandFailure::Unknown(error.to_string()),
             other => CommandFailure::Unavailable(other.to_string()),
         }
     }
@@ -460,4 +459,20 @@ fn asked_of(transition: &payment::Transition) -> Option<Amount> {
         }
         _ => None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_was_certainly_not_written_may_be_asked_for_again() {
+        let unknown = Failure::Journal(JournalError::Unknown("cut off".to_owned())).answer();
+        assert!(matches!(&unknown, CommandFailure::Unknown(reason) if reason.contains("cut off")), "{unknown:?}");
+        let away = Failure::Journal(JournalError::Unavailable("away".to_owned()));
+        for failure in [away, Failure::Journal(JournalError::Busy), Failure::Gone, Failure::Contended] {
+            let answer = failure.answer();
+            assert!(matches!(answer, CommandFailure::Unavailable(_)), "{failure:?}: {answer:?}");
+        }
+    }
 }

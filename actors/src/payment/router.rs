@@ -12,7 +12,7 @@ use payferry_domain::sending::{self, SendingId};
 use payferry_domain::{Chain, PaymentId, Timestamp};
 use ractor::{ActorCell, ActorId, ActorProcessingErr, ActorStatus};
 
-use super::actor::{Message, PaymentActor};
+use super::actor::{CommandFailure, Message, PaymentActor};
 use super::effects::Services;
 use super::shard::ShardMessage;
 use crate::inbox::PaymentInbox;
@@ -154,7 +154,8 @@ impl Router {
         live.get(&id).filter(|actor| actor.get_status() < ActorStatus::Draining).cloned()
     }
 
-    /// Sends to the live actor, or to the shard, which wakes it.
+    /// Sends to the live actor, or to the shard, which wakes it. Where neither takes it, whoever waits for an answer hears
+    /// that nothing came of it.
     pub(crate) fn send(&self, id: PaymentId, message: Message) {
         let message = match self.live(id) {
             None => message,
@@ -164,9 +165,14 @@ impl Router {
                 Ok(()) | Err(_) => return,
             },
         };
-        if let Some(shard) = self.shard_of(id) {
-            let _ = shard.cast(ShardMessage::Wake(id, message));
-        }
+        let untaken = match self.shard_of(id) {
+            None => message,
+            Some(shard) => match shard.cast(ShardMessage::Wake(id, message)) {
+                Err(ractor::MessagingErr::SendErr(ShardMessage::Wake(_, message))) => message,
+                Ok(()) | Err(_) => return,
+            },
+        };
+        untaken.refuse(CommandFailure::Unavailable("the payment's shard does not run at the moment".to_owned()));
     }
 
     /// Starts the actor of a payment, its state handed over. If another was there first, that one serves.

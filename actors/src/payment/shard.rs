@@ -10,7 +10,7 @@ use payferry_domain::payment::{Command, OutageId, Requester};
 use payferry_domain::{Chain, PaymentId, Timestamp};
 use ractor::{ActorProcessingErr, SupervisionEvent};
 
-use super::actor::Message;
+use super::actor::{CommandFailure, Message};
 use super::effects::Services;
 use super::router::LOGICAL_SHARDS;
 use super::store;
@@ -185,7 +185,7 @@ impl Shard {
     async fn wake(&self, myself: &Mailbox<ShardMessage>, id: PaymentId, message: Option<Message>, state: &mut State) {
         if self.services.books.is_quarantined(id) {
             if let Some(message) = message {
-                message.refuse_quarantined();
+                message.refuse(CommandFailure::Quarantined);
             }
             return;
         }
@@ -195,16 +195,16 @@ impl Shard {
                 Ok(Some(payment)) => {
                     match self.services.router.spawn(&self.services, Box::new(payment), myself.get_cell()).await {
                         Ok(actor) => actor,
-                        Err(error) => return self.put_off(id, &error.to_string(), state),
+                        Err(error) => return self.put_off(id, message, &error.to_string(), state),
                     }
                 }
                 Ok(None) => {
                     if let Some(message) = message {
-                        message.refuse_unknown();
+                        message.refuse(CommandFailure::NotFound);
                     }
                     return;
                 }
-                Err(error) => return self.put_off(id, &error.to_string(), state),
+                Err(error) => return self.put_off(id, message, &error.to_string(), state),
             },
         };
         if let Some(message) = message {
@@ -215,9 +215,13 @@ impl Shard {
         state.resumes.remove(&id);
     }
 
-    /// The row could not be read: the message is lost, the payment is not. What it brought is told again by a sweep.
-    fn put_off(&self, id: PaymentId, error: &str, state: &mut State) {
+    /// The row could not be read: the message is lost, the payment is not. What it brought is told again by a sweep, and
+    /// whoever waits for an answer hears that nothing came of it.
+    fn put_off(&self, id: PaymentId, message: Option<Message>, error: &str, state: &mut State) {
         tracing::warn!(payment.id = %id, %error, "payment {id} could not be started and is tried again");
+        if let Some(message) = message {
+            message.refuse(CommandFailure::Unavailable(error.to_owned()));
+        }
         let at = self.services.clock.real_now().plus_secs(RELOAD_PAUSE_SECS);
         state.remind_at(id, Reminder::Resume, at);
     }

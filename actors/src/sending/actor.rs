@@ -29,11 +29,15 @@ pub(crate) enum CommandFailure {
     #[error(transparent)]
     Rejected(#[from] Rejection),
     #[error("no such payout or withdrawal")]
-    Unknown,
+    NotFound,
     #[error("it is quarantined")]
     Quarantined,
+    /// Nothing came of it.
     #[error("{0}")]
     Unavailable(String),
+    /// It may have been carried out.
+    #[error("{0}")]
+    Unknown(String),
 }
 
 /// Where the answer to a command goes, if somebody waits for it.
@@ -159,6 +163,7 @@ impl Behaviour for SendingActor {
         let answer = match &outcome {
             Ok(_) => Ok((*state.sending).clone()),
             Err(Failure::Rejected(rejection)) => Err(CommandFailure::Rejected(*rejection)),
+            Err(Failure::Journal(error @ JournalError::Unknown(_))) => Err(CommandFailure::Unknown(error.to_string())),
             Err(other) => Err(CommandFailure::Unavailable(other.to_string())),
         };
         if let Some(reply) = reply {

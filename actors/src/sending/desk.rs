@@ -199,7 +199,7 @@ impl SendingDesk {
         };
         match store::load(&self.services.database, id).await {
             Ok(Some(sending)) => self.start(myself, sending, message, state).await,
-            Ok(None) => message.refuse(CommandFailure::Unknown),
+            Ok(None) => message.refuse(CommandFailure::NotFound),
             Err(error) => {
                 // What it brought is told again: the settler and the screening do that until it was taken in.
                 tracing::warn!(sending.id = %id, %error, "{id} could not be started and is tried again");

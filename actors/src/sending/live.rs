@@ -6,9 +6,9 @@ use std::ops::Bound;
 
 use parking_lot::RwLock;
 use payferry_domain::sending::SendingId;
-use ractor::{ActorId, ActorStatus};
+use ractor::{ActorId, ActorStatus, MessagingErr};
 
-use super::actor::Message;
+use super::actor::{CommandFailure, Message};
 use super::desk::DeskMessage;
 use crate::observe::{Mailbox, SendingLine, read_sending_note};
 
@@ -31,11 +31,20 @@ impl LiveSendings {
         }
     }
 
-    /// Sends to the desk.
+    /// Sends to the desk. Where it takes nothing, whoever waits for an answer hears that nothing came of it.
     pub(crate) fn to_desk(&self, message: DeskMessage) {
-        if let Some(desk) = &*self.desk.read() {
-            // A stopped desk is restarted, and then reads everything anew.
-            let _ = desk.cast(message);
+        let desk = self.desk.read().clone();
+        let untaken = match desk {
+            None => message,
+            Some(desk) => match desk.cast(message) {
+                // A stopped desk is restarted, and then reads everything anew.
+                Err(MessagingErr::SendErr(message)) => message,
+                Ok(()) | Err(_) => return,
+            },
+        };
+        if let DeskMessage::Wake(_, message) = untaken {
+            let reason = "the desk of payouts and withdrawals does not run at the moment";
+            message.refuse(CommandFailure::Unavailable(reason.to_owned()));
         }
     }
 

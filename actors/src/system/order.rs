@@ -89,9 +89,12 @@ pub enum SendingCommandError {
     /// It failed too often and waits for an operator.
     #[error("it is quarantined")]
     Quarantined,
-    /// Try again.
+    /// Nothing came of it: try again.
     #[error("{0}")]
     Unavailable(String),
+    /// It may have been carried out, or may yet be: look.
+    #[error("{0}")]
+    Unknown(String),
 }
 
 impl System {
@@ -160,15 +163,17 @@ impl System {
         let (reply, replied) = ractor::concurrency::oneshot();
         let told = Told { command, audit, reply: Some(reply.into()) };
         self.inner.services.to_sending_desk(DeskMessage::Wake(id, Message::Take(Box::new(told))));
-        let away = |what: &str| SendingCommandError::Unavailable(format!("{id} {what}"));
+        // It may have been taken in, and may yet be written.
+        let unknown = |what: &str| SendingCommandError::Unknown(format!("{id} {what}"));
         match tokio::time::timeout(COMMAND_TIMEOUT, replied).await {
             Ok(Ok(Ok(sending))) => Ok(sending),
             Ok(Ok(Err(CommandFailure::Rejected(rejection)))) => Err(SendingCommandError::Rejected(rejection)),
-            Ok(Ok(Err(CommandFailure::Unknown))) => Err(SendingCommandError::NotFound),
+            Ok(Ok(Err(CommandFailure::NotFound))) => Err(SendingCommandError::NotFound),
             Ok(Ok(Err(CommandFailure::Quarantined))) => Err(SendingCommandError::Quarantined),
             Ok(Ok(Err(CommandFailure::Unavailable(reason)))) => Err(SendingCommandError::Unavailable(reason)),
-            Ok(Err(_)) => Err(away("was interrupted")),
-            Err(_) => Err(away("did not answer in time")),
+            Ok(Ok(Err(CommandFailure::Unknown(reason)))) => Err(SendingCommandError::Unknown(reason)),
+            Ok(Err(_)) => Err(unknown("was interrupted")),
+            Err(_) => Err(unknown("did not answer in time")),
         }
     }
 }

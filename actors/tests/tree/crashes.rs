@@ -200,7 +200,8 @@ async fn a_commit_that_outlives_its_actor_is_seen_by_the_next_one() {
         a_moment().await;
     }
     lock.release().await;
-    cancel.await.unwrap().unwrap_err();
+    let answer = cancel.await.unwrap();
+    assert!(matches!(answer, Err(CommandError::Unknown(_))), "{answer:?}");
     world.until_status(payment.id(), Status::Failed).await;
     for _ in 0..400 {
         if world.system.observe().payments_live == 0 {

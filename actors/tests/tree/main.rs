@@ -9,5 +9,6 @@ mod money;
 mod payments;
 mod sendings;
 mod taken_back;
+mod unknown;
 mod waits;
 mod world;

@@ -208,6 +208,19 @@ async fn a_withdrawal_that_panics_again_and_again_is_given_up_and_its_money_leav
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_decision_whose_commit_fails_somehow_is_not_said_to_be_unmade() {
+    let world = doubtful().await;
+    let id = in_review(&world).await;
+    let failing = world.test_database.fail_commits("sendings").await;
+    let answer = allow(&world, id).await;
+    assert!(matches!(answer, Err(SendingCommandError::Unknown(_))), "{answer:?}");
+    failing.end().await;
+    allow(&world, id).await.unwrap();
+    assert_eq!(ended(&world, id).await.status, SendingStatus::Sent);
+    each_was_sent_once(&world, 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn panics_of_withdrawals_at_any_moment_lose_nothing() {
     let world = World::new().await;
     earn(&world, 3).await;

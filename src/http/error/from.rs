@@ -3,6 +3,7 @@
 use payferry_actors::customers::ChangeError;
 use payferry_actors::journal::JournalError;
 use payferry_actors::payment::store::StoreError;
+use payferry_actors::psps::wallets::WalletError;
 use payferry_actors::{CommandError, InitiateError, OrderError, SendingCommandError};
 use payferry_domain::customer;
 use payferry_domain::payment::Rejection;
@@ -109,6 +110,15 @@ impl From<ChangeError> for ApiError {
     }
 }
 
+impl From<WalletError> for ApiError {
+    fn from(error: WalletError) -> Self {
+        match error {
+            WalletError::Database(error) => error.into(),
+            WalletError::NoPsp(_) | WalletError::Unreadable(_) => Self::internal(error),
+        }
+    }
+}
+
 impl From<payferry_actors::customers::StoreError> for ApiError {
     fn from(error: payferry_actors::customers::StoreError) -> Self {
         Self::internal(error)
@@ -167,6 +177,7 @@ impl From<CommandError> for ApiError {
             CommandError::AboveDailyLimit => above_daily_limit(),
             CommandError::AboveSendLimit { .. } => Self::Conflict("above_send_limit", sentence(&reason), Vec::new()),
             CommandError::Unavailable(_) => Self::Unavailable(Away::Database, reason.into()),
+            CommandError::Unknown(_) => Self::TimedOut,
         }
     }
 }
@@ -179,6 +190,7 @@ impl From<SendingCommandError> for ApiError {
             SendingCommandError::Rejected(rejection) => Self::Conflict(rejection.code(), sentence(&reason), Vec::new()),
             SendingCommandError::Quarantined => Self::Unavailable(Away::Sending, reason.into()),
             SendingCommandError::Unavailable(_) => Self::Unavailable(Away::Database, reason.into()),
+            SendingCommandError::Unknown(_) => Self::TimedOut,
         }
     }
 }

@@ -32,7 +32,8 @@ pub struct WithdrawalRequest {
     /// The PSP's own reference.
     #[schema(max_length = 255)]
     pub reference: Option<String>,
-    /// The PSP's own object, at most 16 KiB and 32 levels as JSON.
+    /// The PSP's own object, at most 16 KiB and 32 levels as JSON. Its numbers are 64-bit integers or IEEE 754 doubles, and
+    /// larger ones are refused: what has to come back digit by digit is written as a string.
     #[schema(value_type = Option<Object>)]
     pub metadata: Option<serde_json::Map<String, serde_json::Value>>,
 }
@@ -54,7 +55,7 @@ pub async fn create(State(app): State<AppState>, request: Submission<Money>) -> 
     let Asked { amount, token, chain, reference, metadata } = request.read(Asked::read)?;
     sendings::check_open(&app, request.psp_id)?;
     let now = app.clock().now();
-    let wallet = withdrawal_wallet(app.database(), request.psp_id, chain, now).await.map_err(ApiError::internal)?;
+    let wallet = withdrawal_wallet(app.database(), request.psp_id, chain, now).await?;
     let Some(to) = wallet else {
         let detail = "The operator has registered no withdrawal wallet for this account, or it does not hold yet.";
         return Err(ApiError::Conflict("withdrawal_wallet_missing", detail.to_owned(), Vec::new()));

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use ulid::Ulid;
 use url::Url;
 
-pub use trouble::{Filled, Held, Lock, TableAway};
+pub use trouble::{CommitsFail, Filled, Held, Lock, TableAway};
 
 /// The variable that names the database to test on: `sqlite` (also when it is not set) or `postgres`.
 pub const DATABASE: &str = "PAYFERRY_TEST_DATABASE";

@@ -1,6 +1,7 @@
 //! What holds on every route.
 
 use axum::http::Method;
+use payferry_domain::CustomerId;
 use serde_json::json;
 
 use crate::app::TestApp;
@@ -80,4 +81,42 @@ async fn the_reference_page_needs_nothing_from_elsewhere() {
     }
     let policy = reply.header("content-security-policy").unwrap();
     assert!(policy.starts_with("default-src 'none'; style-src 'sha256-") && !policy.contains("unsafe"));
+}
+
+/// Nobody's mistake and no defect: whoever asks is told to ask again, whatever it was about.
+#[tokio::test]
+async fn a_database_that_is_away_is_said_to_be_away_by_every_route() {
+    let app = TestApp::start_with_chains().await;
+    let merchant = app.add_merchant().await;
+    let made = app.add_payment(&merchant).await;
+    let payment = made.json["payment_id"].as_str().unwrap();
+    let described = app.get("/openapi.json").await.json;
+    app.state.database().clone().close().await.unwrap();
+
+    let paths = described["paths"].as_object().unwrap();
+    let read = paths.iter().filter(|(_, methods)| methods.get("get").is_some()).map(|(path, _)| path);
+    let mut away = 0;
+    for path in read {
+        let path = path.replace("{payment_id}", payment);
+        let reply = app.get(&path).await;
+        assert_ne!(reply.status, 500, "{path}: {}", reply.text());
+        away += usize::from(reply.status == 503);
+    }
+    assert!(away >= 10, "{away} of them read the database");
+
+    let refund = format!("/payments/{payment}/refunds");
+    let money = json!({ "amount": "1", "currency": "USDC", "chain": "base" });
+    let customer = json!({ "amount": "1", "currency": "USDC", "chain": "base", "customer_id": CustomerId::generate().to_string() });
+    let initiation = json!({ "amount": "1", "currency": "USDC", "chain": "base", "merchant_id": merchant });
+    let back = json!({ "amount": "1", "address": "0x70997970C51812dc3A010C7d01b50e0d17dc79C8" });
+    for (path, body) in [
+        ("/withdrawals", &money),
+        ("/payouts", &customer),
+        ("/transfers", &customer),
+        ("/payments/initiate", &initiation),
+        (refund.as_str(), &back),
+    ] {
+        let reply = app.request(Method::POST, path).idempotency_key(path).json(body).send().await;
+        assert_eq!(reply.status, 503, "{path}: {}", reply.text());
+    }
 }

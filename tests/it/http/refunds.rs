@@ -2,8 +2,10 @@
 
 use axum::http::Method;
 use payferry::keys::Scope;
+use payferry_actors::observe::ActorKind;
 use payferry_domain::{Chain, PaymentId, Token};
 use payferry_entities::{audit_log, idempotency_keys};
+use payferry_harness::database::Lock;
 use sea_orm::{EntityTrait, PaginatorTrait};
 use serde_json::{Value, json};
 
@@ -138,6 +140,42 @@ async fn a_refund_that_the_token_refuses_fails_and_can_go_elsewhere() {
     let all = app.get(&path).await;
     let states: Vec<_> = all.json["refunds"].as_array().unwrap().iter().map(|refund| &refund["status"]).collect();
     assert_eq!(states, ["failed", "sent"]);
+}
+
+#[tokio::test]
+async fn a_refund_of_which_nobody_knows_is_not_said_to_be_unmade_and_is_made_once() {
+    let app = TestApp::start_with_chains().await;
+    let merchant = app.add_merchant().await;
+    let made = app.add_payment(&merchant).await;
+    app.pay(&made, "4").await;
+    app.payment_when(&made, "mismatched").await;
+    let id: PaymentId = id_of(&made).parse().unwrap();
+    let path = refunds_of(&made);
+    let body = json!({ "amount": "2", "address": ADA });
+    let ask = || app.request(Method::POST, &path).idempotency_key("r1").json(&body).send();
+
+    let held = app.database.lock(Lock::Writes).await;
+    let dies = async {
+        // It is decided and waits to be written: the actor is too busy to say anything.
+        let busy =
+            async |app: &TestApp| app.state.system.observe_payment(id).await.filter(|view| view.memory.is_none());
+        app.until("the refund waits to be written", busy).await;
+        app.state.system.inject_crash(ActorKind::Shard);
+    };
+    let (asked, ()) = tokio::join!(ask(), dies);
+    held.release().await;
+    asked.assert_problem(503, "timed_out");
+    let detail = asked.json["detail"].as_str().unwrap();
+    assert!(detail.contains("it may have been carried out") && detail.contains("Idempotency-Key"), "{detail}");
+
+    let listed = async |app: &TestApp| Some(app.get(&path).await).filter(|reply| reply.json["total"] != 0);
+    let listed = app.until("the refund is there", listed).await;
+    let again = ask().await;
+    assert_eq!((again.status.as_u16(), again.header("idempotent-replayed")), (202, Some("true")), "{}", again.text());
+    assert_eq!(again.json["refund_id"], listed.json["refunds"][0]["refund_id"]);
+    refund_when(&app, &made, &again, "sent").await;
+    assert_eq!(app.get(&path).await.json["total"], 1);
+    assert_eq!(balance(&app, Chain::Base, Token::Usdc, ADA).await, 2_000_000);
 }
 
 #[tokio::test]

@@ -97,6 +97,20 @@ async fn an_address_in_review_is_stuck_until_the_operator_allows_or_blocks_it() 
 }
 
 #[tokio::test]
+async fn a_decision_of_which_nobody_knows_is_not_said_to_be_unmade() {
+    let (desk, _) = doubted().await;
+    let order = ordered(&desk, "4").await;
+    let path = ops(&order, "/screen");
+    let failing = desk.app.database.fail_commits("sendings").await;
+    desk.post(&path, &allow()).await.assert_problem(503, "timed_out");
+    failing.end().await;
+    let decided = desk.post(&path, &allow()).await;
+    assert_eq!(decided.status, 200, "{}", decided.text());
+    ended(&desk, &order, "sent").await;
+    desk.stop().await;
+}
+
+#[tokio::test]
 async fn the_page_of_a_withdrawal_has_the_decision_and_the_search_leads_to_it() {
     let (desk, _) = doubted().await;
     let order = ordered(&desk, "4").await;

@@ -1,4 +1,5 @@
-//! What stands in the way of a database's other users: locks, a table that is not there, and a disk without room.
+//! What stands in the way of a database's other users: locks, a table that is not there, commits that fail, and a disk
+//! without room.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -49,6 +50,27 @@ impl TableAway {
     pub async fn bring_back(self) {
         let Self { connection, table } = self;
         connection.execute_unprepared(&format!("ALTER TABLE {table}_away RENAME TO {table}")).await.unwrap();
+    }
+}
+
+/// Whoever changes a row of a table has that taken and then fails at the commit, so that it might have been made for all
+/// that the error says. (It is not.) It stays so until it is ended.
+#[derive(Debug)]
+pub struct CommitsFail {
+    connection: DatabaseConnection,
+    ends: Vec<String>,
+}
+
+impl CommitsFail {
+    /// Lets them be made again.
+    pub async fn end(self) {
+        execute_each(&self.connection, &self.ends).await;
+    }
+}
+
+async fn execute_each(connection: &DatabaseConnection, statements: &[String]) {
+    for statement in statements {
+        connection.execute_unprepared(statement).await.unwrap();
     }
 }
 
@@ -103,6 +125,35 @@ impl TestDatabase {
             }
             transaction.rollback().await.unwrap();
         }
+    }
+
+    /// Fails commits that change this table: each owes a row that is missed at its end.
+    pub async fn fail_commits(&self, table: &'static str) -> CommitsFail {
+        let connection = self.connect().await;
+        let owe = "INSERT INTO troubles VALUES ('nobody')";
+        let holder = "holder TEXT REFERENCES trouble_holders (id) DEFERRABLE INITIALLY DEFERRED";
+        let mut begins = vec![
+            "CREATE TABLE trouble_holders (id TEXT PRIMARY KEY)".to_owned(),
+            format!("CREATE TABLE troubles ({holder})"),
+        ];
+        let mut ends = Vec::new();
+        if self.is_postgres() {
+            begins.push(format!(
+                "CREATE FUNCTION trouble() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {owe}; RETURN NULL; END $$"
+            ));
+            begins.push(format!(
+                "CREATE TRIGGER trouble AFTER UPDATE ON {table} FOR EACH ROW EXECUTE FUNCTION trouble()"
+            ));
+            ends.push(format!("DROP TRIGGER trouble ON {table}"));
+            ends.push("DROP FUNCTION trouble()".to_owned());
+        } else {
+            begins.push(format!("CREATE TRIGGER trouble AFTER UPDATE ON {table} BEGIN {owe}; END"));
+            ends.push("DROP TRIGGER trouble".to_owned());
+        }
+        ends.push("DROP TABLE troubles".to_owned());
+        ends.push("DROP TABLE trouble_holders".to_owned());
+        execute_each(&connection, &begins).await;
+        CommitsFail { connection, ends }
     }
 
     /// Leaves no room on the disk below: of SQLite's folder, or of the tablespace `small`.
