@@ -20,6 +20,7 @@ mod m0010_ledger_openings;
 mod m0011_payment_lists;
 mod m0012_by_time;
 mod m0013_set_aside;
+mod m0014_customers_by_time;
 mod statements;
 
 /// All changes, oldest first.
@@ -42,6 +43,7 @@ impl MigratorTrait for Migrator {
             Box::new(m0011_payment_lists::Migration),
             Box::new(m0012_by_time::Migration),
             Box::new(m0013_set_aside::Migration),
+            Box::new(m0014_customers_by_time::Migration),
         ]
     }
 }

@@ -11,10 +11,11 @@ use super::table::{Goal, Line};
 use crate::load::client::Client;
 
 /// The pages, and something that each must hold.
-const PAGES: [(&str, &str); 4] = [
+const PAGES: [(&str, &str); 5] = [
     ("/ops", "<main"),
     ("/ops/view/shards/0", "/ops/view/payments/pay_"),
     ("/ops/view/stuck", "<main"),
+    ("/ops/view/customers", "<main"),
     ("/metrics", "payferry_"),
 ];
 /// Answers at once, over the same listener.

@@ -51,8 +51,8 @@ pub struct Tick {
     pub restarts: u64,
     /// Payments, payouts and withdrawals given up until somebody looks at them.
     pub quarantined: usize,
-    /// Payments by status and chain, of which there are some.
-    pub payments: Vec<Tallied>,
+    /// Payments by status and chain, of which there are some; nothing until they were counted after the start.
+    pub payments: Option<Vec<Tallied>>,
     /// Each chain.
     pub chains: Vec<ChainHealth>,
     /// What was not delivered; nothing if the database does not answer at once.
@@ -176,8 +176,10 @@ async fn beat(operator: Operator) {
 async fn tick(system: &System) -> Tick {
     let view = system.observe();
     let backlog = tokio::time::timeout(BACKLOG_TIMEOUT, webhooks::backlog(system)).await;
-    let mut payments = system.tally();
-    payments.retain(|line| line.count > 0);
+    let mut payments = overview::payments(system);
+    if let Some(payments) = &mut payments {
+        payments.retain(|line| line.count > 0);
+    }
     Tick {
         at: system.clock().real_now().into(),
         ready: view.ready,

@@ -93,6 +93,8 @@ pub struct TestConfig {
     pub treasury_kept: bool,
     /// Routes besides the service's own.
     pub routes: Router<AppState>,
+    /// The database of a service that was there before, in place of a fresh one.
+    pub database: Option<TestDatabase>,
 }
 
 impl Default for TestConfig {
@@ -108,6 +110,7 @@ impl Default for TestConfig {
             vaults_interval: None,
             treasury_kept: false,
             routes: Router::new(),
+            database: None,
         }
     }
 }
@@ -125,7 +128,10 @@ impl TestApp {
     pub async fn start_with(config: TestConfig) -> Self {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let temp = TempDir::new().unwrap();
-        let test_database = TestDatabase::create().await;
+        let test_database = match config.database {
+            Some(database) => database,
+            None => TestDatabase::create().await,
+        };
         let database = Database::open(test_database.url()).await.unwrap();
         Migrator::up(database.patient(), None).await.unwrap();
         let mut world = None;

@@ -117,6 +117,11 @@ impl ChainClient {
         self
     }
 
+    /// How many there are.
+    pub(crate) fn endpoints_len(&self) -> usize {
+        self.endpoints.len()
+    }
+
     /// EIP-155 chain id.
     pub async fn chain_id(&self) -> Result<u64, ClientError> {
         self.ask::<U64>("eth_chainId", json!([])).await.map(|id| id.to())
@@ -144,8 +149,26 @@ impl ChainClient {
 
     /// Runs several calls on the newest block; each answers for itself.
     pub async fn calls(&self, calls: Vec<(Address, Vec<u8>)>) -> Result<Vec<Result<Bytes, ClientError>>, ClientError> {
+        self.calls_on(json!("latest"), calls).await
+    }
+
+    /// Runs several calls on the state after this block, which an endpoint that is behind does not have; each answers for
+    /// itself.
+    pub async fn calls_at(
+        &self,
+        block: u64,
+        calls: Vec<(Address, Vec<u8>)>,
+    ) -> Result<Vec<Result<Bytes, ClientError>>, ClientError> {
+        self.calls_on(json!(U64::from(block)), calls).await
+    }
+
+    async fn calls_on(
+        &self,
+        block: serde_json::Value,
+        calls: Vec<(Address, Vec<u8>)>,
+    ) -> Result<Vec<Result<Bytes, ClientError>>, ClientError> {
         let call =
-            |(to, input): (Address, Vec<u8>)| ("eth_call", json!([{"to": to, "data": Bytes::from(input)}, "latest"]));
+            |(to, input): (Address, Vec<u8>)| ("eth_call", json!([{"to": to, "data": Bytes::from(input)}, block]));
         let answers = self.ask_many(calls.into_iter().map(call).collect()).await?;
         Ok(answers.into_iter().map(|answer| answer.and_then(|raw| parse(&raw))).collect())
     }
@@ -159,6 +182,19 @@ impl ChainClient {
     /// The nonce that the account's next transaction has, by the newest or another block (`latest`, `finalized`).
     pub async fn nonce(&self, account: Address, block: &str) -> Result<u64, ClientError> {
         self.ask::<U64>("eth_getTransactionCount", json!([account, block])).await.map(|nonce| nonce.to())
+    }
+
+    /// The highest nonce that any of the endpoints says the account's next transaction has, by its newest block.
+    pub async fn nonce_anywhere(&self, account: Address) -> Result<u64, ClientError> {
+        let mut highest: Result<u64, ClientError> = Err(no_endpoint());
+        for index in self.order() {
+            let answer = self.one_on(index, "eth_getTransactionCount", json!([account, "latest"])).await;
+            match answer.and_then(|raw| parse::<U64>(&raw)) {
+                Ok(nonce) => highest = Ok(highest.unwrap_or_default().max(nonce.to())),
+                Err(error) => highest = highest.or(Err(error)),
+            }
+        }
+        highest
     }
 
     /// The newest block, safe and finalized (if asked for), and the block at `cursor`, all from one endpoint. An
@@ -255,12 +291,6 @@ impl ChainClient {
         let header = |raw: Box<RawValue>| parse::<Option<WireHeader>>(&raw);
         let headers = answers.into_iter().map(|answer| answer.and_then(header));
         headers.filter_map(|header| header.transpose().map(|header| header.map(BlockHeader::from))).collect()
-    }
-
-    /// The header of the block with this hash; `None` if it is not of the chain (any more).
-    pub async fn header_by_hash(&self, hash: Hash32) -> Result<Option<BlockHeader>, ClientError> {
-        let header: Option<WireHeader> = self.ask("eth_getBlockByHash", json!([hash, false])).await?;
-        Ok(header.map(BlockHeader::from))
     }
 
     /// Logs in a range of blocks.

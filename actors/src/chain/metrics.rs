@@ -41,6 +41,24 @@ const GAS_USED: &str = "payferry_settler_gas_used_total";
 const GAS_SPENT: &str = "payferry_settler_gas_spent_gwei_total";
 const OPERATIONS_FAILED: &str = "payferry_settler_operations_failed_total";
 
+/// Those whose one label is the chain.
+const COUNTERS: [&str; 14] = [
+    REORGS,
+    LOGS_MISSED,
+    LOGS_LEFT_OUT,
+    LOGS_REPEATED,
+    LOGS_FORGED,
+    TRANSFERS,
+    SUBMITTED,
+    REPLACED,
+    REVERTED,
+    TAKEN_BACK,
+    MINED,
+    GAS_USED,
+    GAS_SPENT,
+    OPERATIONS_FAILED,
+];
+
 const WEI_PER_GWEI: u128 = 1_000_000_000;
 
 /// Says what the metrics mean.
@@ -78,6 +96,24 @@ pub(crate) fn describe() {
     describe_counter!(OPERATIONS_FAILED, "Operations that failed for a lasting reason.");
 }
 
+/// Shows every counter of a chain that is configured, with so many endpoints, at 0: an alarm on a rise sees none in a counter
+/// that appears as 1.
+pub(crate) fn register(chain: Chain, endpoints: usize) {
+    for name in COUNTERS {
+        counter!(name, "chain" => chain.as_str()).increment(0);
+    }
+    for kind in Trouble::ALL {
+        counter!(LOOKS_FAILED, "chain" => chain.as_str(), "kind" => kind.as_str()).increment(0);
+    }
+    for index in 0..endpoints {
+        let endpoint = EndpointLabels { chain: Some(chain), index };
+        counter!(REQUESTS, &endpoint.labels()).increment(0);
+        for kind in Trouble::ALL {
+            counter!(REQUEST_ERRORS, &endpoint.labels_of(kind.as_str())).increment(0);
+        }
+    }
+}
+
 /// One endpoint as labels.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct EndpointLabels {
@@ -97,14 +133,18 @@ impl EndpointLabels {
         [("chain", chain.to_owned()), ("endpoint", self.index.to_string())]
     }
 
+    fn labels_of(self, kind: &str) -> [(&'static str, String); 3] {
+        let [chain, endpoint] = self.labels();
+        [chain, endpoint, ("kind", kind.to_owned())]
+    }
+
     pub(super) fn exchanged(self, took: Duration) {
         counter!(REQUESTS, &self.labels()).increment(1);
         histogram!(REQUEST_SECONDS, &self.labels()).record(took.as_secs_f64());
     }
 
     pub(super) fn failed(self, kind: &'static str) {
-        let [chain, endpoint] = self.labels();
-        counter!(REQUEST_ERRORS, &[chain, endpoint, ("kind", kind.to_owned())]).increment(1);
+        counter!(REQUEST_ERRORS, &self.labels_of(kind)).increment(1);
     }
 
     pub(super) fn usable(self, usable: bool) {

@@ -7,6 +7,7 @@ use metrics::{
 };
 use payferry_domain::payment::Decision;
 
+use super::sanctions_file::SanctionsFileError;
 use crate::observe::Counters;
 
 const IN_FLIGHT: &str = "payferry_screening_in_flight_requests";
@@ -40,11 +41,14 @@ pub(super) struct ScreeningMetrics {
 impl ScreeningMetrics {
     pub(super) fn new() -> Self {
         describe();
+        for reason in SanctionsFileError::NAMES {
+            counter!(FILE_ERRORS, "reason" => reason).increment(0);
+        }
         Self {
             in_flight: gauge!(IN_FLIGHT),
             waiting: gauge!(WAITING),
             seconds: histogram!(SECONDS),
-            verdicts: Counters::new(VERDICTS, "decision"),
+            verdicts: Counters::closed(VERDICTS, "decision", Decision::ALL.iter().map(|decision| decision.as_str())),
             errors: counter!(ERRORS),
             overdue: counter!(OVERDUE),
         }

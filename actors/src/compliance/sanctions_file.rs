@@ -48,6 +48,9 @@ pub enum SanctionsFileError {
 }
 
 impl SanctionsFileError {
+    /// All that [`Self::as_str`] answers.
+    pub(super) const NAMES: [&'static str; 4] = ["unreadable", "too_large", "bad_line", "empty"];
+
     /// The name in metrics.
     const fn as_str(&self) -> &'static str {
         match self {

@@ -73,7 +73,7 @@ impl JournalTask {
         let _presence = shared.books.present(ActorKind::Journal, NAME);
         loop {
             shared.count_payments().await;
-            let mut group = queues.next_group(&shared.closing).await;
+            let mut group = shared.next_group(&mut queues).await;
             if group.is_empty() {
                 break;
             }
@@ -106,6 +106,20 @@ impl JournalTask {
 }
 
 impl Shared {
+    /// The next group. While there is none, payments are counted if that is called for: where nothing is written, a count that
+    /// failed would not be made up for otherwise.
+    async fn next_group(&self, queues: &mut Queues) -> Vec<Submitted> {
+        // It must not be dropped half-way: it holds the units that it has taken.
+        let mut next = std::pin::pin!(queues.next_group(&self.closing));
+        loop {
+            tokio::select! {
+                biased;
+                group = &mut next => return group,
+                () = self.books.tally().count_is_due() => self.count_payments().await,
+            }
+        }
+    }
+
     /// Commits the group, or what can be committed of it, and answers every unit.
     async fn commit(&self, group: Vec<Submitted>) {
         // What is left of the group; the next part last.

@@ -14,8 +14,20 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
+    /// With values that are not known yet: each appears when it is first counted.
     pub(crate) fn new(name: &'static str, label: &'static str) -> Self {
         Self { name, label, handles: RwLock::default() }
+    }
+
+    /// With the values that the label can have, so that each stands at 0 from the start: an alarm on a rise sees none in a
+    /// counter that appears as 1.
+    pub(crate) fn closed(
+        name: &'static str,
+        label: &'static str,
+        values: impl IntoIterator<Item = &'static str>,
+    ) -> Self {
+        let handles = values.into_iter().map(|value| (value, counter!(name, label => value))).collect();
+        Self { name, label, handles: RwLock::new(handles) }
     }
 
     /// Counts one. Values are static: the label does not grow with use.

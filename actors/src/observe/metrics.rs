@@ -66,6 +66,7 @@ pub(super) struct KindMetrics {
 
 impl KindMetrics {
     pub(super) fn new(kind: ActorKind) -> Self {
+        show_failures(kind);
         let kind = kind.as_str();
         Self {
             wait: histogram!(MAILBOX_WAIT, "kind" => kind),
@@ -86,13 +87,26 @@ impl KindMetrics {
     }
 }
 
+/// Every cause at 0: an alarm on a rise sees none in a counter that appears as 1.
+fn show_failures(kind: ActorKind) {
+    for cause in Cause::ALL {
+        counter!(RESTARTS, "kind" => kind.as_str(), "cause" => cause.as_str()).increment(0);
+        if kind.is_one_of_many() {
+            counter!(quarantined_name(kind), "cause" => cause.as_str()).increment(0);
+        }
+    }
+}
+
+fn quarantined_name(kind: ActorKind) -> &'static str {
+    if kind == ActorKind::Sending { SENDINGS_QUARANTINED } else { QUARANTINED }
+}
+
 pub(super) fn restarted(kind: ActorKind, cause: Cause) {
     counter!(RESTARTS, "kind" => kind.as_str(), "cause" => cause.as_str()).increment(1);
 }
 
 pub(super) fn quarantined(kind: ActorKind, cause: Cause) {
-    let name = if kind == ActorKind::Sending { SENDINGS_QUARANTINED } else { QUARANTINED };
-    counter!(name, "cause" => cause.as_str()).increment(1);
+    counter!(quarantined_name(kind), "cause" => cause.as_str()).increment(1);
 }
 
 /// Payments by status and chain.

@@ -20,6 +20,8 @@ use super::metrics;
 const SNAPSHOT_PATIENCE: Duration = Duration::from_millis(500);
 /// Between two beginnings of a count.
 const COUNT_PAUSE: Duration = Duration::from_secs(10);
+/// Between two looks at whether to count, while nothing is written.
+const COUNT_LOOK: Duration = Duration::from_secs(1);
 const CHAINS: usize = Chain::ALL.len();
 const STATUSES: usize = Status::ALL.len();
 
@@ -112,19 +114,27 @@ impl Tally {
         self.count.counted.load(Ordering::Acquire)
     }
 
+    fn is_count_due(&self) -> bool {
+        let CountState { doubtful, under_way, begun, .. } = &self.count;
+        let has_paused = || begun.lock().is_none_or(|begun| begun.elapsed() >= COUNT_PAUSE);
+        doubtful.load(Ordering::Acquire) && !under_way.load(Ordering::Acquire) && has_paused()
+    }
+
+    /// Returns once a count is called for. It looks now and then: what calls for one is a count that failed, which nobody
+    /// waits for.
+    pub(crate) async fn count_is_due(&self) {
+        while !self.is_count_due() {
+            tokio::time::sleep(COUNT_LOOK).await;
+        }
+    }
+
     /// Begins to count if that is called for. To be called while nothing is being committed.
     pub(crate) async fn begin_count(&self, database: &Database) -> Option<Count> {
-        let CountState { doubtful, under_way, begun, .. } = &self.count;
-        if !doubtful.load(Ordering::Acquire) || under_way.load(Ordering::Acquire) {
+        if !self.is_count_due() {
             return None;
         }
-        {
-            let mut begun = begun.lock();
-            if begun.is_some_and(|begun| begun.elapsed() < COUNT_PAUSE) {
-                return None;
-            }
-            *begun = Some(Instant::now());
-        }
+        let CountState { doubtful, under_way, begun, .. } = &self.count;
+        *begun.lock() = Some(Instant::now());
         match tokio::time::timeout(SNAPSHOT_PATIENCE, database.snapshot()).await {
             Ok(Ok(snapshot)) => {
                 doubtful.store(false, Ordering::Release);

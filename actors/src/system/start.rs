@@ -121,6 +121,9 @@ impl System {
             tracing::info!(payments = opened, "{opened} payments from before the ledger were posted");
         }
         crate::chain::metrics::describe();
+        for setup in &setups {
+            crate::chain::metrics::register(setup.spec.chain, setup.client.endpoints_len());
+        }
         check::describe();
         reconcile::describe();
         let books = Books::new(clock.clone(), bookkeeping);

@@ -43,7 +43,7 @@ impl WebhookMetrics {
     pub(super) fn new() -> Self {
         describe();
         Self {
-            attempts: Counters::new(ATTEMPTS, "outcome"),
+            attempts: Counters::closed(ATTEMPTS, "outcome", ["delivered", "failed", "exhausted"]),
             attempt_seconds: histogram!(ATTEMPT_SECONDS),
             queued: gauge!(BACKLOG, "status" => "queued"),
             failed: gauge!(BACKLOG, "status" => "failed"),

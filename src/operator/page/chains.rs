@@ -98,15 +98,28 @@ fn age(ms: Option<i64>) -> String {
     ms.map_or_else(|| "–".to_owned(), |ms| span(Duration::from_millis(ms.unsigned_abs())))
 }
 
+/// What waits on all chains together, and what is under way there.
+pub(super) fn to_settle(chains: &[ChainLine]) -> Markup {
+    let all = |of: fn(&ChainLine) -> Count| chains.iter().map(of).fold(Count::default(), Count::and);
+    let under_way = all(|line| line.settler.submitted.and(line.settler.mined));
+    html! { (bounded(all(|line| line.settler.queued))) small { (bounded(under_way)) " under way" } }
+}
+
 fn in_work(line: &ChainLine) -> Markup {
     let settler = &line.settler;
-    let under_way = settler.submitted.counted + settler.mined.counted;
-    html! { (bounded(settler.queued)) @if under_way > 0 { small.wide { " + " (grouped(under_way.into())) " under way" } } }
+    let under_way = settler.submitted.and(settler.mined);
+    html! { (bounded(settler.queued)) @if under_way.counted > 0 { small.wide { " + " (bounded(under_way)) " under way" } } }
 }
 
 /// A count that ended at its bound says so.
 pub(super) fn bounded(number: Count) -> Markup {
-    html! { @if number.more { "> " } (count(number.counted)) }
+    html! {
+        @if number.more {
+            span title={ "more than " (grouped(number.counted.into())) } { "> " (grouped(number.counted.into())) }
+        } @else {
+            (count(number.counted))
+        }
+    }
 }
 
 /// The page of one chain.
@@ -156,5 +169,49 @@ fn three_digits(number: f64) -> String {
         number if number < 1.0 => format!("{number:.4}"),
         number if number < 100.0 => format!("{number:.2}"),
         number => format!("{number:.0}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use payferry_domain::Chain;
+
+    use super::*;
+    use crate::operator::read::chains::{ChainHealth, SettlerLine};
+
+    fn with_queued(queued: Count) -> ChainLine {
+        ChainLine {
+            health: ChainHealth { chain: Chain::Base, state: ChainState::Ok, head_age_ms: Some(1_000), trouble: None },
+            chain_id: Chain::Base.default_id(),
+            head_number: None,
+            head_at: None,
+            read_number: None,
+            lag_blocks: None,
+            safe_number: None,
+            finalized_number: None,
+            base_fee_wei: None,
+            paused: false,
+            settler: SettlerLine {
+                trouble: None,
+                settling_paused: false,
+                sending_paused: false,
+                queued,
+                submitted: queued,
+                mined: Count::default(),
+                transactions_signed: 0,
+            },
+        }
+    }
+
+    #[test]
+    fn what_was_not_counted_to_its_end_is_more_than_that_also_in_sum() {
+        let (many, few) = (Count { counted: 10_000, more: true }, Count { counted: 12, more: false });
+        let sum = to_settle(&[with_queued(few), with_queued(many)]).into_string();
+        assert_eq!(sum.matches("more than 10,012").count(), 2, "{sum}");
+        assert_eq!(sum.matches("&gt; 10,012").count(), 2, "{sum}");
+        let exact = to_settle(&[with_queued(few), with_queued(few)]).into_string();
+        assert!(exact.contains("24") && !exact.contains("more than"), "{exact}");
+        // A row of the table of chains, and its small print.
+        assert_eq!(in_work(&with_queued(many)).into_string().matches("more than 10,000").count(), 2);
     }
 }

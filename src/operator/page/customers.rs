@@ -8,6 +8,7 @@ use maud::{Markup, html};
 use payferry_domain::customer::KycStatus;
 use payferry_domain::{CustomerId, Timestamp};
 
+use super::chains::bounded;
 use super::failure::{Failure, Refused};
 use super::form::{Filled, Sort};
 use super::path;
@@ -157,14 +158,17 @@ fn list_page(operator: &Operator, asked: &Asked, found: Option<&CustomerList>) -
 
 fn listed(asked: &Asked, found: &CustomerList, now: Timestamp) -> Markup {
     let next = asked.offset + CUSTOMERS_MAX;
+    let is_full = u64::try_from(found.customers.len()) == Ok(CUSTOMERS_MAX);
+    // Where not all are counted, a full page has another behind it, as far as is known.
+    let has_next = is_full && (found.total.more || next < found.total.counted);
     html! {
         section.panel aria-labelledby="found" {
-            header { h2 #found { "Found" } p { (grouped(found.total.into())) } }
+            header { h2 #found { "Found" } p { (bounded(found.total)) } }
             @if found.customers.is_empty() { p.none { "None." } } @else { (table(&found.customers, now)) }
-            @if asked.offset > 0 || next < found.total {
+            @if asked.offset > 0 || has_next {
                 nav.pages aria-label="Pages of customers" {
                     @if asked.offset > 0 { a rel="prev" href=(asked.at(asked.offset.saturating_sub(CUSTOMERS_MAX))) { "Before" } }
-                    @if next < found.total { a rel="next" href=(asked.at(next)) { "Next " (CUSTOMERS_MAX) } }
+                    @if has_next { a rel="next" href=(asked.at(next)) { "Next " (CUSTOMERS_MAX) } }
                 }
             }
         }

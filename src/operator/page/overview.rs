@@ -28,6 +28,7 @@ pub(super) async fn show(State(operator): State<Operator>, asked: Asked) -> Resu
 }
 
 fn body(view: &Overview, held: &Held, now: Timestamp) -> Markup {
+    let given_up = (view.quarantined.len(), view.sendings_quarantined.len());
     html! {
         div.title { h1 { "Overview" } (ready(&view.readiness)) }
         div.col {
@@ -37,12 +38,12 @@ fn body(view: &Overview, held: &Held, now: Timestamp) -> Markup {
             (figures(view, now))
             div.grid.two {
                 div.col {
-                    (tree::panel(&view.tree, &view.kinds, now))
+                    (tree::panel(&view.tree, &view.kinds, given_up, now))
                     (log(view, now))
                 }
                 div.col {
                     (chains::panel(&view.chains))
-                    (payments::panel(&view.payments))
+                    (payments::panel(view.payments.as_deref()))
                     (webhooks::panel(&view.webhooks, now))
                     (payments::journal(&view.journal.stats))
                 }
@@ -77,17 +78,17 @@ fn figures(view: &Overview, now: Timestamp) -> Markup {
     let of = |kind| view.kinds.iter().find(|one| one.kind == kind);
     let waiting: usize = view.kinds.iter().map(|kind| kind.figures.mailbox).sum();
     let restarts: u64 = view.kinds.iter().flat_map(|kind| kind.restarts.values()).sum();
-    let to_settle: u64 = view.chains.iter().map(|chain| chain.settler.queued.counted).sum();
-    let under_way: u64 =
-        view.chains.iter().map(|chain| chain.settler.submitted.counted + chain.settler.mined.counted).sum();
-    let all: u64 = view.payments.iter().map(|one| one.count).sum();
+    let all = view.payments.as_ref().map(|payments| payments.iter().map(|one| one.count).sum::<u64>());
     let stats = &view.journal.stats;
     let backlog = &view.webhooks.backlog;
     html! {
         dl.figures {
             div {
                 dt { "Live payments" }
-                dd { (count(of(ActorKind::Payment).map_or(0, |kind: &KindView| kind.live))) small { "of " (grouped(all.into())) } }
+                dd {
+                    (count(of(ActorKind::Payment).map_or(0, |kind: &KindView| kind.live)))
+                    small { @match all { Some(all) => { "of " (grouped(all.into())) }, None => "all are being counted" } }
+                }
             }
             div { dt { "Mailboxes" } dd { (count(waiting)) small { "messages wait" } } }
             div {
@@ -101,7 +102,7 @@ fn figures(view: &Overview, now: Timestamp) -> Markup {
                     small { @match backlog.waiting_since { Some(since) => { "oldest " (ago(since.0, now)) }, None => "none waits" } }
                 }
             }
-            div { dt { "To settle" } dd { (count(to_settle)) small { (grouped(under_way.into())) " under way" } } }
+            div { dt { "To settle" } dd { (chains::to_settle(&view.chains)) } }
             div {
                 dt { "Restarts" }
                 dd {

@@ -8,42 +8,52 @@ use payferry_domain::payment::Status;
 
 use super::words::{count, millis, status};
 
+/// All payments; without figures until they were counted after the start.
+pub(super) fn panel(tally: Option<&[Tallied]>) -> Markup {
+    html! {
+        section.panel aria-labelledby="payments" {
+            header { h2 #payments { "Payments" } p { "all there are, by status and chain" } }
+            @match tally {
+                Some(tally) => (table(tally)),
+                None => p.none { "They are being counted, as after every start." },
+            }
+        }
+    }
+}
+
 /// A row a status, a column a chain.
-pub(super) fn panel(tally: &[Tallied]) -> Markup {
+fn table(tally: &[Tallied]) -> Markup {
     let number = |wanted: &dyn Fn(&Tallied) -> bool| -> u64 {
         tally.iter().filter(|one| wanted(one)).map(|one| one.count).sum()
     };
     let live =
         |wanted: &dyn Fn(&Tallied) -> bool| -> u64 { tally.iter().filter(|one| wanted(one)).map(|one| one.live).sum() };
     html! {
-        section.panel aria-labelledby="payments" {
-            header { h2 #payments { "Payments" } p { "all there are, by status and chain" } }
-            table {
-                thead {
-                    tr {
-                        th scope="col" { "Status" }
-                        th.n scope="col" { "All" }
-                        th.n scope="col" title="Those that something is still to happen to by itself" { "Live" }
-                        @for chain in Chain::ALL { th.n scope="col" { (chain) } }
+        table {
+            thead {
+                tr {
+                    th scope="col" { "Status" }
+                    th.n scope="col" { "All" }
+                    th.n scope="col" title="Those that something is still to happen to by itself" { "Live" }
+                    @for chain in Chain::ALL { th.n scope="col" { (chain) } }
+                }
+            }
+            tbody {
+                @for one in Status::ALL {
+                    tr id={ "status-" (one) } {
+                        th scope="row" { (status(one.as_str())) }
+                        td.n { (count(number(&|t| t.status == *one))) }
+                        td.n { (count(live(&|t| t.status == *one))) }
+                        @for chain in Chain::ALL { td.n { (count(number(&|t| t.status == *one && t.chain == chain))) } }
                     }
                 }
-                tbody {
-                    @for one in Status::ALL {
-                        tr id={ "status-" (one) } {
-                            th scope="row" { (status(one.as_str())) }
-                            td.n { (count(number(&|t| t.status == *one))) }
-                            td.n { (count(live(&|t| t.status == *one))) }
-                            @for chain in Chain::ALL { td.n { (count(number(&|t| t.status == *one && t.chain == chain))) } }
-                        }
-                    }
-                }
-                tfoot {
-                    tr {
-                        th scope="row" { "All" }
-                        td.n { (count(number(&|_| true))) }
-                        td.n { (count(live(&|_| true))) }
-                        @for chain in Chain::ALL { td.n { (count(number(&|t| t.chain == chain))) } }
-                    }
+            }
+            tfoot {
+                tr {
+                    th scope="row" { "All" }
+                    td.n { (count(number(&|_| true))) }
+                    td.n { (count(live(&|_| true))) }
+                    @for chain in Chain::ALL { td.n { (count(number(&|t| t.chain == chain))) } }
                 }
             }
         }

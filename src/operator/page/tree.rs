@@ -11,7 +11,9 @@ use super::{incidents, path};
 /// Endpoints shown in the tree; the page of webhooks has them all.
 const ENDPOINTS_MAX: usize = 6;
 
-pub(super) fn panel(tree: &TreeView, kinds: &[KindView], now: Timestamp) -> Markup {
+/// `given_up` counts the payments, and the payouts and withdrawals, that are quarantined at present: what was released is none
+/// of them any more.
+pub(super) fn panel(tree: &TreeView, kinds: &[KindView], given_up: (usize, usize), now: Timestamp) -> Markup {
     let root = &tree.root;
     let (shards, others): (Vec<_>, Vec<_>) = root.children.iter().partition(|node| node.kind == ActorKind::Shard);
     let of = |kind| kinds.iter().find(|view| view.kind == kind);
@@ -38,7 +40,7 @@ pub(super) fn panel(tree: &TreeView, kinds: &[KindView], now: Timestamp) -> Mark
                     @for node in &others {
                         (row(node, now, 1))
                         @if node.kind == ActorKind::SendingDesk {
-                            @if let Some(all) = of(ActorKind::Sending) { (total(all, "payouts and withdrawals at it", 2)) }
+                            @if let Some(all) = of(ActorKind::Sending) { (total(all, given_up.1, "payouts and withdrawals at it", 2)) }
                         }
                         @for child in node.children.iter().take(ENDPOINTS_MAX) { (row(child, now, 2)) }
                         @if node.children.len() > ENDPOINTS_MAX {
@@ -49,8 +51,8 @@ pub(super) fn panel(tree: &TreeView, kinds: &[KindView], now: Timestamp) -> Mark
                             }
                         }
                     }
-                    @if let Some(all) = of(ActorKind::Shard) { (total(all, "shards", 1)) }
-                    @if let Some(all) = of(ActorKind::Payment) { (total(all, "payments in them", 1)) }
+                    @if let Some(all) = of(ActorKind::Shard) { (total(all, 0, "shards", 1)) }
+                    @if let Some(all) = of(ActorKind::Payment) { (total(all, given_up.0, "payments in them", 1)) }
                 }
             }
             (tiles(&shards))
@@ -77,13 +79,13 @@ fn row(node: &NodeView, now: Timestamp, depth: usize) -> Markup {
     }
 }
 
-/// All actors of a kind, so many levels under the root.
-fn total(all: &KindView, word: &str, depth: usize) -> Markup {
+/// All actors of a kind, so many levels under the root; so many more are given up.
+fn total(all: &KindView, given_up: usize, word: &str, depth: usize) -> Markup {
     let restarts: u64 = all.restarts.values().sum();
     html! {
         tr id={ "kind-" (all.kind.as_str()) } data-kind=(all.kind.as_str()) .sub1[depth == 1] .sub2[depth == 2] {
             th scope="row" { (count(all.live)) " " (word) }
-            td { @if all.quarantined > 0 { (badge(&format!("{} given up", all.quarantined), Tone::Bad)) } @else { (badge("running", Tone::Good)) } }
+            td { @if given_up > 0 { (badge(&format!("{given_up} given up"), Tone::Bad)) } @else { (badge("running", Tone::Good)) } }
             (figures(&all.figures))
             td.n { span.warn-ink[restarts > 0] { (count(restarts)) } }
         }

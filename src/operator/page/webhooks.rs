@@ -174,8 +174,7 @@ fn table(endpoints: &[EndpointLine], now: Timestamp) -> Markup {
 
 /// Queued and retrying ones together.
 pub(super) fn waiting(backlog: &Backlog) -> Markup {
-    let (queued, retrying) = (backlog.queued, backlog.retrying);
-    html! { @if queued.more || retrying.more { "> " } (count(queued.counted + retrying.counted)) }
+    bounded(backlog.queued.and(backlog.retrying))
 }
 
 fn breaker(state: BreakerState) -> Markup {

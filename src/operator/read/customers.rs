@@ -8,11 +8,12 @@ use payferry_domain::{CustomerId, PspId, Timestamp};
 use payferry_entities::{Database, checks, customer_documents, customers};
 use sea_orm::sea_query::Expr;
 use sea_orm::{
-    ColumnTrait, DbErr, EntityTrait, Iterable, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect, Select,
+    ColumnTrait, ConnectionTrait, DbBackend, DbErr, EntityTrait, Iterable, QueryFilter, QueryOrder, QuerySelect,
+    QueryTrait, Select, Statement,
 };
 use serde::Serialize;
 
-use super::Moment;
+use super::{COUNTED_MAX, Count, Moment};
 use crate::audit;
 use crate::http::customers::list::holds;
 
@@ -72,7 +73,7 @@ pub struct CustomerLine {
 #[derive(Debug, Serialize)]
 pub struct CustomerList {
     /// How many there are.
-    pub total: u64,
+    pub total: Count,
     /// Those of the page.
     pub customers: Vec<CustomerLine>,
 }
@@ -149,6 +150,15 @@ pub enum ReadError {
 
 /// A part of the customers, the newest first.
 pub async fn list(database: &Database, filter: &Filter, limit: u64, offset: u64) -> Result<CustomerList, ReadError> {
+    let backend = database.backend();
+    let wanted = wanted(backend, filter);
+    let total = database.reader().query_one_raw(count(backend, wanted.clone())).await?;
+    let total = Count::of(total.map_or(Ok(0), |row| row.try_get_by_index(0))?);
+    let rows = page(wanted, limit, offset).all(database.reader()).await?;
+    Ok(CustomerList { total, customers: rows.iter().map(line).collect::<Result<_, _>>()? })
+}
+
+fn wanted(backend: DbBackend, filter: &Filter) -> Select<customers::Entity> {
     let mut query = customers::Entity::find();
     if let Some(psp_id) = filter.psp_id {
         query = query.filter(customers::Column::PspId.eq(psp_id.to_string()));
@@ -160,18 +170,24 @@ pub async fn list(database: &Database, filter: &Filter, limit: u64, offset: u64)
         query = query.filter(customers::Column::IsActive.eq(is_active));
     }
     if let Some(search) = &filter.search {
-        let (backend, column) = (database.backend(), customers::Column::EmailSearch);
-        query = query.filter(holds(backend, column, search.to_lowercase()));
+        query = query.filter(holds(backend, customers::Column::EmailSearch, search.to_lowercase()));
     }
-    let total = query.clone().count(database.reader()).await?;
-    let rows = columns(query)
+    query
+}
+
+/// Counts them, as far as they are counted.
+fn count(backend: DbBackend, wanted: Select<customers::Entity>) -> Statement {
+    let counted = wanted.select_only().column(customers::Column::Id).limit(COUNTED_MAX + 1).build(backend);
+    Statement { sql: format!("SELECT COUNT(*) FROM ({}) counted", counted.sql), ..counted }
+}
+
+/// So many of them, the newest first.
+fn page(wanted: Select<customers::Entity>, limit: u64, offset: u64) -> Select<customers::Entity> {
+    columns(wanted)
         .order_by_desc(customers::Column::CreatedAt)
         .order_by_desc(customers::Column::Id)
         .limit(limit)
         .offset(offset)
-        .all(database.reader())
-        .await?;
-    Ok(CustomerList { total, customers: rows.iter().map(line).collect::<Result<_, _>>()? })
 }
 
 /// One customer.
@@ -257,5 +273,55 @@ impl From<customer_documents::Model> for DocumentLine {
             uploaded_at: Moment(Timestamp(row.uploaded_at)),
             replaced_at: row.replaced_at.map(Timestamp).map(Moment),
         }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use payferry_migration::{Migrator, MigratorTrait};
+
+    use super::*;
+
+    /// However many customers there are, only those of the page are read, and nothing is sorted.
+    #[tokio::test]
+    async fn every_list_goes_by_an_index_in_its_order() {
+        let folder = tempfile::tempdir().unwrap();
+        let url = format!("sqlite://{}?mode=rwc", folder.path().join("payferry.db").display());
+        let database = Database::open(&url).await.unwrap();
+        Migrator::up(database.patient(), None).await.unwrap();
+        let psp_id = Some(PspId::generate());
+        let kyc_status = Some(KycStatus::Pending);
+        let search = Some("ada".to_owned());
+        for (filter, index) in [
+            (Filter::default(), "customers_newest"),
+            (Filter { is_active: Some(false), ..Filter::default() }, "customers_newest"),
+            (Filter { search: search.clone(), ..Filter::default() }, "customers_newest"),
+            (Filter { kyc_status, ..Filter::default() }, "customers_kyc_status"),
+            (Filter { kyc_status, search: search.clone(), ..Filter::default() }, "customers_kyc_status"),
+            (Filter { psp_id, ..Filter::default() }, "customers_list"),
+        ] {
+            let backend = database.backend();
+            let rows = page(wanted(backend, &filter), 50, 50).build(backend);
+            let plan = plan_of(&database, rows).await;
+            assert!(plan.iter().any(|step| step.contains(index)), "{filter:?}: {plan:?}");
+            assert!(!plan.iter().any(|step| step.contains("TEMP B-TREE")), "{filter:?} sorts: {plan:?}");
+            // What is counted needs no order: any index will do that spares the rows themselves.
+            let plan = plan_of(&database, count(backend, wanted(backend, &filter))).await;
+            assert!(plan.iter().any(|step| step.contains("COVERING INDEX")), "{filter:?}: {plan:?}");
+        }
+    }
+
+    async fn plan_of(database: &Database, statement: Statement) -> Vec<String> {
+        let explain = Statement { sql: format!("EXPLAIN QUERY PLAN {}", statement.sql), ..statement };
+        let plan = database.reader().query_all_raw(explain).await.unwrap();
+        plan.iter().map(|row| row.try_get("", "detail").unwrap()).collect()
+    }
+
+    /// A table of any length is counted no further than what is shown of it.
+    #[test]
+    fn a_count_ends_at_its_bound() {
+        let counted = count(DbBackend::Sqlite, wanted(DbBackend::Sqlite, &Filter::default())).to_string();
+        assert!(counted.ends_with(&format!("LIMIT {}) counted", COUNTED_MAX + 1)), "{counted}");
     }
 }

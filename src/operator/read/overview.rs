@@ -29,8 +29,8 @@ pub struct Overview {
     pub sendings_quarantined: BTreeMap<SendingId, Quarantine>,
     /// The supervision log, newest first.
     pub incidents: Vec<Incident>,
-    /// Payments by status and chain.
-    pub payments: Vec<Tallied>,
+    /// Payments by status and chain; nothing until they were counted after the start.
+    pub payments: Option<Vec<Tallied>>,
     /// The chains and their settlers.
     pub chains: Vec<ChainLine>,
     /// What was not delivered.
@@ -61,11 +61,16 @@ pub async fn overview(system: &System) -> Result<Overview, DbErr> {
         quarantined: view.quarantined,
         sendings_quarantined: view.sendings_quarantined,
         incidents,
-        payments: system.tally(),
+        payments: payments(system),
         chains: chains::chains(system).await?,
         webhooks: webhooks::webhooks(system).await?,
         journal: journal(system),
     })
+}
+
+/// Payments by status and chain. Before they were counted, what is tallied is only what happened since the start.
+pub fn payments(system: &System) -> Option<Vec<Tallied>> {
+    system.tally_is_counted().then(|| system.tally())
 }
 
 /// The group-commit writer.

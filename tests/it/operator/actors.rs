@@ -101,8 +101,14 @@ async fn a_payment_that_fails_too_often_is_given_up_and_released() {
     let stuck = desk.get("/ops/stuck?kind=quarantined").await.json;
     assert_eq!(stuck["kinds"][0]["items"][0]["payment_id"], id.to_string(), "{stuck:#}");
 
+    let page = async || desk.get("/ops").await.text().to_owned();
+    assert!(page().await.contains("1 given up"));
+
     let release = format!("{path}/release");
     assert_eq!(desk.post(&release, &Value::Null).await.status, 200);
+    // The tree says how things are, not how often it was so since the start.
+    let released = page().await;
+    assert!(!released.contains("given up"), "{released}");
     desk.post(&release, &Value::Null).await.assert_problem(409, "payment_not_quarantined");
     desk.app.pay(&made, "10").await;
     desk.app.payment_when(&made, "settled").await;

@@ -3,10 +3,13 @@
 use futures::StreamExt;
 use payferry::operator::EVENT_LISTENERS_MAX;
 use payferry_domain::PaymentId;
+use payferry_harness::database::chosen_postgres;
 use reqwest::{Method, Response};
+use sea_orm::ConnectionTrait;
 use serde_json::{Value, json};
 
 use super::{Desk, PATIENCE};
+use crate::app::{TestApp, TestConfig};
 
 /// One event as it came.
 #[derive(Debug, Default, Clone)]
@@ -137,4 +140,48 @@ async fn listeners_have_a_bound_and_do_not_hold_up_the_end() {
     for stream in &mut streams {
         while stream.next().await.is_some() {}
     }
+}
+
+/// Over a database with three settled payments, one of which cannot be counted as long as its row is spoiled.
+#[tokio::test]
+async fn payments_are_shown_when_they_are_counted_and_not_before() {
+    // There a column takes nothing but what it is declared for, so that this cannot be spoiled.
+    if chosen_postgres() {
+        return;
+    }
+    let before = TestApp::start_with_chains().await;
+    let merchant = before.add_merchant().await;
+    for _ in 0..3 {
+        let made = before.add_payment(&merchant).await;
+        before.pay(&made, "10").await;
+        before.payment_when(&made, "settled").await;
+    }
+    before.state.system.clone().stop().await;
+    before.writer().execute_unprepared("UPDATE payments SET live = FALSE").await.unwrap();
+    let spoil = "UPDATE payments SET live = 'unknown' WHERE id = (SELECT MIN(id) FROM payments)";
+    before.writer().execute_unprepared(spoil).await.unwrap();
+    let config = TestConfig { database: Some(before.database), ..TestConfig::default() };
+    let desk = Desk::over(TestApp::start_with(config).await).await;
+
+    let overview = desk.get("/ops/overview").await.json;
+    assert_eq!(overview.as_object().unwrap().get("payments"), Some(&Value::Null), "{overview:#}");
+    let page = desk.get("/ops").await;
+    assert!(page.text().contains("They are being counted") && !page.text().contains("status-settled"));
+    let tick = listen(&desk, None).await.until("tick").await.data;
+    assert_eq!(tick.as_object().unwrap().get("payments"), Some(&Value::Null), "{tick:#}");
+
+    // Past the service, which is idle: nothing is written that would have payments counted again.
+    let mended = "UPDATE payments SET live = FALSE WHERE live = 'unknown'";
+    desk.app.writer().execute_unprepared(mended).await.unwrap();
+    let counted = async |desk: &Desk| {
+        let overview = desk.get("/ops/overview").await.json;
+        overview["payments"].as_array().cloned()
+    };
+    let counted = desk.until("payments are counted", counted).await;
+    let of = |status: &str| -> u64 {
+        counted.iter().filter(|line| line["status"] == status).filter_map(|line| line["count"].as_u64()).sum()
+    };
+    assert_eq!((of("settled"), of("pending")), (3, 0), "{counted:#?}");
+    assert!(desk.get("/ops").await.text().contains("status-settled"));
+    desk.stop().await;
 }

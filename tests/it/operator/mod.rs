@@ -3,6 +3,7 @@
 mod actors;
 mod admin;
 mod admission;
+mod alarms;
 mod aside;
 mod books;
 mod customers;

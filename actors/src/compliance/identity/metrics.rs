@@ -16,6 +16,9 @@ const ERRORS: &str = "payferry_identity_errors_total";
 const VERDICTS: &str = "payferry_identity_verdicts_total";
 const CALLBACKS: &str = "payferry_identity_callbacks_total";
 
+/// What becomes of a callback.
+const OUTCOMES: [&str; 5] = ["applied", "without_effect", "not_applied", "forged", "unreadable"];
+
 fn describe() {
     describe_gauge!(IN_FLIGHT, "Checks that are being worked on: the identity provider is asked about each.");
     describe_gauge!(QUEUED, "Checks of customers that no identity provider knows of yet.");
@@ -49,8 +52,8 @@ impl DeskMetrics {
             overdue: gauge!(OVERDUE),
             seconds: histogram!(SECONDS),
             errors: counter!(ERRORS),
-            verdicts: Counters::new(VERDICTS, "verdict"),
-            callbacks: Counters::new(CALLBACKS, "outcome"),
+            verdicts: Counters::closed(VERDICTS, "verdict", ["approved", "rejected", "lapsed"]),
+            callbacks: Counters::closed(CALLBACKS, "outcome", OUTCOMES),
         }
     }
 

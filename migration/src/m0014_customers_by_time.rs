@@ -1,0 +1,22 @@
+//! Indexes of all PSPs' customers by time.
+
+use sea_orm_migration::prelude::*;
+
+use crate::statements;
+
+/// Indexes of all PSPs' customers by time: the operator sees the newest first, and those of one stage of verification. What
+/// else the operator's list filters by stands in them, as it does in that of a PSP's customers.
+#[derive(DeriveMigrationName)]
+pub struct Migration;
+
+const UP: &[&str] = &[
+    "CREATE INDEX customers_newest ON customers (created_at, id, is_active, email_search)",
+    "CREATE INDEX customers_kyc_status ON customers (kyc_status, created_at, id, psp_id, is_active, email_search)",
+];
+
+#[async_trait::async_trait]
+impl MigrationTrait for Migration {
+    async fn up(&self, manager: &SchemaManager) -> Result<(), DbErr> {
+        statements::run(manager, UP).await
+    }
+}

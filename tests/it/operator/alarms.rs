@@ -1,0 +1,80 @@
+//! What operators are told to be alarmed of when it rises is there from the start: a counter that appears as 1 does not rise.
+
+use payferry_actors::observe::{ActorKind, Cause};
+use payferry_domain::Chain;
+
+use super::Desk;
+
+const GUIDE: &str = include_str!("../../../docs/operation.md");
+
+/// The counters of the guide's tables whose rise means something, as they stand at `/metrics`.
+fn documented() -> Vec<String> {
+    let (mut section, mut names) = ("", Vec::new());
+    for line in GUIDE.lines() {
+        if let Some(heading) = line.strip_prefix("## ") {
+            section = heading;
+        }
+        let Some(row) = line.strip_prefix("| ") else { continue };
+        let mut cells = row.split(" | ");
+        let (shown, when) = (cells.next().unwrap(), cells.next().unwrap_or_default());
+        let prefix = match section {
+            "Endpoints" => "payferry_",
+            "Identity verification" => "payferry_identity_",
+            "Is it well?" if when.contains("rises") => "payferry_",
+            _ => continue,
+        };
+        for name in shown.split('`').skip(1).step_by(2) {
+            match name.strip_prefix('_') {
+                // Several that differ in the middle stand in one row.
+                Some(middle) => names.push(format!("{prefix}chain_logs_{middle}total")),
+                None if name.contains("_total") => names.push(format!("{prefix}{name}")),
+                None => {}
+            }
+        }
+    }
+    names
+}
+
+/// Whether the line is of this counter, with these labels if any are named.
+fn is_of(line: &str, name: &str) -> bool {
+    let (name, labels) = name.split_once('{').unwrap_or((name, ""));
+    let Some(rest) = line.strip_prefix(name) else { return false };
+    rest.starts_with(['{', ' ']) && rest.contains(labels.trim_end_matches('}'))
+}
+
+#[tokio::test]
+async fn every_counter_whose_rise_is_an_alarm_is_there_from_the_start() {
+    // As the service does it: before anything is counted.
+    let _metrics = payferry::telemetry::metrics();
+    let desk = Desk::start_with_chains().await;
+    let metrics = desk.get("/metrics").await;
+    let lines: Vec<&str> = metrics.text().lines().collect();
+    let names = documented();
+    for known in [
+        "payferry_actor_restarts_total",
+        "payferry_chain_logs_left_out_total",
+        "payferry_identity_callbacks_total{outcome=\"forged\"}",
+        "payferry_sanctions_file_errors_total",
+        "payferry_settler_operations_failed_total",
+        "payferry_webhook_attempts_total{outcome=\"exhausted\"}",
+    ] {
+        assert!(names.iter().any(|name| name == known), "{known} in {names:?}");
+    }
+    for name in &names {
+        let of: Vec<&str> = lines.iter().copied().filter(|line| is_of(line, name)).collect();
+        assert!(!of.is_empty(), "{name} in {}", metrics.text());
+        if name.starts_with("payferry_chain_") || name.starts_with("payferry_settler_") {
+            for chain in Chain::ALL {
+                let label = format!("chain=\"{chain}\"");
+                assert!(of.iter().any(|line| line.contains(&label)), "{name} of {chain} in {of:?}");
+            }
+        }
+    }
+    // Of each combination, not of one that happened to be met.
+    let of = |name: &str| lines.iter().filter(|line| is_of(line, name)).count();
+    assert_eq!(of("payferry_actor_restarts_total"), ActorKind::ALL.len() * Cause::ALL.len());
+    assert_eq!(of("payferry_sanctions_file_errors_total"), 4);
+    assert_eq!(of("payferry_payments_quarantined_total"), Cause::ALL.len());
+    assert_eq!(of("payferry_sendings_quarantined_total"), Cause::ALL.len());
+    desk.stop().await;
+}
