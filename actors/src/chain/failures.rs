@@ -1,32 +1,40 @@
 //! Decides what it means that the contract refused an operation: done before, worth another try, or failed.
 
 use alloy::primitives::U256;
-use alloy::rpc::types::{Filter, TransactionReceipt};
-use alloy::sol_types::{SolCall, SolEvent};
+use alloy::sol_types::SolCall;
 use payferry_contracts::{Payferry, Token as TokenContract};
-use payferry_domain::{Amount, Timestamp};
+use payferry_domain::{Amount, Finality};
 use payferry_entities::{chain_txs, operations};
 
-use super::attempts;
 use super::checkpoint::Step;
 use super::client::ClientError;
+use super::done::{DoneBy, is_done_call};
 use super::finality::Reach;
 use super::metrics;
-use super::operations::{Verdict, carried, failure_text, is_transient, verdicts};
+use super::operations::{Verdict, failure_text, is_done_before, is_transient, verdicts};
 use super::pace::Gravity;
 use super::resolve::{Place, done_at, outcome};
-use super::settler::{Errors, SettleError, SettlerArgs, SettlerState};
-use crate::journal::{Carried, OperationOutcome};
-use crate::wallet::{alloy_address, domain_hash};
+use super::settler::{Errors, SettleError, SettlerState};
+use crate::journal::OperationOutcome;
 
 /// Failures for a reason that may pass, before the PSP is told.
 const TRANSIENT_ATTEMPTS_MAX: i64 = 3;
-/// Transactions of each account whose receipts are searched for an operation that is done already.
-const DONE_SEARCH_ATTEMPTS_MAX: u64 = 1_000;
-/// Requests for its event in one look; the next look goes on from there.
-const DONE_SEARCH_REQUESTS_MAX: usize = 100;
-/// Blocks in one of them, as long as the endpoint allows it: few events match.
-const DONE_SEARCH_RANGE_BLOCKS: u64 = 10_000;
+
+/// What a refusal comes to.
+enum Decision {
+    Decided(OperationOutcome),
+    /// Its number is another operation's: it needs one of its own.
+    NumberLost,
+    /// Not known yet.
+    Undecided,
+}
+
+/// The block of a refused item, and how final it is.
+#[derive(Clone, Copy)]
+struct Refused<'a> {
+    place: &'a Place,
+    reach: Reach,
+}
 
 impl SettlerState {
     /// Decides operations that failed in a mined batch, once its block is final for their amount; answers whether some
@@ -54,12 +62,15 @@ impl SettlerState {
         };
         let receipt = self.receipt_of(&[place.tx_hash]).await?.ok_or_else(missing)?;
         let verdicts = verdicts(self.args.spec.contract, &receipt);
+        let refused = Refused { place: &place, reach };
         let mut outcomes = Vec::with_capacity(due.len());
+        let mut lost = Vec::new();
         let mut is_undecided = !later.is_empty();
         for row in &due {
-            match self.decide_failure(row, verdicts.get(&row.number), &place).await {
-                Ok(Some(outcome)) => outcomes.push(outcome),
-                Ok(None) => is_undecided = true,
+            match self.decide_failure(row, verdicts.get(&row.number), refused).await {
+                Ok(Decision::Decided(outcome)) => outcomes.push(outcome),
+                Ok(Decision::NumberLost) => lost.push(row),
+                Ok(Decision::Undecided) => is_undecided = true,
                 // One that cannot be decided holds up no other.
                 Err(error) if is_its_own(&error) => {
                     tracing::error!(chain = %self.args.spec.chain, operation.id = row.id, %error,
@@ -71,101 +82,93 @@ impl SettlerState {
                 Err(error) => return Err(error),
             }
         }
-        let changed = self.record(tx, "mined", Some(&place), outcomes).await?;
+        self.record_decided(tx, &place, outcomes).await?;
+        for row in lost {
+            let renumbered = self.renumber(row, reach.read, errors).await;
+            is_undecided |= renumbered.is_err();
+            errors.take(renumbered)?;
+        }
+        Ok(is_undecided)
+    }
+
+    /// Commits what was decided, then tells it.
+    async fn record_decided(
+        &mut self,
+        tx: &chain_txs::Model,
+        place: &Place,
+        outcomes: Vec<OperationOutcome>,
+    ) -> Result<(), SettleError> {
+        for decided in &outcomes {
+            self.searched.remove(&decided.id);
+        }
+        let changed = self.record(tx, "mined", Some(place), outcomes).await?;
         self.reached(Step::Recorded)?;
         for row in changed.iter().filter(|row| row.status == "failed") {
             metrics::operation_failed(self.args.spec.chain);
             self.tell_failed(row);
         }
-        self.reached(Step::Told)?;
-        Ok(is_undecided)
+        self.reached(Step::Told)
     }
 
-    /// A failed item, held against the chain: is the money really still there? `None` if that is not known yet.
+    /// A failed item, held against the chain: is the money really still there?
     async fn decide_failure(
         &mut self,
         row: &operations::Model,
         verdict: Option<&Verdict>,
-        place: &Place,
-    ) -> Result<Option<OperationOutcome>, SettleError> {
+        refused: Refused<'_>,
+    ) -> Result<Decision, SettleError> {
+        if let Some(carried) = verdict.and_then(|verdict| verdict.carried_for(row)) {
+            return Ok(Decision::Decided(done_at(row, Some(carried), refused.place)));
+        }
         let reason: &[u8] = match verdict {
-            Some(Verdict::Succeeded(carried)) => return Ok(Some(done_at(row, Some(*carried), place))),
             Some(Verdict::Failed(reason)) => reason,
+            // Another's success with its number, in the same batch.
+            Some(Verdict::Succeeded(_)) => return self.decide_done(row, refused).await,
             None => &[],
         };
-        let SettlerArgs { spec, client, .. } = &self.args;
-        let number = U256::from(row.number.unsigned_abs());
-        let is_done = (spec.contract, Payferry::isDoneCall { number }.abi_encode());
-        let answers = client.calls(vec![is_done, self.vault_balance_call(row)?]).await?;
+        // The contract's own word, in a block that is final: no later answer of an endpoint overrules it.
+        if is_done_before(reason, row.number) {
+            return self.decide_done(row, refused).await;
+        }
+        // By what was read, which is not older than the block of the refusal.
+        let calls = vec![is_done_call(self.args.spec.contract, row.number), self.vault_balance_call(row)?];
+        let answers = self.state_at(refused.reach.read, calls).await?;
         let [done, held] = answers.try_into().map_err(|_| ClientError::Malformed("too few answers".to_owned()))?;
         let malformed = |error: alloy::sol_types::Error| ClientError::Malformed(error.to_string());
         if Payferry::isDoneCall::abi_decode_returns(&done?).map_err(malformed)? {
-            let found = self.find_done(row).await?;
-            return Ok(found.map(|(place, carried)| done_at(row, Some(carried), &place)));
+            return self.decide_done(row, refused).await;
         }
         let held = TokenContract::balanceOfCall::abi_decode_returns(&held?).map_err(malformed)?;
-        let enough = held >= U256::from(row.amount.unsigned_abs());
+        Ok(Decision::Decided(self.failed(row, reason, held, refused.place)))
+    }
+
+    /// The operation's number was carried out before: by itself, or by another.
+    async fn decide_done(&mut self, row: &operations::Model, refused: Refused<'_>) -> Result<Decision, SettleError> {
+        let Refused { place, reach } = refused;
+        match self.find_done(row, reach.read).await? {
+            DoneBy::Itself(place, carried) => Ok(Decision::Decided(done_at(row, Some(carried), &place))),
+            // Only once no reorganisation can take the other one back. From then on the old number is used in every chain
+            // that may come: whatever of ours still carries this operation under it (an older batch that reverted, another
+            // attempt at a nonce) is refused wherever it is mined, and so the new number is the only one that can pay.
+            DoneBy::Another { block } if reach.reached(block.max(place.block_number), Finality::Finalized) => {
+                Ok(Decision::NumberLost)
+            }
+            DoneBy::Another { .. } | DoneBy::Unknown => Ok(Decision::Undecided),
+        }
+    }
+
+    /// What becomes of one that failed for its own reasons, while its vault holds so much.
+    fn failed(&self, row: &operations::Model, reason: &[u8], held: U256, place: &Place) -> OperationOutcome {
         if is_transient(reason) && row.attempts < TRANSIENT_ATTEMPTS_MAX {
-            return Ok(Some(self.requeued(row, &failure_text(reason))));
+            return self.requeued(row, &failure_text(reason));
         }
         let mut failure = failure_text(reason);
-        if !enough {
+        if held < U256::from(row.amount.unsigned_abs()) {
             failure = format!("the vault holds {held} of {} base units; {failure}", row.amount);
         }
         tracing::error!(chain = %self.args.spec.chain, operation.id = row.id, reason = failure,
             "operation {} failed", row.id);
-        Ok(Some(OperationOutcome { failure: Some(failure), ..outcome(row, "failed", Some(place)) }))
-    }
-
-    /// Where an operation succeeded that a later batch carried again: in a transaction of ours, else wherever its event
-    /// is, back to when the operation was made; and what it moved there. `None` if that far was not searched yet.
-    async fn find_done(&mut self, row: &operations::Model) -> Result<Option<(Place, Carried)>, SettleError> {
-        let SettlerArgs { spec, client, database, watchlist, .. } = &self.args;
-        let Some(read) = watchlist.reach(spec.chain).map(|reach| reach.read) else { return Ok(None) };
-        if !self.searched.contains_key(&row.id) {
-            let since = Timestamp(row.created_at);
-            let hashes = attempts::since(database, spec.chain, since, DONE_SEARCH_ATTEMPTS_MAX).await?;
-            for receipt in client.receipts(&hashes).await?.into_iter().flatten().filter(TransactionReceipt::status) {
-                if let Some(carried) = verdicts(spec.contract, &receipt).get(&row.number).and_then(Verdict::carried) {
-                    return Ok(Some((Place::of(&receipt)?, carried)));
-                }
-            }
-        }
-        let signature =
-            if row.kind == "settle" { Payferry::Settled::SIGNATURE_HASH } else { Payferry::Sent::SIGNATURE_HASH };
-        let filter = Filter::new()
-            .address(alloy_address(spec.contract))
-            .event_signature(signature)
-            .topic1(U256::from(row.number.unsigned_abs()));
-        let mut to = self.searched.get(&row.id).copied().unwrap_or(read);
-        let mut step = DONE_SEARCH_RANGE_BLOCKS.max(spec.range_blocks_max);
-        for _ in 0..DONE_SEARCH_REQUESTS_MAX {
-            let from = to.saturating_sub(step - 1);
-            match client.logs(&filter.clone().from_block(from).to_block(to)).await {
-                Ok(logs) => {
-                    let found = logs.into_iter().find_map(|log| {
-                        let (_, carried) = carried(&log.inner)?;
-                        let place = Place {
-                            tx_hash: domain_hash(log.transaction_hash?),
-                            block_number: log.block_number?,
-                            block_hash: domain_hash(log.block_hash?),
-                        };
-                        Some((place, carried))
-                    });
-                    let oldest = client.headers([from]).await?.first().map(|header| header.time.as_millis());
-                    if found.is_some() || from == 0 || oldest.is_some_and(|time| time < row.created_at) {
-                        self.searched.remove(&row.id);
-                        let not_found = "an operation is done on-chain and its transaction was not found";
-                        return found.map(Some).ok_or(SettleError::Row(not_found));
-                    }
-                    to = from - 1;
-                }
-                Err(ClientError::RangeTooLarge(_)) if step > 1 => step = (step / 2).max(1),
-                Err(error) => return Err(error.into()),
-            }
-        }
-        self.searched.insert(row.id.clone(), to);
-        Ok(None)
+        OperationOutcome { failure: Some(failure), ..outcome(row, "failed", Some(place)) }
     }
 }
 

@@ -207,6 +207,24 @@ pub(super) async fn next_nonce(database: &Database, chain: Chain, sender: Addres
     Ok(last.map(|tx| tx.nonce.saturating_add(1)))
 }
 
+/// The account's transactions with nonces from `from` to below `end`, by nonce; one that was given to none is not there.
+/// Without their call data.
+pub(super) async fn txs_by_nonce(
+    database: &Database,
+    chain: Chain,
+    sender: &str,
+    from: i64,
+    end: i64,
+) -> Result<HashMap<i64, chain_txs::Model>, DbErr> {
+    let query = chain_txs::Entity::find()
+        .filter(chain_txs::Column::Chain.eq(chain.as_str()))
+        .filter(chain_txs::Column::Sender.eq(sender))
+        .filter(chain_txs::Column::Nonce.gte(from))
+        .filter(chain_txs::Column::Nonce.lt(end));
+    let rows = without_input(query).all(database.reader()).await?;
+    Ok(rows.into_iter().map(|row| (row.nonce, row)).collect())
+}
+
 /// The finality that each payment's terms ask for the amount moved. Terms that cannot be read ask for the most.
 pub(super) async fn tiers(
     database: &Database,

@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use alloy::primitives::U256;
+use alloy::primitives::{B256, U256};
 use alloy::rpc::types::TransactionReceipt;
-use alloy::sol_types::{SolCall, SolEvent};
-use payferry_contracts::{Payferry, SendItem, SettleItem, describe_reason, salt_of};
+use alloy::sol_types::{SolCall, SolEvent, SolInterface};
+use payferry_contracts::{ItemError, Payferry, SendItem, SettleItem, describe_reason, salt_of};
 use payferry_domain::payment::Command;
 use payferry_domain::sending::{self, FailureReason, SendingId};
 use payferry_domain::{Address, Amount, Hash32, OperationId, PaymentId, RefundId, Timestamp};
@@ -53,16 +53,57 @@ pub struct BadOperation {
     pub what: String,
 }
 
-/// What the contract says about one operation in one transaction.
+/// Out of which vault an operation moves which token, and to whom. It never changes, unlike the amounts: an operation whose
+/// payment was confirmed anew may be carried out with those that it was signed with first.
+///
+/// Its number alone does not say whose an event is: after the database was restored from a copy, numbers are given out
+/// that the chain has seen already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Route {
+    Settled { vault: B256, token: alloy::primitives::Address, psp: B256 },
+    Sent { vault: B256, token: alloy::primitives::Address, to: alloy::primitives::Address },
+}
+
+impl Route {
+    pub(super) fn of(row: &operations::Model) -> Result<Self, BadOperation> {
+        let vault = salt_of(vault_id(row));
+        let token = alloy_address(address_of(row, &row.token_address)?);
+        if row.kind == "settle" {
+            return Ok(Self::Settled { vault, token, psp: salt_of(&row.psp_id) });
+        }
+        Ok(Self::Sent { vault, token, to: alloy_address(recipient_of(row)?) })
+    }
+}
+
+/// An operation that was carried out, by the contract's own event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Success {
+    route: Route,
+    carried: Carried,
+}
+
+impl Success {
+    /// What it moved, if it is this operation's.
+    pub(super) fn carried_for(&self, row: &operations::Model) -> Option<Carried> {
+        Route::of(row).is_ok_and(|route| route == self.route).then_some(self.carried)
+    }
+}
+
+/// What the contract says about one number in one transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    Succeeded(Carried),
+    Succeeded(Success),
     Failed(Vec<u8>),
 }
 
 impl Verdict {
-    pub(super) fn carried(&self) -> Option<Carried> {
-        if let Self::Succeeded(carried) = self { Some(*carried) } else { None }
+    pub(super) fn is_success(&self) -> bool {
+        matches!(self, Self::Succeeded(_))
+    }
+
+    /// What was moved, if it says that this operation succeeded.
+    pub(super) fn carried_for(&self, row: &operations::Model) -> Option<Carried> {
+        if let Self::Succeeded(success) = self { success.carried_for(row) } else { None }
     }
 }
 
@@ -76,6 +117,11 @@ pub(super) fn vault_id(row: &operations::Model) -> &str {
 
 fn address_of(row: &operations::Model, text: &str) -> Result<Address, BadOperation> {
     text.parse().map_err(|error| BadOperation { id: row.id.clone(), what: format!("{error}") })
+}
+
+fn recipient_of(row: &operations::Model) -> Result<Address, BadOperation> {
+    let no_recipient = || BadOperation { id: row.id.clone(), what: "it has no recipient".to_owned() };
+    address_of(row, row.recipient.as_deref().ok_or_else(no_recipient)?)
 }
 
 fn unsigned(row: &operations::Model, value: i64, what: &str) -> Result<U256, BadOperation> {
@@ -112,27 +158,28 @@ fn settle_item(row: &operations::Model) -> Result<SettleItem, BadOperation> {
 }
 
 fn send_item(row: &operations::Model) -> Result<SendItem, BadOperation> {
-    let no_recipient = || BadOperation { id: row.id.clone(), what: "it has no recipient".to_owned() };
-    let recipient = row.recipient.as_deref().ok_or_else(no_recipient)?;
     Ok(SendItem {
         number: unsigned(row, row.number, "its number")?,
         vaultSalt: salt_of(vault_id(row)),
         token: alloy_address(address_of(row, &row.token_address)?),
-        to: alloy_address(address_of(row, recipient)?),
+        to: alloy_address(recipient_of(row)?),
         amount: unsigned(row, row.amount, "the amount")?,
     })
 }
 
-/// The number of an operation that a log says was carried out, and what it moved.
-pub(super) fn carried(log: &alloy::primitives::Log) -> Option<(U256, Carried)> {
+/// The number of an operation that a log says was carried out, whose it was, and what it moved.
+pub(super) fn success(log: &alloy::primitives::Log) -> Option<(i64, Success)> {
     let units = |value: U256| i64::try_from(value).ok();
     if let Ok(event) = Payferry::Settled::decode_log(log) {
         let (psp_amount, treasury_fee) = (units(event.pspAmount)?, units(event.treasuryFee)?);
-        let amount = psp_amount.checked_add(treasury_fee)?;
-        return Some((event.number, Carried { amount, psp_amount, treasury_fee }));
+        let carried = Carried { amount: psp_amount.checked_add(treasury_fee)?, psp_amount, treasury_fee };
+        let route = Route::Settled { vault: event.vaultSalt, token: event.token, psp: event.pspSalt };
+        return Some((units(event.number)?, Success { route, carried }));
     }
     let event = Payferry::Sent::decode_log(log).ok()?;
-    Some((event.number, Carried { amount: units(event.amount)?, psp_amount: 0, treasury_fee: 0 }))
+    let carried = Carried { amount: units(event.amount)?, psp_amount: 0, treasury_fee: 0 };
+    let route = Route::Sent { vault: event.vaultSalt, token: event.token, to: event.to };
+    Some((units(event.number)?, Success { route, carried }))
 }
 
 /// What the contract's events in a receipt say, by operation number. A later event of the same number wins: a number
@@ -140,21 +187,21 @@ pub(super) fn carried(log: &alloy::primitives::Log) -> Option<(U256, Carried)> {
 pub(super) fn verdicts(contract: Address, receipt: &TransactionReceipt) -> HashMap<i64, Verdict> {
     let mut found: HashMap<i64, Verdict> = HashMap::new();
     for log in receipt.inner.logs().iter().filter(|log| domain_address(log.address()) == contract) {
+        let failed = |number: U256, reason: Vec<u8>| Some((i64::try_from(number).ok()?, Verdict::Failed(reason)));
         let verdict = match log.topic0() {
             Some(&Payferry::Settled::SIGNATURE_HASH | &Payferry::Sent::SIGNATURE_HASH) => {
-                carried(&log.inner).map(|(number, carried)| (number, Verdict::Succeeded(carried)))
+                success(&log.inner).map(|(number, success)| (number, Verdict::Succeeded(success)))
             }
             Some(&Payferry::SettleFailed::SIGNATURE_HASH) => Payferry::SettleFailed::decode_log(&log.inner)
                 .ok()
-                .map(|event| (event.number, Verdict::Failed(event.reason.to_vec()))),
+                .and_then(|event| failed(event.number, event.reason.to_vec())),
             Some(&Payferry::SendFailed::SIGNATURE_HASH) => Payferry::SendFailed::decode_log(&log.inner)
                 .ok()
-                .map(|event| (event.number, Verdict::Failed(event.reason.to_vec()))),
+                .and_then(|event| failed(event.number, event.reason.to_vec())),
             _ => None,
         };
         let Some((number, verdict)) = verdict else { continue };
-        let Ok(number) = i64::try_from(number) else { continue };
-        if found.get(&number).is_none_or(|known| known.carried().is_none()) {
+        if found.get(&number).is_none_or(|known| !known.is_success()) {
             found.insert(number, verdict);
         }
     }
@@ -164,6 +211,12 @@ pub(super) fn verdicts(contract: Address, receipt: &TransactionReceipt) -> HashM
 /// Whether trying the same again may end differently: the item ran out of its gas.
 pub(super) fn is_transient(reason: &[u8]) -> bool {
     reason.is_empty()
+}
+
+/// Whether the contract itself says that this number had succeeded before.
+pub(super) fn is_done_before(reason: &[u8], number: i64) -> bool {
+    let said = Payferry::PayferryErrors::abi_decode(reason);
+    matches!(said, Ok(ItemError::AlreadyDone(done)) if i64::try_from(done.number).is_ok_and(|done| done == number))
 }
 
 /// A failed item's reason for operators.
@@ -239,4 +292,101 @@ fn command(row: &operations::Model, outcome: &Outcome<'_>) -> Option<(PaymentId,
         }
     };
     Some((payment_id, command))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use alloy::primitives::Log;
+
+    use super::*;
+
+    const NUMBER: i64 = 1_000;
+    const TOKEN: Address = Address([7; 20]);
+    const RECIPIENT: Address = Address([8; 20]);
+
+    fn row(kind: &str, payment: &str, psp: &str) -> operations::Model {
+        operations::Model {
+            id: "op_1".to_owned(),
+            chain: "base".to_owned(),
+            number: NUMBER,
+            kind: kind.to_owned(),
+            payment_id: payment.to_owned(),
+            psp_id: psp.to_owned(),
+            token_address: TOKEN.to_string(),
+            amount: 100,
+            psp_amount: 99,
+            treasury_fee: 1,
+            recipient: (kind != "settle").then(|| RECIPIENT.to_string()),
+            status: "submitted".to_owned(),
+            chain_tx_id: None,
+            tx_hash: None,
+            block_number: None,
+            failure: None,
+            revision: 1,
+            attempts: 1,
+            not_before: 0,
+            created_at: 0,
+            updated_at: 0,
+        }
+    }
+
+    fn told(event: &impl SolEvent) -> Success {
+        let log = Log { address: alloy::primitives::Address::ZERO, data: event.encode_log_data() };
+        let (number, success) = success(&log).unwrap();
+        assert_eq!(number, NUMBER);
+        success
+    }
+
+    fn settled(psp_amount: u64, treasury_fee: u64) -> Success {
+        told(&Payferry::Settled {
+            number: U256::from(NUMBER.unsigned_abs()),
+            vaultSalt: salt_of("pay_1"),
+            pspSalt: salt_of("psp_1"),
+            token: alloy_address(TOKEN),
+            pspAmount: U256::from(psp_amount),
+            treasuryFee: U256::from(treasury_fee),
+        })
+    }
+
+    fn sent(from: &str) -> Success {
+        told(&Payferry::Sent {
+            number: U256::from(NUMBER.unsigned_abs()),
+            vaultSalt: salt_of(from),
+            token: alloy_address(TOKEN),
+            to: alloy_address(RECIPIENT),
+            amount: U256::from(100),
+        })
+    }
+
+    #[test]
+    fn an_event_is_of_the_operation_whose_vault_token_and_recipient_it_names_whatever_the_amounts() {
+        let carried = Carried { amount: 50, psp_amount: 40, treasury_fee: 10 };
+        assert_eq!(settled(40, 10).carried_for(&row("settle", "pay_1", "psp_1")), Some(carried));
+        let elsewhere = operations::Model { token_address: RECIPIENT.to_string(), ..row("settle", "pay_1", "psp_1") };
+        let unreadable = operations::Model { token_address: "?".to_owned(), ..row("settle", "pay_1", "psp_1") };
+        let others = [row("settle", "pay_2", "psp_1"), row("settle", "pay_1", "psp_2"), elsewhere, unreadable];
+        for other in others.iter().chain([&row("deliver", "pay_1", "psp_1"), &row("send", "pay_1", "psp_1")]) {
+            assert_eq!(settled(99, 1).carried_for(other), None, "{other:?}");
+        }
+
+        let carried = Carried { amount: 100, psp_amount: 0, treasury_fee: 0 };
+        for (kind, from) in [("send", "pay_1"), ("deliver", "pay_1"), ("send_psp", "psp_1"), ("payout", "psp_1")] {
+            let own = row(kind, "pay_1", "psp_1");
+            assert_eq!(sent(from).carried_for(&own), Some(carried), "{kind}");
+            assert_eq!(sent("pay_2").carried_for(&own), None, "{kind}: another vault");
+            let to_another = operations::Model { recipient: Some(TOKEN.to_string()), ..own.clone() };
+            assert_eq!(sent(from).carried_for(&to_another), None, "{kind}: another recipient");
+            assert_eq!(sent(from).carried_for(&row("settle", "pay_1", "psp_1")), None, "{kind}: no settlement");
+        }
+    }
+
+    #[test]
+    fn only_the_contract_s_own_word_about_this_number_says_that_it_was_done_before() {
+        use alloy::sol_types::SolError;
+        let reason = Payferry::AlreadyDone { number: U256::from(NUMBER.unsigned_abs()) }.abi_encode();
+        assert!(is_done_before(&reason, NUMBER) && !is_done_before(&reason, NUMBER + 1));
+        assert!(!is_done_before(&[], NUMBER) && !is_done_before(&reason[..8], NUMBER));
+        assert!(!is_done_before(&Payferry::NothingToMove {}.abi_encode(), NUMBER));
+    }
 }

@@ -2,13 +2,14 @@
 //!
 //! Whether a mined transaction still stands is read off the watcher's blocks, so that it costs no request a block.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
 use alloy::rpc::types::TransactionReceipt;
 use futures::future::join_all;
 use payferry_domain::Hash32;
-use payferry_entities::{chain_txs, operations};
+use payferry_entities::{chain_tx_attempts, chain_txs, operations};
 use tokio::time::Instant;
 
 use super::attempts::{self, Attempts};
@@ -16,7 +17,7 @@ use super::checkpoint::Step;
 use super::client::ClientError;
 use super::ledger;
 use super::metrics;
-use super::operations::{Verdict, verdicts};
+use super::operations::verdicts;
 use super::rows::row_number;
 use super::settler::{Errors, SettleError, SettlerArgs, SettlerState};
 use super::watchlist::ChainView;
@@ -25,8 +26,9 @@ use crate::wallet::domain_hash;
 
 /// A transaction that is not mined is sent again this often.
 const SEND_AGAIN_AFTER: Duration = Duration::from_secs(5);
-/// How long a nonce must have been used by something that is none of our hashes before the transaction is given up.
-const USURPED_FOR: Duration = Duration::from_secs(5);
+/// A transaction is not signed again before so many blocks were read without it: a chain that stands still mines nothing,
+/// whatever is offered. The first of them may have been under way when it was sent.
+const BLOCKS_BEFORE_RAISE: u64 = 2;
 /// Wait before an operation that came to nothing is batched again; doubled with each attempt.
 const REQUEUE_WAIT_MS: i64 = 1_000;
 /// Longest such wait.
@@ -55,6 +57,7 @@ impl SettlerState {
         let open: HashSet<i64> = submitted.iter().map(|tx| tx.id).collect();
         self.sent.retain(|id, _| open.contains(id));
         self.usurped.retain(|id, _| open.contains(id));
+        self.passed.retain(|id, _| open.contains(id));
         self.refused.retain(|id, _| open.contains(id));
 
         if !self.sent_again {
@@ -153,13 +156,16 @@ impl SettlerState {
         let of = |tx: &chain_txs::Model| attempts.get(&(tx.sender.clone(), tx.nonce)).and_then(|all| all.last());
         let now = Instant::now();
         for tx in txs {
-            let due = self.sent.get(&tx.id).is_none_or(|sent| now.duration_since(*sent) >= SEND_AGAIN_AFTER);
-            if let Some(last) = of(tx).filter(|_| due) {
+            let Some(last) = of(tx) else { continue };
+            // From here on blocks count that it is not in.
+            self.blocks_without(tx, last);
+            if self.sent.get(&tx.id).is_none_or(|sent| now.duration_since(*sent) >= SEND_AGAIN_AFTER) {
                 self.send(tx.id, &last.raw).await;
             }
         }
         // All others wait for the lowest nonce.
-        if self.was_usurped(first).await? {
+        let next = self.next_nonce_of(first).await?;
+        if self.was_usurped(first, next).await? {
             // An endpoint that is behind says of what is mined that it is not: all of them are asked.
             let hashes = attempts::hashes(attempts, first);
             let receipts = self.args.client.receipts_elsewhere(&hashes).await?;
@@ -171,39 +177,32 @@ impl SettlerState {
         let Some(last) = of(first) else { return Ok(()) };
         let age_ms = self.args.clock.real_now().as_millis().saturating_sub(last.created_at);
         let stuck_ms = i64::try_from(self.args.spec.stuck_after.as_millis()).unwrap_or(i64::MAX);
-        if age_ms >= stuck_ms {
-            self.raise(first, last).await?;
+        if age_ms < stuck_ms {
+            return Ok(());
         }
-        Ok(())
-    }
-
-    /// Whether the account's nonce was used, finally, by a transaction that is none of ours.
-    async fn was_usurped(&mut self, tx: &chain_txs::Model) -> Result<bool, SettleError> {
-        let SettlerArgs { spec, client, .. } = &self.args;
-        let sender = tx.sender.parse().map_err(|_| SettleError::Row("a sender is malformed"))?;
-        let used = |nonce: u64| i64::try_from(nonce).is_ok_and(|nonce| nonce > tx.nonce);
-        if !used(client.nonce(sender, "latest").await?) {
-            self.usurped.remove(&tx.id);
-            return Ok(false);
-        }
-        let since = *self.usurped.entry(tx.id).or_insert_with(Instant::now);
-        let tag = match self.args.watchlist.reach(spec.chain) {
-            _ if spec.has_finalized => "finalized".to_owned(),
-            Some(reach) => format!("{:#x}", reach.read.saturating_sub(spec.fallback_depth_blocks)),
-            None => return Ok(false),
+        let Some(signer) = self.args.signer_of(&first.sender).cloned() else {
+            return Err(SettleError::Row("a transaction of an account that is not ours any more is stuck"));
         };
-        Ok(since.elapsed() >= USURPED_FOR && used(client.nonce(sender, &tag).await?))
+        let is_passed_over = self.blocks_without(first, last) >= BLOCKS_BEFORE_RAISE;
+        match next.cmp(&first.nonce) {
+            Ordering::Less => self.mend_gap(&signer, first, next, is_passed_over).await,
+            Ordering::Equal if is_passed_over => self.raise(&signer, first, last).await,
+            // It has not been left out by any block yet, or its nonce is used already: a higher fee helps nothing.
+            Ordering::Equal | Ordering::Greater => Ok(()),
+        }
     }
 
-    /// The nonce is gone for good: what the transaction carried is queued again.
-    async fn give_up(&mut self, tx: &chain_txs::Model) -> Result<(), SettleError> {
-        tracing::error!(chain = %self.args.spec.chain, tx.nonce = tx.nonce,
-            "a nonce of ours was used by somebody else; its operations are queued again");
-        let rows = ledger::carried(&self.args.database, &[tx.id]).await?;
-        let requeued = rows.iter().filter(|row| row.status == "submitted").map(|row| self.requeued(row, "nonce lost"));
-        let operations = requeued.collect();
-        self.record(tx, "cancelled", None, operations).await?;
-        self.reached(Step::Recorded)
+    /// Blocks read since this attempt at a transaction was first looked at.
+    fn blocks_without(&mut self, tx: &chain_txs::Model, attempt: &chain_tx_attempts::Model) -> u64 {
+        let Some(reach) = self.args.watchlist.reach(self.args.spec.chain) else { return 0 };
+        let (hash, since) = self.passed.entry(tx.id).or_insert_with(|| (attempt.tx_hash.clone(), reach.read));
+        if *hash != attempt.tx_hash {
+            hash.clone_from(&attempt.tx_hash);
+            *since = reach.read;
+        }
+        // Blocks that were taken back are not there to be counted from.
+        *since = reach.read.min(*since);
+        reach.read - *since
     }
 
     /// Records a receipt. What succeeded is mined; what failed is decided when the block is final.
@@ -227,10 +226,10 @@ impl SettlerState {
         let verdicts = verdicts(spec.contract, receipt);
         // An older transaction may carry what was queued again since, failed elsewhere, or was given up.
         let is_known = |number: &i64| rows.iter().any(|row| row.number == *number);
-        let succeeded = verdicts.iter().filter(|(_, verdict)| verdict.carried().is_some()).map(|(number, _)| *number);
+        let succeeded = verdicts.iter().filter(|(_, verdict)| verdict.is_success()).map(|(number, _)| *number);
         let others: Vec<i64> = succeeded.filter(|number| !is_known(number)).collect();
         rows.extend(ledger::idle(database, spec.chain, &others).await?);
-        let carried = |row: &operations::Model| verdicts.get(&row.number).and_then(Verdict::carried);
+        let carried = |row: &operations::Model| verdicts.get(&row.number).and_then(|verdict| verdict.carried_for(row));
         let (done, other): (Vec<_>, Vec<_>) = rows.iter().partition(|row| carried(row).is_some());
         let mut outcomes: Vec<_> = done.iter().map(|row| done_at(row, carried(row), &place)).collect();
         // Done in the block that was taken back, and not in this one.
@@ -260,7 +259,7 @@ impl SettlerState {
             Some((hash, _)) => Some(hash.to_string()) == tx.block_hash,
             None if number > view.read_number => return Ok(()),
             // Older than what is remembered, as after a long time away: the chain itself is asked.
-            None => self.stands_by_hash(tx).await?,
+            None => self.stands_by_number(tx).await?,
         };
         if !stands {
             return self.taken_back(tx).await;
@@ -276,11 +275,18 @@ impl SettlerState {
         Ok(())
     }
 
-    async fn stands_by_hash(&self, tx: &chain_txs::Model) -> Result<bool, SettleError> {
+    /// Whether the chain has the recorded block at its number. An endpoint that has none there does not know: nothing is
+    /// decided by what it lacks, whereas another block in its place says that ours is gone.
+    async fn stands_by_number(&self, tx: &chain_txs::Model) -> Result<bool, SettleError> {
         let place = Place::recorded(tx)?;
-        let Some(header) = self.args.client.header_by_hash(place.block_hash).await? else { return Ok(false) };
-        let canonical = self.args.client.headers([header.number]).await?;
-        Ok(canonical.first().is_some_and(|canonical| canonical.hash == place.block_hash))
+        match self.args.client.headers([place.block_number]).await {
+            Ok(headers) => Ok(headers.first().is_some_and(|header| header.hash == place.block_hash)),
+            Err(error @ ClientError::UnknownBlock) => {
+                let what = format!("block {} of {} cannot be read", place.block_number, place.tx_hash);
+                Err(SettleError::Item { what, why: error.to_string() })
+            }
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// The block of a mined transaction is not of the chain any more: it is mined elsewhere, or waits again.

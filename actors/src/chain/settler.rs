@@ -2,7 +2,8 @@
 //!
 //! Signed bytes are stored before they are sent, so that a crash at any point costs time only: the next settler sends
 //! them again. Nothing it keeps in memory is needed to go on. How a batch goes out is in `submit`, what becomes of it in
-//! `resolve`. Deliberately absent: what an outcome means to a payment.
+//! `resolve`, and what of a nonce that it does not get past in `nonces`. Deliberately absent: what an outcome means to a
+//! payment.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -275,6 +276,8 @@ pub struct SettlerState {
     pub(super) sent: HashMap<i64, Instant>,
     /// Since when the chain has used a nonce without any of our hashes.
     pub(super) usurped: HashMap<i64, Instant>,
+    /// The newest attempt at each transaction that is not mined, and the last block read when it was first looked at.
+    pub(super) passed: HashMap<i64, (String, u64)>,
     /// How far down operations that are done on-chain were searched for.
     pub(super) searched: HashMap<String, u64>,
     /// Whether what was mined before it began was sent again.
@@ -336,6 +339,7 @@ impl Behaviour for Settler {
             short: HashMap::new(),
             sent: HashMap::new(),
             usurped: HashMap::new(),
+            passed: HashMap::new(),
             searched: HashMap::new(),
             sent_again: false,
             mined_page: ledger::Page::default(),

@@ -22,7 +22,7 @@ use super::operations::{GIVEN_UP, NOT_CLEARED, Role, batch_input, vault_id};
 use super::pace::HeldUp;
 use super::recipients;
 use super::settler::{Errors, SettleError, SettlerArgs, SettlerState, gravity_of_call};
-use crate::journal::{OperationOutcome, Refusal, SignedOperation, Submission, Unit};
+use crate::journal::{Refusal, RefusedOperation, SignedOperation, Submission, Unit};
 use crate::wallet::{OperatorSigner, alloy_address};
 
 /// Looks at a vault that does not hold enough, before the contract is asked to say so itself.
@@ -92,7 +92,7 @@ impl SettlerState {
         Ok(full)
     }
 
-    /// Refuses these operations: they fail for this reason.
+    /// Refuses these operations: they fail for this reason, except what was queued anew since it was read.
     async fn without(
         &mut self,
         rows: Vec<operations::Model>,
@@ -101,14 +101,10 @@ impl SettlerState {
     ) -> Result<Vec<operations::Model>, SettleError> {
         let (refused, rows): (Vec<_>, Vec<_>) = rows.into_iter().partition(|row| unfit.contains(&row.id));
         if !refused.is_empty() {
-            let refusal = |row: &operations::Model| OperationOutcome {
+            let refusal = |row: &operations::Model| RefusedOperation {
                 id: row.id.clone(),
-                status: "failed",
-                tx_hash: None,
-                block_number: None,
-                carried: None,
-                failure: Some(why.to_owned()),
-                not_before: 0,
+                revision: row.revision,
+                failure: why.to_owned(),
             };
             let (at, operations) = (self.args.clock.real_now().as_millis(), refused.iter().map(refusal).collect());
             let refusal = Unit::Refusal(Box::new(Refusal { at, operations }));
@@ -155,48 +151,78 @@ impl SettlerState {
     }
 
     async fn send_batch(&mut self, role: Role, rows: &[operations::Model]) -> Result<(), SettleError> {
-        let SettlerArgs { spec, client, database, journal, clock, .. } = &self.args;
+        let SettlerArgs { spec, client, database, .. } = &self.args;
         let signer = self.args.signer(role).clone();
         let input = Bytes::from(batch_input(role, rows)?);
         let fees = Fees::first(client.fee_market().await?, spec.fees)?;
         let gas_limit = batch_gas_limit(rows.len()) + self.l1_gas(&input).await?;
         let ours = ledger::next_nonce(database, spec.chain, signer.address()).await?.unwrap_or(0);
+        // One endpoint's word: where it says too much, a nonce is left out, and filled when what is signed here gets stuck.
         let theirs = client.nonce(signer.address(), "latest").await?;
         let nonce = ours.max(i64::try_from(theirs).map_err(|_| SettleError::Row("a nonce is out of range"))?);
         self.reached(Step::Batched)?;
 
-        let chain_tx = chain_txs::Model {
+        let chain_tx = self.unsigned(signer.address(), nonce, spec.contract, &input, gas_limit)?;
+        let signed = |row: &operations::Model| SignedOperation { id: row.id.clone(), revision: row.revision };
+        let (id, raw) = self.store(&signer, chain_tx, fees, rows.iter().map(signed).collect()).await?;
+        tracing::info!(chain = %self.args.spec.chain, tx.nonce = nonce, operations = rows.len(),
+            "a batch goes out on {}", self.args.spec.chain);
+        self.report.batches += 1;
+        self.report.operations += rows.len() as u64;
+        self.send_stored(id, &raw).await
+    }
+
+    /// A transaction of this account before it is signed.
+    pub(super) fn unsigned(
+        &self,
+        sender: Address,
+        nonce: i64,
+        to: Address,
+        input: &Bytes,
+        gas_limit: u64,
+    ) -> Result<chain_txs::Model, SettleError> {
+        let now = self.args.clock.real_now().as_millis();
+        Ok(chain_txs::Model {
             id: 0,
-            chain: spec.chain.as_str().to_owned(),
-            sender: signer.address().to_string(),
+            chain: self.args.spec.chain.as_str().to_owned(),
+            sender: sender.to_string(),
             nonce,
-            to_address: spec.contract.to_string(),
+            to_address: to.to_string(),
             input: input.to_string(),
             gas_limit: i64::try_from(gas_limit).map_err(|_| SettleError::Row("a gas limit is out of range"))?,
             status: "submitted".to_owned(),
             tx_hash: None,
             block_number: None,
             block_hash: None,
-            created_at: clock.real_now().as_millis(),
-            updated_at: clock.real_now().as_millis(),
-        };
-        let attempt = self.sign(&signer, &chain_tx, fees).await?;
+            created_at: now,
+            updated_at: now,
+        })
+    }
+
+    /// Signs a transaction and stores it with what it carries, before it is sent; answers its row's number and its bytes.
+    pub(super) async fn store(
+        &self,
+        signer: &OperatorSigner,
+        chain_tx: chain_txs::Model,
+        fees: Fees,
+        operations: Vec<SignedOperation>,
+    ) -> Result<(Option<i64>, String), SettleError> {
+        let attempt = self.sign(signer, &chain_tx, fees).await?;
         self.reached(Step::Signed)?;
-
         let raw = attempt.raw.clone();
-        let signed = |row: &operations::Model| SignedOperation { id: row.id.clone(), revision: row.revision };
-        let submission = Submission { chain_tx, attempt, operations: rows.iter().map(signed).collect() };
-        let receipt = journal.submit(Unit::Submission(Box::new(submission))).await?;
+        let submission = Submission { chain_tx, attempt, operations };
+        let receipt = self.args.journal.submit(Unit::Submission(Box::new(submission))).await?;
         self.reached(Step::Stored)?;
-
-        tracing::info!(chain = %spec.chain, tx.nonce = nonce, operations = rows.len(), "a batch goes out on {}", spec.chain);
-        self.report.batches += 1;
-        self.report.operations += rows.len() as u64;
         self.args.handle.count_submitted();
-        metrics::submitted(spec.chain);
-        match receipt.chain_tx_id {
-            Some(id) => self.send(id, &raw).await,
-            None => drop(self.broadcast(&raw).await),
+        metrics::submitted(self.args.spec.chain);
+        Ok((receipt.chain_tx_id, raw))
+    }
+
+    /// Sends what was stored just now.
+    pub(super) async fn send_stored(&mut self, tx_id: Option<i64>, raw: &str) -> Result<(), SettleError> {
+        match tx_id {
+            Some(id) => self.send(id, raw).await,
+            None => drop(self.broadcast(raw).await),
         }
         self.reached(Step::Broadcast)
     }
@@ -262,6 +288,7 @@ impl SettlerState {
     /// Signs a stuck transaction again with higher fees, stores that too, and sends it.
     pub(super) async fn raise(
         &mut self,
+        signer: &OperatorSigner,
         tx: &chain_txs::Model,
         last: &chain_tx_attempts::Model,
     ) -> Result<(), SettleError> {
@@ -269,9 +296,6 @@ impl SettlerState {
         let fee = |text: &str| text.parse::<u128>().map_err(|_| SettleError::Row("a stored fee is malformed"));
         let before =
             Fees { max_fee_wei: fee(&last.max_fee_per_gas)?, priority_fee_wei: fee(&last.max_priority_fee_per_gas)? };
-        let Some(signer) = self.args.signer_of(&tx.sender) else {
-            return Err(SettleError::Row("a transaction of an account that is not ours any more is stuck"));
-        };
         let fees = before.raised(client.fee_market().await?, spec.fees)?;
         let attempt = self.sign(signer, tx, fees).await?;
         self.reached(Step::Signed)?;
@@ -287,7 +311,7 @@ impl SettlerState {
     }
 
     /// Gas that the chain charges for posting the call data to L1.
-    async fn l1_gas(&self, input: &Bytes) -> Result<u64, SettleError> {
+    pub(super) async fn l1_gas(&self, input: &Bytes) -> Result<u64, SettleError> {
         if self.args.spec.l1_gas == L1Gas::None {
             return Ok(0);
         }

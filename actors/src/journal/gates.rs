@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use payferry_entities::{delivery_attempts, idempotency_keys};
 use sea_orm::DbErr;
 
-use super::rows::{Advance, ChainTxRow, CursorAdvance, SendingAdvance, SubmittedOperation};
+use super::rows::{Advance, ChainTxRow, CursorAdvance, NumberLostRow, SendingAdvance, SubmittedOperation};
 use super::write::{Writer, keys_of};
 use super::{JournalError, Unit};
 
@@ -52,6 +52,7 @@ impl Writer<'_> {
         self.reserve(units, &mut gates).await?;
         self.advance_cursors(units, &mut gates).await?;
         self.take_nonces(units, &mut gates).await?;
+        self.lose_numbers(units, &mut gates).await?;
         self.record_chain_tx_outcomes(units, &mut gates).await?;
         self.record_delivery_attempts(units, &mut gates).await?;
         Ok(gates)
@@ -167,6 +168,21 @@ impl Writer<'_> {
             submission.operations.iter().map(move |operation| (*place, operation.id.as_str()))
         });
         gates.keep(carried, &passed);
+        Ok(())
+    }
+
+    async fn lose_numbers(&self, units: &[&Unit], gates: &mut Gates) -> Result<(), DbErr> {
+        let lost: Vec<(usize, NumberLostRow<'_>)> = units
+            .iter()
+            .enumerate()
+            .filter_map(|(place, unit)| match unit {
+                Unit::Renumbering(renumbering) => Some((place, NumberLostRow::from(&**renumbering))),
+                _ => None,
+            })
+            .collect();
+        let rows: Vec<_> = lost.iter().map(|(_, row)| row).collect();
+        let passed = self.passed(&self.statements.operations_lose_number, &rows).await?;
+        gates.keep(lost.iter().map(|(place, row)| (*place, row.id)), &passed);
         Ok(())
     }
 

@@ -35,8 +35,8 @@ pub use stats::JournalStats;
 pub use task::JournalTask;
 pub use unit::{
     AppliedTransfer, Carried, ChainBatch, ChainTxOutcome, CustomerCreation, DELIVERY_RETRIES_MAX, DaySends,
-    DeliveryOutcome, Initiation, NewEvent, OperationChange, OperationOutcome, Receipt, Refusal, Reserve, SendingChange,
-    SignedOperation, Submission, TransfersApplied, Transition, Unit,
+    DeliveryOutcome, Initiation, NewEvent, OperationChange, OperationOutcome, Receipt, Refusal, RefusedOperation,
+    Renumbering, Reserve, SendingChange, SignedOperation, Submission, TransfersApplied, Transition, Unit,
 };
 pub use wake::Wake;
 
@@ -46,6 +46,7 @@ use queue::Queues;
 use statements::Statements;
 use stats::Counters;
 use task::Shared;
+pub(crate) use write::counter_of_operations;
 
 /// Why a unit was not written, or not known to be.
 #[derive(Clone, Debug, thiserror::Error)]

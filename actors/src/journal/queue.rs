@@ -241,6 +241,7 @@ fn keys(unit: &Unit) -> Vec<u64> {
         }
         Unit::Attempt(attempt) => vec![sender(&attempt.chain, &attempt.sender)],
         Unit::Refusal(refusal) => refusal.operations.iter().map(|refused| operation(&refused.id)).collect(),
+        Unit::Renumbering(renumbering) => vec![operation(&renumbering.id)],
         Unit::ChainTxOutcome(outcome) => {
             let mut keys = vec![hashed(&("chain_tx", outcome.chain_tx_id))];
             keys.extend(outcome.operations.iter().map(|operation_outcome| operation(&operation_outcome.id)));

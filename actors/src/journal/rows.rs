@@ -4,6 +4,7 @@ use payferry_entities::{payments, sendings};
 use sea_orm::Value;
 use serde::Serialize;
 
+use super::Renumbering;
 use super::insert::Bound;
 
 #[derive(Serialize)]
@@ -163,6 +164,34 @@ pub(super) struct CounterRow<'a> {
 }
 
 #[derive(Serialize)]
+pub(super) struct CounterLowestRow<'a> {
+    pub(super) name: &'a str,
+    pub(super) lowest: i64,
+}
+
+#[derive(Serialize)]
+pub(super) struct NumberLostRow<'a> {
+    pub(super) id: &'a str,
+    pub(super) number: i64,
+    pub(super) revision: i64,
+    pub(super) failure: &'a str,
+    pub(super) updated_at: i64,
+}
+
+impl<'a> From<&'a Renumbering> for NumberLostRow<'a> {
+    fn from(renumbering: &'a Renumbering) -> Self {
+        let Renumbering { id, number, revision, failure, at, .. } = renumbering;
+        Self { id, number: *number, revision: *revision, failure, updated_at: *at }
+    }
+}
+
+#[derive(Serialize)]
+pub(super) struct NumberRow<'a> {
+    pub(super) id: &'a str,
+    pub(super) number: i64,
+}
+
+#[derive(Serialize)]
 pub(super) struct OperationOutcomeRow<'a> {
     pub(super) id: &'a str,
     pub(super) status: &'a str,
@@ -192,6 +221,20 @@ impl Bound for OperationOutcomeRow<'_> {
             self.not_before.into(),
             self.updated_at.into(),
         ]);
+    }
+}
+
+#[derive(Serialize)]
+pub(super) struct RefusedRow<'a> {
+    pub(super) id: &'a str,
+    pub(super) revision: i64,
+    pub(super) failure: &'a str,
+    pub(super) updated_at: i64,
+}
+
+impl Bound for RefusedRow<'_> {
+    fn bind(&self, values: &mut Vec<Value>) {
+        values.extend([self.id.into(), self.revision.into(), self.failure.into(), self.updated_at.into()]);
     }
 }
 

@@ -26,6 +26,7 @@ pub(super) struct Statements {
     pub(super) cursors_advance: String,
     pub(super) chain_txs_insert: String,
     pub(super) operations_submit: Insert,
+    pub(super) operations_lose_number: String,
     pub(super) delivery_attempts_insert: Insert,
     // What depends on them.
     pub(super) payments_insert: Insert,
@@ -39,12 +40,15 @@ pub(super) struct Statements {
     pub(super) events_insert: Insert,
     pub(super) deliveries_insert: Insert,
     pub(super) deliveries_update: Insert,
+    pub(super) counters_raise: String,
     pub(super) counters_take: String,
+    pub(super) operations_number: String,
     pub(super) operations_existing: Insert,
     pub(super) operations_queue: Insert,
     pub(super) operations_cancel: Insert,
     pub(super) operations_succeed: Insert,
     pub(super) operations_outcome: Insert,
+    pub(super) operations_refuse: Insert,
     pub(super) chain_tx_attempts_insert: String,
     pub(super) chain_txs_outcome: String,
     pub(super) transfers_orphan: String,
@@ -186,6 +190,17 @@ impl Statements {
                      AND operations.\"revision\" = x.\"revision\"
                  RETURNING operations.\"id\"",
             ),
+            // The same again, or any other change of the row since, finds it no more.
+            operations_lose_number: statement(
+                &[("id", Text), ("number", Int), ("revision", Int), ("failure", Text), ("updated_at", Int)],
+                "UPDATE operations SET \"status\" = 'queued', \"chain_tx_id\" = NULL, \"tx_hash\" = NULL,
+                     \"block_number\" = NULL, \"failure\" = x.\"failure\", \"not_before\" = 0,
+                     \"revision\" = operations.\"revision\" + 1, \"updated_at\" = x.\"updated_at\"
+                 FROM {rows}
+                 WHERE operations.\"id\" = x.\"id\" AND operations.\"status\" = 'submitted'
+                     AND operations.\"number\" = x.\"number\" AND operations.\"revision\" = x.\"revision\"
+                 RETURNING operations.\"id\"",
+            ),
             delivery_attempts_insert: Insert::into::<delivery_attempts::Entity>(
                 backend,
                 &[],
@@ -259,11 +274,25 @@ impl Statements {
                      \"error\" = x.\"error\", \"updated_at\" = x.\"updated_at\"
                  FROM {rows} WHERE deliveries.\"id\" = x.\"id\"",
             ),
+            // It never falls back.
+            counters_raise: statement(
+                &[("name", Text), ("lowest", Int)],
+                "INSERT INTO chain_counters (\"name\", \"next\") SELECT \"name\", \"lowest\" FROM {rows} WHERE true {in_order}
+                 ON CONFLICT (\"name\") DO UPDATE SET \"next\" = excluded.\"next\"
+                 WHERE chain_counters.\"next\" < excluded.\"next\"",
+            ),
             counters_take: statement(
                 &[("name", Text), ("count", Int)],
                 "INSERT INTO chain_counters (\"name\", \"next\") SELECT \"name\", \"count\" FROM {rows} WHERE true {in_order}
                  ON CONFLICT (\"name\") DO UPDATE SET \"next\" = chain_counters.\"next\" + excluded.\"next\"
                  RETURNING \"name\", \"next\"",
+            ),
+            operations_number: statement(
+                &[("id", Text), ("number", Int)],
+                &returning::<operations::Entity>(
+                    "UPDATE operations SET \"number\" = x.\"number\" FROM {rows} WHERE operations.\"id\" = x.\"id\"
+                     RETURNING {all}",
+                ),
             ),
             operations_existing: many(
                 &operation_id,
@@ -318,6 +347,18 @@ impl Statements {
                          \"revision\" = operations.\"revision\" + 1, \"updated_at\" = x.\"updated_at\"
                      FROM {rows} WHERE operations.\"id\" = x.\"id\"
                          AND (operations.\"status\" <> 'cancelled' OR x.\"status\" = 'mined')
+                     RETURNING {all}",
+                ),
+            ),
+            // One that was queued anew since it was looked at is another: nothing is known against it.
+            operations_refuse: many(
+                &[("id", Text), ("revision", Int), ("failure", Text), ("updated_at", Int)],
+                &returning::<operations::Entity>(
+                    "UPDATE operations SET \"status\" = 'failed', \"chain_tx_id\" = NULL, \"tx_hash\" = NULL,
+                         \"block_number\" = NULL, \"failure\" = x.\"failure\", \"not_before\" = 0,
+                         \"revision\" = operations.\"revision\" + 1, \"updated_at\" = x.\"updated_at\"
+                     FROM {rows} WHERE operations.\"id\" = x.\"id\" AND operations.\"status\" = 'queued'
+                         AND operations.\"revision\" = x.\"revision\"
                      RETURNING {all}",
                 ),
             ),

@@ -38,6 +38,8 @@ pub enum Unit {
     ChainTxOutcome(Box<ChainTxOutcome>),
     /// Operations that are not to be signed.
     Refusal(Box<Refusal>),
+    /// An operation whose number is another's.
+    Renumbering(Box<Renumbering>),
 }
 
 /// A new payment. Gate: its idempotency key, if it has one, is new.
@@ -369,13 +371,45 @@ pub struct ChainTxOutcome {
     pub operations: Vec<OperationOutcome>,
 }
 
-/// Queued operations that are not to be signed. Without a gate: whoever signs is who refuses.
+/// Queued operations that are not to be signed. Without a gate: each fails for itself. One that is not queued any more, or
+/// was queued anew since it was read, is left alone: what spoke against it may not hold now.
 #[derive(Debug)]
 pub struct Refusal {
     /// Milliseconds since the epoch.
     pub at: i64,
     /// Which, and why.
-    pub operations: Vec<OperationOutcome>,
+    pub operations: Vec<RefusedOperation>,
+}
+
+/// An operation as it was refused.
+#[derive(Clone, Debug)]
+pub struct RefusedOperation {
+    /// `op_` id.
+    pub id: String,
+    /// Revision of the row that was looked at.
+    pub revision: i64,
+    /// Why it fails.
+    pub failure: String,
+}
+
+/// An operation whose number another one has used on-chain: it gets its chain's next one that is not below `lowest`, and is
+/// queued again; the counter goes on behind it. Gate: it is on its way with that number, at that revision.
+#[derive(Clone, Debug)]
+pub struct Renumbering {
+    /// `op_` id.
+    pub id: String,
+    /// Its chain.
+    pub chain: Chain,
+    /// The number that is another's.
+    pub number: i64,
+    /// Revision of the row that had it.
+    pub revision: i64,
+    /// No number below this one is given out on the chain any more.
+    pub lowest: i64,
+    /// Why, kept with the row.
+    pub failure: String,
+    /// Milliseconds since the epoch.
+    pub at: i64,
 }
 
 /// What became of one operation. Applied unless the operation is cancelled, and `mined` even then; `revision` grows by one.
@@ -417,6 +451,6 @@ pub struct Receipt {
     pub transfers: Vec<transfers::Model>,
     /// Submission: the row number given to the transaction.
     pub chain_tx_id: Option<i64>,
-    /// Chain transaction outcome: each operation that it changed, as it is now.
+    /// Chain transaction outcome, refusal or renumbering: each operation that it changed, as it is now.
     pub operations: Vec<operations::Model>,
 }

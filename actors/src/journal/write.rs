@@ -12,10 +12,11 @@ use serde::Serialize;
 use super::gates::Gates;
 use super::insert::Unplaced;
 use super::rows::{
-    AppliedRow, BlockRow, CounterRow, DeliveryRow, EventRow, HeightRow, OperationOutcomeRow, OperationRow, SuccessRow,
+    AppliedRow, BlockRow, CounterLowestRow, CounterRow, DeliveryRow, EventRow, HeightRow, NumberRow,
+    OperationOutcomeRow, OperationRow, RefusedRow, SuccessRow,
 };
 use super::statements::Statements;
-use super::{DELIVERY_RETRIES_MAX, JournalError, OperationChange, OperationOutcome, Receipt, Unit};
+use super::{DELIVERY_RETRIES_MAX, JournalError, OperationChange, OperationOutcome, Receipt, Renumbering, Unit};
 
 /// How an attempt ended.
 pub(super) enum Attempt {
@@ -130,6 +131,8 @@ impl Writer<'_> {
         self.post(units).await?;
         self.write_customers(units).await?;
         self.announce(units).await?;
+        // Before new ones get theirs.
+        self.renumber(units, &mut receipts).await?;
         self.change_operations(units).await?;
         self.write_outcomes(units, &mut receipts).await?;
         self.write_chain(units, &mut receipts).await?;
@@ -262,27 +265,62 @@ impl Writer<'_> {
             "queued".clone_into(&mut row.status);
             row.revision = 1;
             if !existing.contains(&row.id) {
-                fresh.entry(format!("operation:{}", row.chain)).or_default().push(row);
+                fresh.entry(counter_of_operations(&row.chain)).or_default().push(row);
             }
         }
         let counts: Vec<_> = fresh.iter().map(|(name, rows)| CounterRow { name, count: rows.len() }).collect();
-        let mut next: HashMap<String, i64> = HashMap::new();
-        for row in self.query(&self.statements.counters_take, &counts).await? {
-            next.insert(row.try_get_by_index(0)?, row.try_get_by_index(1)?);
-        }
+        let next = self.take_numbers(&counts).await?;
         for (name, rows) in fresh {
-            let after = next.get(&name).copied();
-            let after = after.ok_or_else(|| DbErr::RecordNotFound(format!("the counter {name}")))?;
-            for (number, row) in (0..after).rev().zip(rows.into_iter().rev()) {
+            for (number, row) in (0..after(&next, &name)?).rev().zip(rows.into_iter().rev()) {
                 row.number = number;
             }
         }
         Ok(())
     }
 
+    /// Gives operations whose numbers are others' their chain's next ones, behind all that are known to be used.
+    async fn renumber(&self, units: &[&Unit], receipts: &mut [Receipt]) -> Result<(), DbErr> {
+        let mut lost: BTreeMap<String, Vec<(usize, &Renumbering)>> = BTreeMap::new();
+        for (place, unit) in units.iter().enumerate() {
+            let Unit::Renumbering(renumbering) = unit else { continue };
+            let name = counter_of_operations(renumbering.chain.as_str());
+            lost.entry(name).or_default().push((place, renumbering.as_ref()));
+        }
+        let lowest = |lost: &[(usize, &Renumbering)]| lost.iter().map(|(_, one)| one.lowest).max().unwrap_or_default();
+        let raised: Vec<_> = lost.iter().map(|(name, lost)| CounterLowestRow { name, lowest: lowest(lost) }).collect();
+        self.run(&self.statements.counters_raise, &raised).await?;
+        let counts: Vec<_> = lost.iter().map(|(name, lost)| CounterRow { name, count: lost.len() }).collect();
+        let next = self.take_numbers(&counts).await?;
+        let mut rows = Vec::new();
+        let mut owners: HashMap<&str, usize> = HashMap::new();
+        for (name, lost) in &lost {
+            for (number, (place, one)) in (0..after(&next, name)?).rev().zip(lost.iter().rev()) {
+                rows.push(NumberRow { id: &one.id, number });
+                owners.insert(&one.id, *place);
+            }
+        }
+        for row in self.query(&self.statements.operations_number, &rows).await? {
+            let row = operations::Model::from_query_result(&row, "")?;
+            if let Some(&place) = owners.get(row.id.as_str()) {
+                receipts[place].operations.push(row);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes so many off each counter; answers what comes after them, by the counter's name.
+    async fn take_numbers(&self, counts: &[CounterRow<'_>]) -> Result<HashMap<String, i64>, DbErr> {
+        let mut next = HashMap::new();
+        for row in self.query(&self.statements.counters_take, counts).await? {
+            next.insert(row.try_get_by_index(0)?, row.try_get_by_index(1)?);
+        }
+        Ok(next)
+    }
+
     async fn write_outcomes(&self, units: &[&Unit], receipts: &mut [Receipt]) -> Result<(), DbErr> {
         let mut attempts = Vec::new();
         let mut outcomes = Vec::new();
+        let mut refused = Vec::new();
         let mut owners: HashMap<&str, usize> = HashMap::new();
         let mut delivered = Vec::new();
         for (place, unit) in units.iter().enumerate() {
@@ -291,13 +329,17 @@ impl Writer<'_> {
                 Unit::Attempt(attempt) => attempts.push(attempt),
                 Unit::ChainTxOutcome(outcome) => {
                     owners.extend(outcome.operations.iter().map(|operation| (operation.id.as_str(), place)));
-                    let tx = Some(outcome.chain_tx_id);
+                    let tx = outcome.chain_tx_id;
                     outcomes.extend(outcome.operations.iter().map(|operation| outcome_row(operation, tx, outcome.at)));
                 }
                 Unit::Refusal(refusal) => {
                     owners.extend(refusal.operations.iter().map(|operation| (operation.id.as_str(), place)));
-                    outcomes
-                        .extend(refusal.operations.iter().map(|operation| outcome_row(operation, None, refusal.at)));
+                    refused.extend(refusal.operations.iter().map(|operation| RefusedRow {
+                        id: &operation.id,
+                        revision: operation.revision,
+                        failure: &operation.failure,
+                        updated_at: refusal.at,
+                    }));
                 }
                 Unit::Delivery(outcome) => delivered.push(DeliveryRow {
                     id: &outcome.attempt.delivery_id,
@@ -316,7 +358,10 @@ impl Writer<'_> {
             }
         }
         self.run(&self.statements.chain_tx_attempts_insert, &attempts).await?;
-        for row in self.insert(&self.statements.operations_outcome, &outcomes.iter().collect::<Vec<_>>()).await? {
+        let mut changed =
+            self.insert(&self.statements.operations_outcome, &outcomes.iter().collect::<Vec<_>>()).await?;
+        changed.extend(self.insert(&self.statements.operations_refuse, &refused.iter().collect::<Vec<_>>()).await?);
+        for row in changed {
             let row = operations::Model::from_query_result(&row, "")?;
             if let Some(&place) = owners.get(row.id.as_str()) {
                 receipts[place].operations.push(row);
@@ -392,17 +437,26 @@ impl Writer<'_> {
     }
 }
 
+/// The counter that a chain's operations get their numbers from.
+pub(crate) fn counter_of_operations(chain: &str) -> String {
+    format!("operation:{chain}")
+}
+
+fn after(next: &HashMap<String, i64>, name: &str) -> Result<i64, DbErr> {
+    next.get(name).copied().ok_or_else(|| DbErr::RecordNotFound(format!("the counter {name}")))
+}
+
 /// The first column of each of these rows.
 pub(super) fn keys_of(rows: &[QueryResult]) -> Result<HashSet<String>, DbErr> {
     rows.iter().map(|row| row.try_get_by_index(0)).collect()
 }
 
-fn outcome_row(operation: &OperationOutcome, chain_tx_id: Option<i64>, updated_at: i64) -> OperationOutcomeRow<'_> {
+fn outcome_row(operation: &OperationOutcome, chain_tx_id: i64, updated_at: i64) -> OperationOutcomeRow<'_> {
     OperationOutcomeRow {
         id: &operation.id,
         status: operation.status,
         // One that is queued again is carried by nothing.
-        chain_tx_id: chain_tx_id.filter(|_| operation.status != "queued"),
+        chain_tx_id: (operation.status != "queued").then_some(chain_tx_id),
         tx_hash: operation.tx_hash.as_deref(),
         block_number: operation.block_number,
         amount: operation.carried.map(|carried| carried.amount),

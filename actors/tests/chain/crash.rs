@@ -154,8 +154,13 @@ async fn killed_while_it_signs_again_with_a_higher_fee() {
         let signed = world.attempts().await.len();
         world.mine_at(fees::RAISED_WEI).await;
         let settler = world.settle_until(Arc::new(KillAt::first(step))).await;
-        let is_dead = async || settler.get_status() == ractor::ActorStatus::Stopped;
-        world.until(&format!("it died after {step:?}"), is_dead).await;
+        world
+            .until(&format!("it died after {step:?}"), async || {
+                world.mine_at(fees::RAISED_WEI).await;
+                tokio::time::sleep(Duration::from_millis(20)).await;
+                settler.get_status() == ractor::ActorStatus::Stopped
+            })
+            .await;
         assert_eq!(world.attempts().await.len() > signed, step != Step::Signed, "{step:?}");
         let settler = world.settle().await;
         fees::until_mined_at(&world, fees::RAISED_WEI).await;

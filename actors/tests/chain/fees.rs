@@ -78,7 +78,12 @@ async fn is_held_up_by_the_ceiling(world: &World, settler: &Mailbox<SettlerMessa
 
 /// Blocks above the ceiling; the settler says all the time that it cannot go on.
 async fn stays_dear(world: &World, settler: &Mailbox<SettlerMessage>) {
-    world.until("it says why", async || is_held_up_by_the_ceiling(world, settler).await).await;
+    world
+        .until("it says why", async || {
+            world.mine_at(DEAR_WEI).await;
+            is_held_up_by_the_ceiling(world, settler).await
+        })
+        .await;
     for _ in 0..LOOKS {
         world.mine_at(DEAR_WEI).await;
         tokio::time::sleep(Duration::from_millis(50)).await;

@@ -143,6 +143,16 @@ async fn what_was_mined_and_is_not_final_is_sent_again_at_the_start() {
     stop(settler).await;
 }
 
+/// The database has heard of nothing that became of the operations.
+pub(crate) async fn unhear(world: &World) {
+    let unheard = operations::Entity::update_many()
+        .col_expr(operations::Column::Status, Expr::value("queued"))
+        .col_expr(operations::Column::ChainTxId, Expr::value(None::<i64>))
+        .col_expr(operations::Column::TxHash, Expr::value(None::<String>))
+        .col_expr(operations::Column::BlockNumber, Expr::value(None::<i64>));
+    unheard.exec(world.database.writer()).await.unwrap();
+}
+
 /// An operation that the chain has carried out and the database has not heard of is sent again, refused by the contract,
 /// and found where it was done: in a transaction of ours, or by its event.
 async fn done_before(forgotten: bool) {
@@ -159,12 +169,7 @@ async fn done_before(forgotten: bool) {
         chain_txs::Entity::delete_many().exec(world.database.writer()).await.unwrap();
         chain_tx_attempts::Entity::delete_many().exec(world.database.writer()).await.unwrap();
     }
-    let unheard = operations::Entity::update_many()
-        .col_expr(operations::Column::Status, Expr::value("queued"))
-        .col_expr(operations::Column::ChainTxId, Expr::value(None::<i64>))
-        .col_expr(operations::Column::TxHash, Expr::value(None::<String>))
-        .col_expr(operations::Column::BlockNumber, Expr::value(None::<i64>));
-    unheard.exec(world.database.writer()).await.unwrap();
+    unhear(&world).await;
     // Steps of the search that the endpoint does not allow are halved.
     world.chain.mine(40).await.unwrap();
     world.chain.set_faults(Faults { logs_range_blocks_max: 7, ..Faults::default() });

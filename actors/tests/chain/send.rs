@@ -200,7 +200,12 @@ async fn one_that_is_stuck_goes_out_again_with_higher_fees_and_is_sent_once() {
     world.spec.stuck_after = STUCK_AFTER;
     let (watcher, settler) = (world.watch().await, world.settle().await);
     queued(&world, &[recipient(1), recipient(2)]).await;
-    world.until("it was raised twice", async || world.attempts().await.len() >= 3).await;
+    world
+        .until("it was raised twice", async || {
+            world.pass_by(1).await;
+            world.attempts().await.len() >= 3
+        })
+        .await;
     let mut attempts = world.attempts().await;
     attempts.sort_by_key(|attempt| attempt.created_at);
     let fees: Vec<u128> = attempts.iter().map(|attempt| attempt.max_fee_per_gas.parse().unwrap()).collect();

@@ -80,7 +80,12 @@ async fn a_stuck_transaction_goes_out_again_with_higher_fees_and_the_same_call()
     let payments = paid(&world, 2).await;
     let (watcher, settler) = (world.watch().await, world.settle().await);
     world.queue_settlements(&payments, 10_000_050).await;
-    world.until("it was raised twice", async || world.attempts().await.len() >= 3).await;
+    world
+        .until("it was raised twice", async || {
+            world.pass_by(1).await;
+            world.attempts().await.len() >= 3
+        })
+        .await;
     let mut attempts = world.attempts().await;
     attempts.sort_by_key(|attempt| attempt.created_at);
     let fees: Vec<u128> = attempts.iter().map(|attempt| attempt.max_fee_per_gas.parse().unwrap()).collect();

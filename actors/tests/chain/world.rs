@@ -38,6 +38,10 @@ use serde_json::json;
 pub const CHAIN_ID: u64 = 8453;
 pub const GWEI: u128 = 1_000_000_000;
 const PATIENCE: Duration = Duration::from_secs(30);
+/// A base fee that nothing of ours may offer, by the ceiling that Base has unless a test sets another.
+const TOO_DEAR_WEI: u64 = 30_000_000_000;
+/// The base fee that chains begin with.
+const USUAL_WEI: u64 = 10_000_000;
 
 pub struct World {
     pub chain: Devchain,
@@ -319,6 +323,14 @@ impl World {
     pub async fn mine_at(&self, base_fee_wei: u64) {
         self.chain.set_next_base_fee(base_fee_wei).await.unwrap();
         self.chain.mine(1).await.unwrap();
+    }
+
+    /// Blocks that are too dear for anything of ours to be in them; the next one after them costs as usual.
+    pub async fn pass_by(&self, blocks: u32) {
+        for _ in 0..blocks {
+            self.mine_at(TOO_DEAR_WEI).await;
+        }
+        self.chain.set_next_base_fee(USUAL_WEI).await.unwrap();
     }
 
     /// Money for a wallet, in the mempool.

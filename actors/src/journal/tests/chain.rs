@@ -1,7 +1,9 @@
 //! Cursors, transfers, operations and their transactions.
 
 use super::*;
-use crate::journal::{Carried, ChainTxOutcome, OperationChange, OperationOutcome};
+use crate::journal::{
+    Carried, ChainTxOutcome, OperationChange, OperationOutcome, Refusal, RefusedOperation, Renumbering,
+};
 
 fn unit(batch: ChainBatch) -> Unit {
     Unit::ChainBatch(Box::new(batch))
@@ -219,4 +221,67 @@ async fn bytes_are_stored_only_for_a_free_nonce_and_what_was_signed() {
     world.submit(Unit::Attempt(Box::new(dearer.clone()))).await.unwrap();
     world.submit(Unit::Attempt(Box::new(dearer))).await.unwrap();
     assert_eq!(world.count::<chain_tx_attempts::Entity>().await, 3, "the same bytes once");
+}
+
+fn refusal(operations: &[(&str, i64)]) -> Unit {
+    let refused = |(id, revision): &(&str, i64)| RefusedOperation {
+        id: (*id).to_owned(),
+        revision: *revision,
+        failure: "given up".to_owned(),
+    };
+    Unit::Refusal(Box::new(Refusal { at: 50, operations: operations.iter().map(refused).collect() }))
+}
+
+#[tokio::test]
+async fn what_was_queued_anew_since_it_was_looked_at_is_not_refused_and_nothing_is_told() {
+    let world = World::running().await;
+    queue_operations(&world, &["1", "2", "3"]).await;
+    // Between the look and the commit a payment queues its settlement anew, and another one goes out.
+    change(&world, "1", 2, OperationChange::Queue(Box::new(operation("op_1", &payment_row("1"))))).await;
+    world.submit(submission(0, &[("op_3", 1)])).await.unwrap();
+    let receipt = world.submit(refusal(&[("op_1", 1), ("op_2", 1), ("op_3", 1)])).await.unwrap();
+    let told: Vec<_> =
+        receipt.operations.iter().map(|row| (row.id.as_str(), row.status.as_str(), row.revision)).collect();
+    assert_eq!(told, [("op_2", "failed", 2)]);
+    assert_eq!(receipt.operations[0].failure.as_deref(), Some("given up"));
+    let mut rows = world.all::<operations::Entity>().await;
+    rows.sort_by(|a, b| a.id.cmp(&b.id));
+    let found: Vec<_> = rows.iter().map(|row| (row.status.as_str(), row.revision, row.failure.as_deref())).collect();
+    assert_eq!(found, [("queued", 2, None), ("failed", 2, Some("given up")), ("submitted", 1, None)]);
+    // As it is now it may be refused, once.
+    assert_eq!(world.submit(refusal(&[("op_1", 2)])).await.unwrap().operations.len(), 1);
+    assert!(world.submit(refusal(&[("op_1", 2)])).await.unwrap().operations.is_empty());
+}
+
+fn renumbering(id: &str, number: i64, revision: i64, lowest: i64) -> Unit {
+    let (id, failure) = (id.to_owned(), "used by another".to_owned());
+    Unit::Renumbering(Box::new(Renumbering { id, chain: Chain::Base, number, revision, lowest, failure, at: 50 }))
+}
+
+#[tokio::test]
+async fn an_operation_whose_number_is_used_by_another_gets_one_behind_all_that_are_used_once() {
+    let world = World::running().await;
+    queue_operations(&world, &["1", "2"]).await;
+    world.submit(submission(0, &[("op_1", 1)])).await.unwrap();
+    for (unit, why) in [
+        (renumbering("op_1", 1, 1, 100), "it has another number by now"),
+        (renumbering("op_1", 0, 2, 100), "it was changed since"),
+        (renumbering("op_2", 1, 1, 100), "it is not on its way"),
+    ] {
+        assert!(matches!(world.submit(unit).await, Err(JournalError::Conflict)), "{why}");
+    }
+    let row = world.submit(renumbering("op_1", 0, 1, 100)).await.unwrap().operations.remove(0);
+    assert_eq!((row.number, row.status.as_str(), row.revision, row.attempts), (100, "queued", 2, 1));
+    assert_eq!((row.chain_tx_id, row.failure.as_deref()), (None, Some("used by another")));
+    let repeated = world.submit(renumbering("op_1", 0, 1, 100)).await;
+    assert!(matches!(repeated, Err(JournalError::Conflict)));
+
+    // Those that follow get what is behind it, and a lower number than the counter's takes nothing back.
+    queue_operations(&world, &["3"]).await;
+    world.submit(submission(1, &[("op_2", 1)])).await.unwrap();
+    world.submit(renumbering("op_2", 1, 1, 5)).await.unwrap();
+    let mut rows = world.all::<operations::Entity>().await;
+    rows.sort_by(|a, b| a.id.cmp(&b.id));
+    let numbers: Vec<_> = rows.iter().map(|row| (row.id.as_str(), row.number)).collect();
+    assert_eq!(numbers, [("op_1", 100), ("op_2", 102), ("op_3", 101)]);
 }

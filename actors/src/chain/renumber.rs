@@ -1,0 +1,90 @@
+//! A fresh number for an operation whose own is used on-chain by another: the counter has fallen back, as after the database
+//! was restored from an older copy.
+
+use std::iter;
+
+use alloy::sol_types::SolCall;
+use payferry_contracts::Payferry;
+use payferry_domain::Chain;
+use payferry_entities::{Database, chain_counters, operations};
+use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QueryOrder};
+
+use super::checkpoint::Step;
+use super::client::ClientError;
+use super::done::is_done_call;
+use super::settler::{Errors, SettleError, SettlerArgs, SettlerState};
+use crate::journal::{Renumbering, Unit, counter_of_operations};
+
+/// Numbers asked for at once, each twice as far on as the one before: as far as half a million.
+const GALLOP_DOUBLINGS: u32 = 20;
+/// Times they are asked for, further and further on.
+const GALLOPS_MAX: usize = 256;
+
+impl SettlerState {
+    /// Gives an operation that another one's number was given a fresh one, and queues it again. The chain's counter goes on
+    /// behind all that are used, so that those which follow are not refused one by one.
+    pub(super) async fn renumber(
+        &mut self,
+        row: &operations::Model,
+        read: u64,
+        errors: &mut Errors,
+    ) -> Result<(), SettleError> {
+        let lowest = self.unused_number(row, read).await?;
+        let SettlerArgs { spec, journal, clock, .. } = &self.args;
+        let why = format!("its number {} was used on {} by another operation", row.number, spec.chain);
+        let renumbering = Renumbering {
+            id: row.id.clone(),
+            chain: spec.chain,
+            number: row.number,
+            revision: row.revision,
+            lowest,
+            failure: why.clone(),
+            at: clock.real_now().as_millis(),
+        };
+        let renumbered = journal.submit(Unit::Renumbering(Box::new(renumbering))).await?.operations;
+        self.searched.remove(&row.id);
+        self.reached(Step::Recorded)?;
+        let number = renumbered.first().map_or(lowest, |row| row.number);
+        tracing::error!(chain = %self.args.spec.chain, operation.id = row.id, operation.number = number,
+            "operation {} is queued again as number {number}: {why}; were the counters restored from an older copy?", row.id);
+        self.args.handle.nudge();
+        // It goes on by itself, and yet somebody has to ask how the counter could fall back.
+        let what = format!("operation {} is queued again with a fresh number", row.id);
+        errors.add(SettleError::Item { what, why })?;
+        Ok(())
+    }
+
+    /// A number from which on none is used, as far as is seen: not known to the database, and not done on-chain, nor any that
+    /// lies further on by a power of two. Numbers of operations that failed are free between others.
+    async fn unused_number(&self, row: &operations::Model, read: u64) -> Result<i64, SettleError> {
+        let SettlerArgs { spec, database, .. } = &self.args;
+        let mut lowest = next_number(database, spec.chain).await?.max(row.number.saturating_add(1));
+        for _ in 0..GALLOPS_MAX {
+            let probes = (0..GALLOP_DOUBLINGS).map(|doublings| lowest.saturating_add((1_i64 << doublings) - 1));
+            let calls = probes.map(|number| is_done_call(spec.contract, number)).collect();
+            let mut furthest = None;
+            for (doublings, answer) in iter::zip(0_u32.., self.state_at(read, calls).await?) {
+                let malformed = |error: alloy::sol_types::Error| ClientError::Malformed(error.to_string());
+                if Payferry::isDoneCall::abi_decode_returns(&answer?).map_err(malformed)? {
+                    furthest = Some(doublings);
+                }
+            }
+            let Some(doublings) = furthest else { return Ok(lowest) };
+            lowest = lowest.saturating_add(1_i64 << (doublings + 1));
+        }
+        Err(SettleError::Row("no operation number is unused"))
+    }
+}
+
+/// The number after all that this database has given out on a chain, by its counter and by its rows: they may come from
+/// copies of different ages.
+async fn next_number(database: &Database, chain: Chain) -> Result<i64, DbErr> {
+    let counter = chain_counters::Entity::find_by_id(counter_of_operations(chain.as_str()));
+    let counter = counter.one(database.reader()).await?.map_or(0, |row| row.next);
+    let last = operations::Entity::find()
+        .filter(operations::Column::Chain.eq(chain.as_str()))
+        .order_by_desc(operations::Column::Number)
+        .one(database.reader())
+        .await?;
+    Ok(last.map_or(0, |row| row.number.saturating_add(1)).max(counter))
+}

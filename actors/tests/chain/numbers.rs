@@ -1,0 +1,186 @@
+//! Operation numbers that the contract says are done: by another operation, after the counter has fallen back, or by the
+//! operation itself, whatever an endpoint that is behind says.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use payferry_devchain::Faults;
+use payferry_domain::payment::Command;
+use payferry_domain::sending;
+use payferry_domain::{Address, PaymentId};
+use payferry_entities::{chain_counters, chain_tx_attempts, chain_txs, operations};
+use sea_orm::EntityTrait;
+use sea_orm::sea_query::Expr;
+
+use crate::held_up::unhear;
+use crate::send;
+use crate::world::{World, stop};
+
+const UNITS: u64 = 1_000_000;
+/// Long after every block of a test, in 2096.
+const LATER_MS: i64 = 4_000_000_000_000;
+
+/// The database is an older copy, of before any operation: their numbers are given out again. Answers the transactions that
+/// it knew of.
+async fn restore(world: &World) -> BTreeSet<String> {
+    let forgotten = world.operations().await.into_iter().filter_map(|row| row.tx_hash).collect();
+    operations::Entity::delete_many().exec(world.database.writer()).await.unwrap();
+    chain_txs::Entity::delete_many().exec(world.database.writer()).await.unwrap();
+    chain_tx_attempts::Entity::delete_many().exec(world.database.writer()).await.unwrap();
+    forgotten
+}
+
+async fn made_later(world: &World) {
+    let later = operations::Entity::update_many().col_expr(operations::Column::CreatedAt, Expr::value(LATER_MS));
+    later.exec(world.database.writer()).await.unwrap();
+}
+
+/// Mines until the only operation is mined, which happens in none of these transactions, and under a fresh number.
+async fn until_done_anew(world: &World, foreign: &BTreeSet<String>) -> operations::Model {
+    let used = i64::try_from(foreign.len()).unwrap();
+    world
+        .until("it is mined", async || {
+            world.chain.mine(1).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            let row = world.operations().await.remove(0);
+            assert!(row.tx_hash.as_ref().is_none_or(|hash| !foreign.contains(hash)), "another's: {row:?}");
+            assert_ne!(row.status, "failed", "{row:?}");
+            row.status == "mined"
+        })
+        .await;
+    let row = world.operations().await.remove(0);
+    assert!(row.number > used, "{row:?}");
+    let counter = chain_counters::Entity::find_by_id("operation:base").one(world.database.reader()).await.unwrap();
+    assert_eq!(counter.unwrap().next, row.number + 1, "those that follow are not given used numbers");
+    row
+}
+
+/// The transactions that the payment was told it is settled by.
+fn told_settled(world: &World, payment: PaymentId) -> BTreeSet<String> {
+    let told = world.inbox.told.lock();
+    let of = told.iter().filter(|(id, _)| *id == payment);
+    of.filter_map(|(_, command)| match command {
+        Command::CompleteSettlement { tx_hash, .. } => Some(tx_hash.to_string()),
+        _ => None,
+    })
+    .collect()
+}
+
+/// A settlement gets the number of another one, whose event is found, or lies too far back to be looked for.
+async fn settled_under_a_used_number(is_far_back: bool) {
+    let world = World::new().await;
+    let (watcher, settler) = (world.watch().await, world.settle().await);
+    let payments = world.payments(4).await;
+    // One transaction each, so that there are as many of them as numbers.
+    for before in payments[..3].chunks(1) {
+        world.pay_all(before, 10_000_000).await;
+        world.queue_settlements(before, 10_000_000).await;
+        world.mine_until_all("mined").await;
+    }
+    stop(settler).await;
+    let foreign = restore(&world).await;
+    assert_eq!(foreign.len(), 3);
+    let payment = payments[3];
+    world.pay(payment, 7_000_000).await;
+    world.queue_settlements(&[payment], 7_000_000).await;
+    if is_far_back {
+        made_later(&world).await;
+        world.chain.mine(40).await.unwrap();
+        world.chain.set_faults(Faults { logs_range_blocks_max: 7, ..Faults::default() });
+    }
+    let settler = world.settle().await;
+    let row = until_done_anew(&world, &foreign).await;
+    assert_eq!((row.amount, row.psp_amount, row.treasury_fee), (7_000_000, 6_930_000, 70_000));
+    assert_eq!(row.attempts, 2, "refused once");
+    world
+        .until("it is told", async || {
+            world.chain.mine(1).await.unwrap();
+            !told_settled(&world, payment).is_empty()
+        })
+        .await;
+    assert_eq!(told_settled(&world, payment), row.tx_hash.into_iter().collect(), "its own transaction");
+    assert_eq!(world.balance(world.vaults.of_payment(payment)).await, 0);
+    assert_eq!(world.balance(world.treasury).await, 3 * 100_000 + 70_000);
+    assert_eq!(world.balance(world.vaults.of_psp(world.psp)).await, 3 * 9_900_000 + 6_930_000);
+    stop(settler).await;
+    stop(watcher).await;
+}
+
+#[tokio::test]
+async fn a_settlement_that_was_given_a_used_number_is_settled_by_its_own_transaction() {
+    settled_under_a_used_number(false).await;
+}
+
+#[tokio::test]
+async fn a_number_that_was_used_before_its_operation_was_made_is_another_s_though_its_event_is_not_found() {
+    settled_under_a_used_number(true).await;
+}
+
+/// A withdrawal to `to` gets the number of an older one to `before`.
+async fn sent_under_a_used_number(before: Address, to: Address) {
+    let world = send::world().await;
+    let (watcher, settler) = (world.watch().await, world.settle().await);
+    world.send_money(world.vaults.of_psp(world.psp), u128::from(UNITS) * 10).await;
+    world.chain.mine(1).await.unwrap();
+    world.queue_withdrawals(&[before], UNITS).await;
+    world.mine_until_all("mined").await;
+    stop(settler).await;
+    let foreign = restore(&world).await;
+    world.queue_withdrawals(&[to], UNITS).await;
+    made_later(&world).await;
+    let settler = world.settle().await;
+    until_done_anew(&world, &foreign).await;
+    assert_eq!(world.balance(to).await, if before == to { 2 * UNITS } else { UNITS });
+    assert_eq!(world.balance(world.vaults.of_psp(world.psp)).await, 8 * UNITS);
+    let is_failed = |command: &sending::Command| matches!(command, sending::Command::Fail { .. });
+    assert!(!world.inbox.sendings.lock().iter().any(|(_, command)| is_failed(command)));
+    stop(settler).await;
+    stop(watcher).await;
+}
+
+#[tokio::test]
+async fn a_withdrawal_that_was_given_a_used_number_is_sent_by_its_own_transaction() {
+    sent_under_a_used_number(Address([1; 20]), Address([2; 20])).await;
+}
+
+#[tokio::test]
+async fn nor_is_an_older_withdrawal_to_the_same_account_taken_for_it() {
+    sent_under_a_used_number(Address([1; 20]), Address([1; 20])).await;
+}
+
+#[tokio::test]
+async fn what_the_contract_refuses_as_done_is_done_though_an_endpoint_that_is_behind_says_that_it_is_not() {
+    let world = World::new().await;
+    let (watcher, settler) = (world.watch().await, world.settle().await);
+    let payments = world.payments(1).await;
+    world.pay_all(&payments, 10_000_000).await;
+    // The state that calls are answered from: the money is there, and not settled.
+    let shown = world.chain.head().number;
+    world.chain.mine(4).await.unwrap();
+    world.queue_settlements(&payments, 10_000_000).await;
+    world.mine_until_all("mined").await;
+    let done = world.operations().await.remove(0).tx_hash;
+    assert!(done.is_some());
+    stop(settler).await;
+    unhear(&world).await;
+    let fall_behind = || {
+        let head_lag_blocks = world.chain.head().number - shown;
+        world.chain.set_faults(Faults { methods: vec!["eth_call".to_owned()], head_lag_blocks, ..Faults::default() });
+    };
+    fall_behind();
+    let settler = world.settle().await;
+    world
+        .until("it is found where it was done", async || {
+            world.chain.mine(1).await.unwrap();
+            fall_behind();
+            let row = world.operations().await.remove(0);
+            assert_ne!(row.status, "failed", "{row:?}");
+            row.status == "mined" && row.tx_hash == done
+        })
+        .await;
+    assert_eq!(world.inbox.count(|command| matches!(command, Command::FailSettlement { .. })), 0);
+    assert_eq!(world.operations().await[0].attempts, 2, "it was refused");
+    world.assert_settled_once(1, 10_000_000).await;
+    stop(settler).await;
+    stop(watcher).await;
+}

@@ -1,0 +1,174 @@
+//! Transactions that are not mined and why: a chain that stands still, a nonce that nobody used; and blocks that an endpoint
+//! lacks, which say nothing about what was mined in them.
+
+use std::time::Duration;
+
+use payferry_actors::chain::{ChainClient, Settler, SettlerArgs, SettlerMessage};
+use payferry_actors::observe::{Books, Mailbox};
+use payferry_actors::wallet::{alloy_address, domain_address};
+use payferry_devchain::Dropped;
+use payferry_domain::payment::Command;
+use payferry_harness::endpoint::{Endpoint, Fault, HeadShown, What};
+
+use crate::world::{CHAIN_ID, GWEI, World, settler_report, stop};
+
+const UNITS: u64 = 10_000_000;
+const STUCK_AFTER: Duration = Duration::from_millis(200);
+/// Far more than that.
+const LONG: Duration = Duration::from_secs(1);
+
+/// A world with so many payments that are paid and whose settlements are queued.
+async fn queued(world: &World, payments: usize) {
+    let payments = world.payments(payments).await;
+    world.pay_all(&payments, UNITS).await;
+    world.queue_settlements(&payments, UNITS.try_into().unwrap()).await;
+}
+
+async fn until_signed(world: &World, settler: &Mailbox<SettlerMessage>, operations: u64) {
+    world.until("they are signed", async || settler_report(settler).await.operations == operations).await;
+}
+
+fn orphaned(world: &World) -> usize {
+    world.inbox.count(|command| matches!(command, Command::OrphanSettlement { .. }))
+}
+
+#[tokio::test]
+async fn a_chain_that_stands_still_raises_no_fee_and_one_that_goes_on_without_it_does() {
+    let mut world = World::new().await;
+    world.spec.stuck_after = STUCK_AFTER;
+    let watcher = world.watch().await;
+    queued(&world, 2).await;
+    world.read_all().await;
+    let settler = world.settle().await;
+    until_signed(&world, &settler, 2).await;
+    tokio::time::sleep(LONG).await;
+    assert_eq!((world.attempts().await.len(), settler_report(&settler).await.raised), (1, 0), "no block left it out");
+    assert_eq!(settler_report(&settler).await.trouble, None);
+    world
+        .until("it is raised", async || {
+            world.pass_by(1).await;
+            world.attempts().await.len() >= 2
+        })
+        .await;
+    // It stands still again.
+    let raised = settler_report(&settler).await.raised;
+    tokio::time::sleep(LONG).await;
+    assert!(settler_report(&settler).await.raised <= raised + 1, "once more at most, for the blocks that were there");
+    world.mine_until_all("mined").await;
+    world.assert_settled_once(2, UNITS).await;
+    assert_eq!(world.txs().await.len(), 1);
+    stop(settler).await;
+    stop(watcher).await;
+}
+
+#[tokio::test]
+async fn a_nonce_that_nobody_used_is_said_to_be_missing_and_used_up_and_no_fee_is_raised_for_it() {
+    let mut world = World::new().await;
+    world.spec.stuck_after = STUCK_AFTER;
+    let watcher = world.watch().await;
+    queued(&world, 2).await;
+    // The operator's key, used elsewhere, in a block that goes for good once ours is signed with the nonce after it.
+    let to = alloy_address(world.treasury);
+    let (raw, _) = world.operator.sign_call(CHAIN_ID, 0, to, Vec::new().into(), 100_000, GWEI, GWEI / 2);
+    world.chain.send_raw(raw).await.unwrap();
+    world.chain.mine(1).await.unwrap();
+    let settler = world.settle().await;
+    until_signed(&world, &settler, 2).await;
+    stop(settler).await;
+    let nonces = async || world.txs().await.into_iter().map(|tx| tx.nonce).collect::<Vec<_>>();
+    assert_eq!(nonces().await, [1]);
+    world.chain.reorg(1, Dropped::Discard).await.unwrap();
+    world.read_all().await;
+
+    let settler = world.settle().await;
+    let is_said = async || {
+        let trouble = settler_report(&settler).await.trouble;
+        trouble.is_some_and(|trouble| trouble.starts_with("nonce 0 is missing: "))
+    };
+    world.until("it is said", async || is_said().await).await;
+    tokio::time::sleep(LONG).await;
+    assert!(is_said().await);
+    assert_eq!(world.attempts().await.len(), 1, "nothing is signed while the chain stands still");
+    world.mine_until_all("mined").await;
+    world.assert_settled_once(2, UNITS).await;
+    assert_eq!(nonces().await, [1, 0]);
+    let filler = world.txs().await.remove(1);
+    let operator = domain_address(world.operator.address()).to_string();
+    assert_eq!((filler.sender, filler.to_address, filler.input.as_str()), (operator.clone(), operator, "0x"));
+    assert!(world.operations().await.iter().all(|row| row.chain_tx_id != Some(filler.id) && row.attempts == 1));
+    let ours = world.attempts().await.into_iter().filter(|attempt| attempt.nonce == 1).count();
+    assert_eq!(ours, 1, "a higher fee would have helped nothing");
+    world
+        .until("both are final and nothing is held up", async || {
+            world.chain.mine(1).await.unwrap();
+            let is_final = world.txs().await.iter().all(|tx| tx.status == "final");
+            is_final && settler_report(&settler).await.trouble.is_none()
+        })
+        .await;
+    stop(settler).await;
+    stop(watcher).await;
+}
+
+/// A settlement that is mined, in the newest block, and not final; nobody looks after it. Answers its block's number.
+async fn mined_and_left(world: &World) -> u64 {
+    queued(world, 1).await;
+    let settler = world.settle().await;
+    until_signed(world, &settler, 1).await;
+    world.chain.mine(1).await.unwrap();
+    world.until("it is mined", async || world.operations().await[0].status == "mined").await;
+    stop(settler).await;
+    let tx = world.txs().await.remove(0);
+    assert_eq!(tx.status, "mined");
+    u64::try_from(tx.block_number.unwrap()).unwrap()
+}
+
+/// So that its block is not remembered any more.
+async fn long_after(world: &World) {
+    world.chain.mine(30).await.unwrap();
+    world.read_all().await;
+}
+
+#[tokio::test]
+async fn an_endpoint_that_lacks_the_block_of_a_settlement_takes_nothing_back() {
+    let world = World::new().await;
+    let watcher = world.watch().await;
+    let block = mined_and_left(&world).await;
+    long_after(&world).await;
+    // As one that was set up again from a copy of before.
+    let endpoint = Endpoint::before(&world.chain).await;
+    endpoint.show([Fault::of(What::Head(HeadShown::At(block - 1)))]);
+    let client = ChainClient::http_all([endpoint.url()], Duration::from_secs(2), true).unwrap();
+    let args = SettlerArgs { client, ..world.settler_args() };
+    let settler = Settler::start(&Books::default(), args, None).await.unwrap();
+    world
+        .until("it says that it cannot know", async || {
+            let trouble = settler_report(&settler).await.trouble;
+            trouble.is_some_and(|trouble| trouble.contains(&format!("block {block} ")))
+        })
+        .await;
+    tokio::time::sleep(LONG).await;
+    assert_eq!((world.txs().await[0].status.as_str(), orphaned(&world)), ("mined", 0));
+    endpoint.behave();
+    world.until("it is final", async || world.txs().await[0].status == "final").await;
+    assert_eq!(orphaned(&world), 0);
+    world.assert_settled_once(1, UNITS).await;
+    stop(settler).await;
+    stop(watcher).await;
+}
+
+#[tokio::test]
+async fn a_settlement_whose_block_was_replaced_while_nobody_looked_is_taken_back_however_deep_it_is_by_now() {
+    let world = World::new().await;
+    let watcher = world.watch().await;
+    let block = mined_and_left(&world).await;
+    assert_eq!(world.chain.head().number, block);
+    world.chain.reorg(1, Dropped::Discard).await.unwrap();
+    long_after(&world).await;
+    let settler = world.settle().await;
+    world.until("it is told", async || orphaned(&world) == 1).await;
+    world.mine_until_all("mined").await;
+    world.assert_settled_once(1, UNITS).await;
+    assert_eq!(world.txs().await.len(), 1, "the same transaction");
+    stop(settler).await;
+    stop(watcher).await;
+}
