@@ -40,7 +40,14 @@ const SHOWN_BY: [(&str, &[&str]); TRANSITIONS.len()] = [
     ("exact", &["pending, confirmed, settled", "payment.confirmed payin.confirmed"]),
     ("short", &["-> mismatched UNDERPAID", "pending, mismatched (underpaid)", "payment.mismatched payin.underpaid"]),
     ("completed", &["mismatched (underpaid), confirmed | mismatched (underpaid), mismatched (more_received)"]),
-    ("over", &["pending, mismatched (overpaid) | pending, confirmed (overpaid)", "labels: OVERPAID"]),
+    (
+        "over",
+        &[
+            "pending, mismatched (overpaid) | pending, confirmed (overpaid)",
+            "labels: OVERPAID",
+            "events: payment.mismatched payin.mismatched",
+        ],
+    ),
     ("accepted", &["accept", "confirmed (accepted), settled"]),
     ("refunded", &["-> refund=sent", "-> refused nothing_to_accept", "sent 4.00 from payment"]),
     ("blocked", &["pending, failed (kyt_blocked)", "labels: FUNDS_BLOCKED", "payment.failed payin.failed"]),

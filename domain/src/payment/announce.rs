@@ -127,6 +127,11 @@ fn of_payment(after: &Payment, event: &Event) -> &'static [EventName] {
     use EventName as Name;
     const MISMATCHED: &[EventName] = &[Name::PaymentMismatched, Name::PayinMismatched];
     match event {
+        // A policy takes it as paid; that it was too much is told all the same, since nobody was asked. Money that somebody
+        // accepts was told as mismatched when it came, and is confirmed for another reason.
+        Event::Confirmed { reason: Reason::Overpaid, .. } => {
+            &[Name::PaymentMismatched, Name::PayinMismatched, Name::PaymentConfirmed, Name::PayinConfirmed]
+        }
         Event::Confirmed { .. } => &[Name::PaymentConfirmed, Name::PayinConfirmed],
         Event::Mismatched { reason: Reason::Underpaid, .. } => {
             &[Name::PaymentMismatched, Name::PayinUnderpaid, Name::PayinMismatched]

@@ -43,7 +43,7 @@ pub struct Creation {
 #[allow(dead_code, reason = "it describes the body; `read` reads it, so that every fault is named")]
 pub struct CustomerRequest {
     /// individual or business. Fields that say "business" are required of a business, or optional for it, and refused
-    /// for an individual.
+    /// for an individual unless they are null, an empty string or an empty list.
     #[schema(example = "individual")]
     r#type: String,
     /// ISO 3166-1 alpha-3.
@@ -152,7 +152,8 @@ pub fn read(fields: &Fields<'_>, today: NaiveDate) -> Option<Creation> {
     let business = match kind {
         CustomerKind::Business => Some(business(fields, today)),
         CustomerKind::Individual => {
-            for name in BUSINESS_FIELDS.into_iter().filter(|name| fields.has(name)) {
+            // One form for both kinds sends what a person has not filled in as empty.
+            for name in BUSINESS_FIELDS.into_iter().filter(|name| fields.has(name) && !fields.is_blank(name)) {
                 fields.fault(name, Fault::new("only_for_businesses", "is for customers of the type business only"));
             }
             None

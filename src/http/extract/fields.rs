@@ -126,6 +126,15 @@ impl<'a> Fields<'a> {
         self.present(name).is_some()
     }
 
+    /// Whether a field is there and holds nothing: a blank text, or an empty list.
+    pub fn is_blank(&self, name: &str) -> bool {
+        self.present(name).is_some_and(|value| match value {
+            Value::String(text) => text.trim().is_empty(),
+            Value::Array(items) => items.is_empty(),
+            _ => false,
+        })
+    }
+
     /// The names of the fields that are there.
     pub fn names(&self) -> impl Iterator<Item = &'a str> + use<'a> {
         self.object.keys().map(String::as_str)

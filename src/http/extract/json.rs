@@ -1,4 +1,4 @@
-//! JSON bodies, strictly: a key twice, or anything after the end, is an error.
+//! JSON bodies, strictly: a key twice, a number that would come out as another, or anything after the end, is an error.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ pub(super) fn parse(body: &[u8]) -> Result<Value, String> {
     Ok(value)
 }
 
-/// Like `Value`'s own reading, save that it refuses a key that an object has already.
+/// Like `Value`'s own reading, save that it refuses a key that an object has already, and numbers beyond 64 bits.
 struct Strict;
 
 impl<'de> DeserializeSeed<'de> for Strict {
@@ -48,6 +48,11 @@ impl<'de> Visitor<'de> for Strict {
     }
 
     fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
+        // An integer that 64 bits do not hold comes as the float beside it: told apart by its size alone, so that a fraction of
+        // that size is refused with it.
+        if value <= -(2_f64.powi(63)) || value >= 2_f64.powi(64) {
+            return Err(E::custom("a number is beyond 64 bits: write it as a string"));
+        }
         Number::from_f64(value).map(Value::Number).ok_or_else(|| E::custom("number out of range"))
     }
 
@@ -92,6 +97,18 @@ mod tests {
             parse(text.as_bytes()).unwrap(),
             json!({"a": [1, -2, 2.5, "x", true, null, {"b": {}}], "z": u64::MAX})
         );
+    }
+
+    #[test]
+    fn an_integer_comes_out_as_it_went_in_or_not_at_all() {
+        for held in ["-9223372036854775808", "18446744073709551615", "9007199254740993", "-1", "0"] {
+            assert_eq!(parse(held.as_bytes()).unwrap().to_string(), held);
+        }
+        for beyond in ["-9223372036854775809", "18446744073709551616", "[{\"order\":123456789012345678901}]", "1e20"] {
+            let refusal = parse(beyond.as_bytes()).unwrap_err();
+            assert!(refusal.contains("write it as a string"), "{beyond}: {refusal}");
+        }
+        assert_eq!(parse(b"[1e19, 0.5]").unwrap(), json!([1e19, 0.5]), "fractions are as good as 64 bits make them");
     }
 
     #[test]

@@ -36,7 +36,8 @@ pub struct PayoutRequest {
     /// The PSP's own reference.
     #[schema(max_length = 255)]
     pub reference: Option<String>,
-    /// The PSP's own object, at most 16 KiB and 32 levels as JSON.
+    /// The PSP's own object, at most 16 KiB and 32 levels as JSON. Its numbers are 64-bit integers or IEEE 754 doubles, and
+    /// larger ones are refused: what has to come back digit by digit is written as a string.
     #[schema(value_type = Option<Object>)]
     pub metadata: Option<serde_json::Map<String, serde_json::Value>>,
 }

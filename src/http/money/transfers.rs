@@ -41,7 +41,8 @@ pub struct TransferRequest {
     /// base, polygon, arbitrum, or best: the service chooses.
     #[schema(example = "base")]
     pub chain: String,
-    /// The PSP's own object, at most 16 KiB and 32 levels as JSON; comes back in reads and webhooks.
+    /// The PSP's own object, at most 16 KiB and 32 levels as JSON; comes back in reads and webhooks. Its numbers are 64-bit
+    /// integers or IEEE 754 doubles, and larger ones are refused: what has to come back digit by digit is written as a string.
     #[schema(value_type = Option<Object>)]
     pub metadata: Option<serde_json::Map<String, serde_json::Value>>,
     /// Seconds until it expires.
@@ -85,7 +86,8 @@ pub struct CustomerTransferList {
             `wallet_blocked` or `wallet_in_review` (by screening), `above_send_limit` or `psp_paused`.", body = Problem),
         (status = 422, description = "Every bad field is named; or `token_unavailable`.", body = Problem),
         (status = 503, description = "`chain_paused`: the operator has paused the chain; `screening_unavailable`: screening did not \
-            answer in time about the customer's wallet; or the database or the chain is away.", body = Problem),
+            answer in time about the customer's wallet; the database or the chain is away; or `timed_out`: it may have been \
+            carried out.", body = Problem),
     ),
 )]
 pub async fn create(State(app): State<AppState>, request: Submission<Money>) -> Result<Response, ApiError> {

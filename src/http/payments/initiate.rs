@@ -53,7 +53,8 @@ pub struct InitiateRequest {
     /// base, polygon, arbitrum, or best: the service chooses.
     #[schema(example = "best")]
     pub chain: String,
-    /// The PSP's own object, at most 16 KiB and 32 levels as JSON; comes back in reads and webhooks.
+    /// The PSP's own object, at most 16 KiB and 32 levels as JSON; comes back in reads and webhooks. Its numbers are 64-bit
+    /// integers or IEEE 754 doubles, and larger ones are refused: what has to come back digit by digit is written as a string.
     #[schema(value_type = Option<Object>)]
     pub metadata: Option<Map<String, Value>>,
     /// Seconds until it expires.
@@ -113,7 +114,8 @@ struct Asked {
         (status = 409, description = "`customer_inactive`, `customer_not_cleared`, or `psp_paused`: the operator has paused the account.",
             body = Problem),
         (status = 422, description = "Every bad field is named; or `token_unavailable`.", body = Problem),
-        (status = 503, description = "`chain_paused`: the operator has paused the chain; or the database or the chain is away.",
+        (status = 503, description = "`chain_paused`: the operator has paused the chain; the database or the chain is away; or \
+            `timed_out`: it may have been carried out.",
             body = Problem),
     ),
 )]

@@ -34,7 +34,7 @@ const PAY_IN: &str = Purpose::PayIn.as_str();
 pub(super) const TRANSFER: &str = "transfer";
 
 /// The row of one of the PSP's own payments or transfers.
-pub(super) async fn own(app: &Shared, psp_id: PspId, id: &str) -> Result<Model, ApiError> {
+pub(crate) async fn own(app: &Shared, psp_id: PspId, id: &str) -> Result<Model, ApiError> {
     let missing = || ApiError::NotFound("payment");
     let (payment_id, purpose) = match id.parse::<TransferId>() {
         Ok(transfer) => (transfer.payment(), TRANSFER),

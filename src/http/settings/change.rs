@@ -30,7 +30,8 @@ pub struct SettingsRequest {
     #[schema(minimum = 0, maximum = 10_000)]
     tolerance_bps: Option<u16>,
     /// `hold`: the payment is mismatched and you decide. `accept`: all of it is settled. `refund_excess`: the amount is
-    /// settled and the rest goes back to the sender, if `refund_to_sender` is on and one plain account sent everything.
+    /// settled and the rest goes back to the sender, if `refund_to_sender` is on and one plain account sent everything. Both
+    /// are told as `payment.mismatched`, then `payment.confirmed`.
     #[schema(example = "accept")]
     overpayment: Option<String>,
     /// Whether refunds may go to the sender when no address is given.

@@ -7,14 +7,13 @@ use axum::Extension;
 use axum::extract::State;
 use payferry_actors::System;
 use payferry_domain::{Address, Amount, Chain, PaymentId, PspId, Token};
-use payferry_entities::payments;
-use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 use serde_json::{Value, json};
 
 use super::{Body, away, fields};
 use crate::http::answer::Answer;
 use crate::http::auth::{Caller, Payments};
 use crate::http::extract::{Fault, Path, read};
+use crate::http::payments::own;
 use crate::http::{ApiError, AppState};
 use crate::sandbox::chain::{Payer, TRANSFER_MAX};
 use crate::sandbox::world::World;
@@ -28,6 +27,8 @@ const PANIC_POLL: Duration = Duration::from_millis(10);
 /// What of a payment a payer has to know.
 struct Due {
     id: PaymentId,
+    /// By which it was asked for and is answered: `pay_`, or `tr_` of a transfer.
+    public_id: String,
     chain: Chain,
     token: Token,
     amount: Amount,
@@ -55,7 +56,7 @@ pub(super) async fn pay(
     let tx_hash = world.chain(chain).transfer(payer, token, due.wallet, amount).await.map_err(away)?;
     Answer::ok(&json!({
         "message": "The transfer is on its way",
-        "payment_id": due.id,
+        "payment_id": due.public_id,
         "tx_hash": tx_hash,
         "chain": chain,
         "currency": token,
@@ -83,7 +84,7 @@ pub(super) async fn panic(
     }
     let quarantined = app.system.observe().quarantined.contains_key(&due.id);
     let message = if quarantined { "The payment is quarantined" } else { "The actor panicked and was restarted" };
-    Answer::ok(&json!({"message": message, "payment_id": due.id, "panics": panics, "quarantined": quarantined}))
+    Answer::ok(&json!({"message": message, "payment_id": due.public_id, "panics": panics, "quarantined": quarantined}))
 }
 
 /// One panic, and the supervisor's answer to it. `false`: none showed, since the payment is quarantined already.
@@ -101,16 +102,11 @@ async fn panic_once(system: &System, id: PaymentId) -> bool {
 }
 
 async fn due(app: &AppState, psp_id: PspId, id: &str) -> Result<Due, ApiError> {
-    let missing = || ApiError::NotFound("payment");
-    let id = PaymentId::of_public(id).ok_or_else(missing)?;
-    let row = payments::Entity::find_by_id(id.to_string())
-        .filter(payments::Column::PspId.eq(psp_id.to_string()))
-        .one(app.database().reader())
-        .await?
-        .ok_or_else(missing)?;
+    let row = own(app, psp_id, id).await?;
     let unreadable = |what: &str| ApiError::internal(format!("the {what} of {id} cannot be read"));
     Ok(Due {
-        id,
+        id: row.id.parse().map_err(|_| unreadable("id"))?,
+        public_id: id.to_owned(),
         chain: row.chain.parse().map_err(|_| unreadable("chain"))?,
         token: row.token.parse().map_err(|_| unreadable("token"))?,
         amount: Amount(row.amount),

@@ -13,6 +13,9 @@ async fn bodies_that_are_not_json() {
     {
         sync().bytes(bad).send().await.assert_problem(400, "malformed_json");
     }
+    let rounded = sync().bytes("{\"order\":18446744073709551616}").send().await;
+    rounded.assert_problem(400, "malformed_json");
+    assert!(rounded.json["detail"].as_str().unwrap().contains("write it as a string"), "{}", rounded.text());
     let reply = sync().bytes("{\"merchants\": tru").send().await;
     insta::assert_json_snapshot!("malformed_json", reply.redacted());
     sync().bytes(vec![0xff, 0xfe]).send().await.assert_problem(400, "malformed_json");

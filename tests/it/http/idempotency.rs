@@ -8,6 +8,7 @@ use sea_orm::EntityTrait;
 use serde_json::{Value, json};
 
 use crate::app::{Call, TestApp};
+use crate::http::customers::paid_out::payee;
 
 fn batch(external_id: &str) -> Value {
     let merchant = json!({ "external_id": external_id, "name": "S", "email": "a@b.example", "business_id": "biz-7" });
@@ -48,6 +49,29 @@ async fn only_successes_are_kept() {
     sync(&app, "k1", &json!({ "merchants": [] })).send().await.assert_problem(422, "validation_failed");
     let fixed = sync(&app, "k1", &batch("a")).send().await;
     assert_eq!((&fixed.json["created"], fixed.header("idempotent-replayed")), (&json!(1), None));
+}
+
+#[tokio::test]
+async fn a_payout_that_was_refused_for_want_of_money_is_made_once_when_there_is_some() {
+    let app = TestApp::start_with_chains().await;
+    let customer = payee(&app).await;
+    let payout =
+        |amount: &str| json!({ "customer_id": customer, "amount": amount, "currency": "USDC", "chain": "base" });
+    let asked = |amount| app.request(Method::POST, "/payouts").idempotency_key("p1").json(&payout(amount)).send();
+    for _ in 0..2 {
+        asked("50").await.assert_problem(409, "insufficient_balance");
+    }
+    let merchant = app.add_merchant().await;
+    let made = app.add_payment(&merchant).await;
+    app.pay(&made, "10").await;
+    app.payment_when(&made, "settled").await;
+    // A refusal binds the key to nothing: it may come with what there is now.
+    let first = asked("4.5").await;
+    assert_eq!((first.status.as_u16(), first.header("idempotent-replayed")), (202, None), "{}", first.text());
+    let again = asked("4.5").await;
+    assert_eq!((again.header("idempotent-replayed"), &again.bytes), (Some("true"), &first.bytes));
+    asked("50").await.assert_problem(422, "idempotency_key_reused");
+    assert_eq!(app.get("/payouts").await.json["total"], 1);
 }
 
 #[tokio::test]

@@ -181,10 +181,23 @@ async fn an_excess_goes_back_by_itself_to_an_account_and_not_to_a_contract() {
     );
     assert_eq!(back.json["settlement"]["amount"], "10.00");
     assert_eq!(balance(&app, Chain::Base, Token::Usdc, wallet_of(&by_account)).await, 0);
+    // That it was too much is told, though nobody is asked; the refund and the settlement are final as the chain has it.
+    let taken = ["payment.mismatched", "payin.mismatched", "payment.confirmed", "payin.confirmed"];
+    let mut told = events_of(&app, &by_account).await;
+    assert_eq!(told[..4], taken);
+    told[4..].sort_unstable();
+    assert_eq!(told[4..], ["payin.settled", "payment.settled", "refund.sent"]);
 
     pay_from_contract(&app, &by_contract, "12").await;
     let settled = app.payment_when(&by_contract, "settled").await;
     assert_eq!((&settled.json["refunds"], &settled.json["settlement"]["amount"]), (&json!([]), &json!("10.00")));
+    assert_eq!(events_of(&app, &by_contract).await, [taken.as_slice(), &["payment.settled", "payin.settled"]].concat());
+    let log = app.get(&format!("{}/webhooks", path_of(&by_contract))).await;
+    let mismatched = &log.json["deliveries"][0]["payload"];
+    assert_eq!(
+        (&mismatched["status"], &mismatched["amount_received"], &mismatched["labels"]),
+        (&json!("confirmed"), &json!("12.00"), &json!(["OVERPAID"]))
+    );
     let path = format!("{}/refunds", path_of(&by_contract));
     app.post(&path, &json!({ "amount": "2" })).await.assert_problem(422, "refund_address_required");
     assert_eq!(balance(&app, Chain::Base, Token::Usdc, wallet_of(&by_contract)).await, 2_000_000, "it is held");

@@ -195,6 +195,26 @@ async fn metadata_that_is_taken_can_be_read_back_however_deep_it_is() {
 }
 
 #[tokio::test]
+async fn a_number_of_metadata_comes_back_digit_by_digit_or_is_refused() {
+    let app = TestApp::start_with_chains().await;
+    let merchant = app.add_merchant().await;
+    let initiate = async |number: &str| {
+        let body = asked(&merchant).to_string().replacen('{', &format!("{{\"metadata\":{{\"order\":{number}}},"), 1);
+        app.request(Method::POST, "/payments/initiate").bytes(body).send().await
+    };
+    for exact in
+        ["9007199254740993", "18446744073709551615", "-9223372036854775808", "0.1", "\"123456789012345678901\""]
+    {
+        let made = initiate(exact).await;
+        assert_eq!(made.status, 201, "{}", made.text());
+        let read = app.get(&format!("/payments/{}", made.json["payment_id"].as_str().unwrap())).await;
+        assert!(read.text().contains(&format!("{{\"order\":{exact}}}")), "{}", read.text());
+    }
+    initiate("123456789012345678901").await.assert_problem(400, "malformed_json");
+    assert_eq!(app.get("/payments").await.json["total"], 5);
+}
+
+#[tokio::test]
 async fn the_same_request_makes_one_payment() {
     let app = TestApp::start_with_chains().await;
     let merchant = app.add_merchant().await;

@@ -108,6 +108,10 @@ async fn every_bad_setting_is_named_and_nothing_is_changed() {
         (json!({ "withdrawal_wallets": [] }), "withdrawal_wallets: read_only"),
         (json!({ "limits": { "send_max": "5" } }), "limits: read_only"),
         (json!({ "send_daily_max": "5" }), "send_daily_max: read_only"),
+        // What the service keeps for transfers, and a policy as the database might spell it.
+        (json!({ "overpayment": "keep_excess" }), "overpayment: unknown_value"),
+        (json!({ "overpayment": { "hold": null } }), "overpayment: unknown_value"),
+        (json!({ "overpayment": true }), "overpayment: unknown_value"),
     ] {
         assert_eq!(change(&app, &body).await.faults(), [fault], "{body}");
     }

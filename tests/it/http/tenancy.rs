@@ -5,6 +5,7 @@ use payferry::keys::Scope;
 use serde_json::{Value, json};
 
 use crate::app::TestApp;
+use crate::cli::customers::{make_ready, person};
 use crate::http::customers::paid_out::{payee, register};
 use crate::process::{Home, Running};
 
@@ -255,5 +256,33 @@ async fn the_sandbox_pays_and_breaks_nobody_elses_payments() {
         sandbox.ok(Method::POST, &format!("/sandbox/payments/{id}/{what}"), None).await;
     }
     sandbox.until(&format!("/payments/{id}"), |payment| payment["status"] == "settled").await;
+    sandbox.stop();
+}
+
+#[tokio::test]
+async fn the_sandbox_knows_a_payment_by_its_own_id_alone() {
+    let home = Home::new().await;
+    let sandbox = Running::start(&home);
+    let payment = sandbox.payment(&sandbox.merchant().await).await;
+    let customer = person(&sandbox).await;
+    let wallet = json!({ "customer_id": customer, "wallet_address": "0xfB6916095ca1df60bB79Ce92cE3Ea74c37c5d359" });
+    sandbox.ok(Method::PATCH, "/api/v1/customers/payment-details", Some(wallet)).await;
+    make_ready(&home, &sandbox, &customer).await;
+    let approved = json!({ "outcome": "approved" });
+    sandbox.ok(Method::POST, &format!("/sandbox/customers/{customer}/kyc"), Some(approved)).await;
+    let asked = json!({ "customer_id": customer, "amount": "5", "currency": "USDC", "chain": "base" });
+    let made = sandbox.ok(Method::POST, "/transfers", Some(asked)).await;
+    let transfer = made["payment_id"].as_str().unwrap().to_owned();
+    let (as_transfer, as_payment) = (payment.replacen("pay_", "tr_", 1), transfer.replacen("tr_", "pay_", 1));
+    for (id, no_id) in [(payment, as_transfer), (transfer, as_payment)] {
+        for what in ["panic", "pay"] {
+            let path = format!("/sandbox/payments/{no_id}/{what}");
+            let (status, problem) = sandbox.call(Method::POST, &path, None).await;
+            assert_eq!((status.as_u16(), &problem["code"]), (404, &json!("payment_not_found")), "{path}");
+            let done = sandbox.ok(Method::POST, &format!("/sandbox/payments/{id}/{what}"), None).await;
+            assert_eq!(done["payment_id"], id, "{what}");
+        }
+        sandbox.until(&format!("/payments/{id}"), |payment| payment["status"] == "settled").await;
+    }
     sandbox.stop();
 }

@@ -44,6 +44,10 @@ async fn a_psp_is_made_changed_and_listed() {
         ]
     );
     patch(json!({ "name": "x".repeat(201) })).await.assert_problem(422, "validation_failed");
+    for internal in [json!("keep_excess"), json!({ "hold": null })] {
+        let refused = patch(json!({ "overpayment": internal })).await;
+        assert_eq!((refused.status.as_u16(), refused.faults()), (422, vec!["overpayment: unknown_value".to_owned()]));
+    }
     assert_eq!(desk.get(&path).await.json, shown, "nothing was changed");
     desk.get("/ops/psps/psp_01J9Z3K4M5N6P7Q8R9S0T1V2W3").await.assert_problem(404, "psp_not_found");
     desk.get("/ops/psps/northern").await.assert_problem(400, "invalid_parameters");

@@ -116,9 +116,10 @@ covers: api/over
   policy overpayment accept
   initiate 10
   pay 12 -> settled
+  told payment.mismatched status=confirmed amount=10.00 amount_received=12.00 psp_amount=11.88 treasury_fee=0.12
 = p: pending, confirmed (overpaid), settled
 = p labels: OVERPAID
-= p events: payment.confirmed payin.confirmed payment.settled payin.settled
+= p events: payment.mismatched payin.mismatched payment.confirmed payin.confirmed payment.settled payin.settled
 = p ledger: received 12.00, settled 11.88, fee 0.12
 = holds: psp 11.88, treasury 0.12
 

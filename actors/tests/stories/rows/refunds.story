@@ -82,7 +82,8 @@ covers: api/over peers/excess-refund
 = p: pending, confirmed (overpaid), settled
 = p labels: OVERPAID
 = p refunds: 2.00 to somebody sent
-= p events: payment.confirmed payin.confirmed refund.sent payment.settled payin.settled
+= p events: payment.mismatched payin.mismatched payment.confirmed payin.confirmed refund.sent
+    payment.settled payin.settled
 = p ledger: received 12.00, sent 2.00 from payment, settled 9.90, fee 0.10
 = holds: psp 9.90, treasury 0.10
 
@@ -97,7 +98,7 @@ covers: api/over peers/excess-refund
 = p: pending, mismatched (underpaid), confirmed (overpaid), settled
 = p labels: OVERPAID MULTIPLE
 = p refunds: 2.00 to ada sent
-= p events: payment.mismatched payin.underpaid payin.mismatched
+= p events: payment.mismatched payin.underpaid payin.mismatched payment.mismatched payin.mismatched
     payment.confirmed payin.confirmed payment.settled payin.settled refund.sent
 = p ledger: received 4.00, received 8.00, settled 9.90, fee 0.10, sent 2.00 from payment
 = holds: psp 9.90, treasury 0.10, ada 2.00

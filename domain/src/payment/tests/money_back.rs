@@ -188,6 +188,16 @@ fn settled_money_comes_from_the_psp_and_excess_from_the_wallet() {
         .when(sent(1))
         .is(Settled, &[Excess, Multiple])
         .money("10.00", "3.00", "0.00", "6.00");
+    // Without an amount: all of the wallet's first, and of the vault only when nothing is left there.
+    given(terms())
+        .arrives(tx(1))
+        .settled(1)
+        .arrives(tx(2).of("3"))
+        .when(refund(1, None))
+        .when(refund(2, None))
+        .also(source(Vault::Psp))
+        .also(|payment| assert_eq!(payment.refunds.last().unwrap().amount, amount("10.00")))
+        .refused(&refund(3, None), "nothing_to_refund");
 }
 
 #[test]

@@ -109,15 +109,18 @@ fn too_much_is_held_accepted_or_sent_back_by_policy() {
         .told(MISMATCHED)
         .money("12.00", "0.00", "0.00", "12.00");
     let policy = |overpayment| Terms { overpayment, refund_to_sender: true, ..terms() };
+    let too_much_is_taken = [MISMATCHED, CONFIRMED].concat();
     given(policy(OverpaymentPolicy::Accept))
         .arrives(tx(1).of("12"))
         .is(Confirmed, &[Overpaid])
-        .told(CONFIRMED)
-        .queues(&[(Queue, "12.00")]);
+        .told(&too_much_is_taken)
+        .queues(&[(Queue, "12.00")])
+        .settled(1)
+        .told(SETTLED);
     given(policy(OverpaymentPolicy::RefundExcess))
         .arrives(tx(1).of("12"))
         .is(Confirmed, &[Overpaid])
-        .told(CONFIRMED)
+        .told(&too_much_is_taken)
         .queues(&[(Queue, "10.00")])
         .asks_for(&Effect::ScreenRefund {
             refund_id: RefundId::automatic(terms().id, 0),
@@ -133,6 +136,7 @@ fn too_much_is_held_accepted_or_sent_back_by_policy() {
     given(no_sender)
         .arrives(tx(1).of("12"))
         .is(Confirmed, &[Overpaid])
+        .told(&too_much_is_taken)
         .queues(&[(Queue, "10.00")])
         .settled(1)
         .money("12.00", "0.00", "0.00", "12.00");
@@ -144,12 +148,43 @@ fn too_much_is_held_accepted_or_sent_back_by_policy() {
 }
 
 #[test]
+fn too_much_that_a_policy_takes_is_told_with_its_shares() {
+    let accepting = Terms { overpayment: OverpaymentPolicy::Accept, ..terms() };
+    let story = given(accepting).arrives(tx(1).of("12"));
+    for (told, sequence) in story.told.iter().zip(1_u32..) {
+        let body = payload(&story.payment, told, EventId::from_ulid(Ulid(5))).unwrap();
+        let body: serde_json::Value = serde_json::from_str(&body).unwrap();
+        let said =
+            ["sequence", "status", "amount", "amount_received", "psp_amount", "treasury_fee", "labels", "tx_hash"]
+                .map(|field| body[field].clone());
+        let paid_by = hash(1).to_string();
+        let expected =
+            serde_json::json!([sequence, "confirmed", "10.00", "12.00", "11.88", "0.12", ["OVERPAID"], paid_by]);
+        assert_eq!(serde_json::json!(said), expected, "{body}");
+    }
+    assert_eq!(story.told.len(), 4);
+}
+
+#[test]
+fn too_much_is_told_once_whoever_takes_it() {
+    let held = given(terms()).arrives(tx(1).of("12")).told(MISMATCHED);
+    held.when(accept()).is(Confirmed, &[Overpaid]).told(CONFIRMED).settled(1).told(SETTLED);
+}
+
+#[test]
 fn an_underpaid_payment_can_become_overpaid() {
     given(terms())
         .arrives(tx(1).of("4"))
         .arrives(tx(2).of("7"))
         .is(Mismatched, &[Overpaid, Multiple])
         .told(&[UNDERPAID, MISMATCHED].concat());
+    let accepting = Terms { overpayment: OverpaymentPolicy::Accept, ..terms() };
+    given(accepting)
+        .arrives(tx(1).of("4"))
+        .told(UNDERPAID)
+        .arrives(tx(2).of("7"))
+        .is(Confirmed, &[Overpaid, Multiple])
+        .told(&[MISMATCHED, CONFIRMED].concat());
 }
 
 #[test]

@@ -24,7 +24,8 @@ const ADDRESS: &str = "address";
 /// A refund to be made.
 #[derive(ToSchema)]
 pub struct RefundRequest {
-    /// A decimal string; all that can be refunded, if it is left out.
+    /// A decimal string. Left out, it is everything that is in the payment's own wallet (all of it before the settlement, what
+    /// came besides afterwards); only where nothing is there, all that can be refunded from the account's vault.
     #[schema(example = "10.00")]
     pub amount: Option<String>,
     /// Where it goes. May be left out only if the account's settings say `refund_to_sender` and one plain account sent
@@ -42,8 +43,9 @@ pub struct RefundRequest {
 /// Refund a payment
 ///
 /// Before its settlement a payment's money goes back from its wallet, afterwards from the account's own vault. What
-/// becomes of it is told by `refund.sent` or `refund.failed`; what failed can be asked for again. Money of another token, or on
-/// another chain, is named by `chain` and `token_address` as its transfer shows them, and goes back from the same wallet there.
+/// becomes of it is told by `refund.sent` or `refund.failed`; what failed can be asked for again. One refund takes from one of
+/// them: where there is money in both, all of it goes back by two. Money of another token, or on another chain, is named by
+/// `chain` and `token_address` as its transfer shows them, and goes back from the same wallet there.
 #[utoipa::path(
     post, path = "/payments/{payment_id}/refunds", tag = "Payments", operation_id = "refundPayment",
     request_body = RefundRequest,

@@ -79,8 +79,12 @@ async fn what_cannot_be_set_here() {
             (json!({ "incorporation_certificate": "a.pdf" }), &["incorporation_certificate: not_settable"]),
             (json!({ "proof_of_business_address": {} }), &["proof_of_business_address: not_settable"]),
             (
-                json!({ "business_name": "Acme", "beneficiary_owners": [] }),
+                json!({ "business_name": "Acme", "website_url": "", "beneficiary_owners": [owner()] }),
                 &["business_name: only_for_businesses", "beneficiary_owners: only_for_businesses"],
+            ),
+            (
+                json!({ "registered_business_address": {}, "ownership_percentage": 0 }),
+                &["ownership_percentage: only_for_businesses", "registered_business_address: only_for_businesses"],
             ),
         ],
     )

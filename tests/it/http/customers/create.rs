@@ -62,6 +62,24 @@ async fn null_is_as_good_as_absent() {
 }
 
 #[tokio::test]
+async fn what_is_empty_makes_no_business_of_an_individual() {
+    let app = TestApp::start().await;
+    let empty = json!({ "business_name": "", "incorporation_certificate_number": "", "business_tax_id": " ",
+        "ownership_percentage": "", "registered_business_address": "", "website_url": "",
+        "business_registration_number": "", "beneficiary_owners": [] });
+    let made = app.post(CUSTOMERS, &with(&individual(), &empty)).await;
+    assert_eq!(made.status, 201, "{}", made.text());
+    let customer = &made.json["customers"][0];
+    let plain = read(&app, &add(&app, &individual()).await).await;
+    let fields = |customer: &Value| customer.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+    assert_eq!((&customer["type"], fields(customer)), (&json!("individual"), fields(&plain)));
+    assert_eq!(customer["business_name"], plain["business_name"]);
+    // Of a business the same is missing.
+    let business = app.post(CUSTOMERS, &with(&business(), &json!({ "business_name": "" }))).await;
+    assert_eq!(business.faults(), ["business_name: empty"]);
+}
+
+#[tokio::test]
 async fn many_are_made_in_their_order() {
     let app = TestApp::start().await;
     let many: Vec<Value> = (0..100)
