@@ -16,7 +16,10 @@
     document.body.classList.toggle('stale', state === 'away');
   };
 
-  // Makes `now` as `then` is, node by node. Nodes with an id are found again wherever they stand.
+  // What a node is known by: its id, or the heading that it is labelled by.
+  const key = node => node.id || node.getAttribute?.('aria-labelledby') || '';
+
+  // Makes `now` as `then` is, node by node. Nodes with a key are found again wherever they stand.
   const morph = (now, then) => {
     if (now.nodeType !== Node.ELEMENT_NODE) {
       if (now.nodeValue !== then.nodeValue) now.nodeValue = then.nodeValue;
@@ -28,16 +31,16 @@
     for (const { name, value } of then.attributes) {
       if (now.getAttribute(name) !== value && !(name === 'open' && now.tagName === 'DETAILS')) now.setAttribute(name, value);
     }
-    const known = new Map([...now.children].filter(one => one.id).map(one => [one.id, one]));
+    const known = new Map([...now.children].filter(key).map(one => [key(one), one]));
     let at = now.firstChild;
     for (const child of [...then.childNodes]) {
       let match = at;
-      if (child.id) {
-        match = known.get(child.id);
+      if (key(child)) {
+        match = known.get(key(child));
         if (match && match !== at) now.insertBefore(match, at);
         else if (match) at = at.nextSibling;
       } else {
-        while (match && match.id) match = match.nextSibling;
+        while (match && key(match)) match = match.nextSibling;
         if (match && match !== at) now.insertBefore(match, at);
         else if (match) at = at.nextSibling;
       }

@@ -102,6 +102,13 @@ async fn planted(database: &Database) -> Vec<String> {
     rows.iter().map(|row| row.try_get("", "payment_id").unwrap()).collect()
 }
 
+/// Whether one event more than a payment may have was delivered.
+async fn is_told(database: &Database, payment_id: &str) -> bool {
+    let select = "SELECT id FROM deliveries WHERE payment_id = $1 AND sequence > 4 AND status = 'delivered'";
+    let select = Statement::from_sql_and_values(database.backend(), select, [payment_id.into()]);
+    database.reader().query_one_raw(select).await.unwrap().is_some()
+}
+
 /// Loads a sandbox with this fault; answers the payment that has it, and what was found.
 async fn load_with(fault: &str) -> (String, Value) {
     let home = Home::embedded();
@@ -180,7 +187,7 @@ async fn a_credit_that_is_on_the_balance_twice_is_found_and_its_payment_named() 
 async fn a_fault_that_is_known_when_it_is_interrupted_is_told() {
     let home = Home::embedded();
     let (sandbox, database) = sandbox_with(&home, DOUBLE_ONE_CREDIT).await;
-    let args = against(&sandbox, &["--rate", "50/s", "--payments", "100000", "--mix", "exact=100", "--json"]);
+    let args = against(&sandbox, &["--rate", "20/s", "--payments", "100000", "--mix", "exact=100", "--json"]);
     let mut load = payferry();
     load.arg("load").args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let load = load.spawn().unwrap();
@@ -192,8 +199,11 @@ async fn a_fault_that_is_known_when_it_is_interrupted_is_told() {
         assert!(since.elapsed() < PATIENCE, "the fault was not planted");
         tokio::time::sleep(Duration::from_millis(100)).await;
     };
-    // The webhook that tells of it is on its way.
-    tokio::time::sleep(Duration::from_secs(5)).await;
+    // The webhook that tells of it was taken.
+    while !is_told(&database, &payment_id).await {
+        assert!(since.elapsed() < PATIENCE, "the fault was not told");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
     assert!(Command::new("kill").args(["-INT", &load.id().to_string()]).status().unwrap().success());
     let output = tokio::task::spawn_blocking(move || load.wait_with_output().unwrap()).await.unwrap();
     assert_eq!(output.status.code(), Some(130), "{}", String::from_utf8_lossy(&output.stdout));
