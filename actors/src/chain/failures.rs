@@ -82,7 +82,9 @@ impl SettlerState {
                 Err(error) => return Err(error),
             }
         }
-        self.record_decided(tx, &place, outcomes).await?;
+        if !outcomes.is_empty() {
+            self.record_decided(tx, &place, outcomes).await?;
+        }
         for row in lost {
             let renumbered = self.renumber(row, reach.read, errors).await;
             is_undecided |= renumbered.is_err();

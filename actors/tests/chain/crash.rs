@@ -23,7 +23,11 @@ pub(crate) struct KillAt {
 
 impl KillAt {
     pub(crate) fn first(step: Step) -> Self {
-        Self { step, nth: AtomicU32::new(1) }
+        Self::nth(step, 1)
+    }
+
+    pub(crate) fn nth(step: Step, nth: u32) -> Self {
+        Self { step, nth: AtomicU32::new(nth) }
     }
 }
 
@@ -63,7 +67,7 @@ async fn killed_at(step: Step, nth: u32) {
     let payments = world.payments(10).await;
     world.pay_all(&payments, UNITS).await;
     let watcher = world.watch().await;
-    let settler = world.settle_until(Arc::new(KillAt { step, nth: AtomicU32::new(nth) })).await;
+    let settler = world.settle_until(Arc::new(KillAt::nth(step, nth))).await;
     world.queue_settlements(&payments, 10_000_000).await;
     until_dead(&world, &settler, step).await;
     let settler = world.settle().await;

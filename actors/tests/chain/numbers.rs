@@ -2,8 +2,10 @@
 //! operation itself, whatever an endpoint that is behind says.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
+use payferry_actors::chain::Step;
 use payferry_devchain::Faults;
 use payferry_domain::payment::Command;
 use payferry_domain::sending;
@@ -12,6 +14,7 @@ use payferry_entities::{chain_counters, chain_tx_attempts, chain_txs, operations
 use sea_orm::EntityTrait;
 use sea_orm::sea_query::Expr;
 
+use crate::crash::{KillAt, until_dead};
 use crate::held_up::unhear;
 use crate::send;
 use crate::world::{World, stop};
@@ -66,10 +69,9 @@ fn told_settled(world: &World, payment: PaymentId) -> BTreeSet<String> {
     .collect()
 }
 
-/// A settlement gets the number of another one, whose event is found, or lies too far back to be looked for.
-async fn settled_under_a_used_number(is_far_back: bool) {
-    let world = World::new().await;
-    let (watcher, settler) = (world.watch().await, world.settle().await);
+/// Three settlements that the database has forgotten since, and a payment whose settlement gets the number of one of them.
+async fn restored(world: &World) -> (BTreeSet<String>, PaymentId) {
+    let settler = world.settle().await;
     let payments = world.payments(4).await;
     // One transaction each, so that there are as many of them as numbers.
     for before in payments[..3].chunks(1) {
@@ -78,32 +80,63 @@ async fn settled_under_a_used_number(is_far_back: bool) {
         world.mine_until_all("mined").await;
     }
     stop(settler).await;
-    let foreign = restore(&world).await;
+    let foreign = restore(world).await;
     assert_eq!(foreign.len(), 3);
     let payment = payments[3];
     world.pay(payment, 7_000_000).await;
     world.queue_settlements(&[payment], 7_000_000).await;
+    (foreign, payment)
+}
+
+/// It is settled by its own transaction, once, and told so; the others' money is where it was.
+async fn assert_settled_anew(world: &World, foreign: &BTreeSet<String>, payment: PaymentId) {
+    let row = until_done_anew(world, foreign).await;
+    assert_eq!((row.amount, row.psp_amount, row.treasury_fee), (7_000_000, 6_930_000, 70_000));
+    assert_eq!(row.attempts, 2, "refused once");
+    world
+        .until("it is told", async || {
+            world.chain.mine(1).await.unwrap();
+            !told_settled(world, payment).is_empty()
+        })
+        .await;
+    assert_eq!(told_settled(world, payment), row.tx_hash.into_iter().collect(), "its own transaction");
+    assert_eq!(world.balance(world.vaults.of_payment(payment)).await, 0);
+    assert_eq!(world.balance(world.treasury).await, 3 * 100_000 + 70_000);
+    assert_eq!(world.balance(world.vaults.of_psp(world.psp)).await, 3 * 9_900_000 + 6_930_000);
+}
+
+/// A settlement gets the number of another one, whose event is found, or lies too far back to be looked for.
+async fn settled_under_a_used_number(is_far_back: bool) {
+    let world = World::new().await;
+    let watcher = world.watch().await;
+    let (foreign, payment) = restored(&world).await;
     if is_far_back {
         made_later(&world).await;
         world.chain.mine(40).await.unwrap();
         world.chain.set_faults(Faults { logs_range_blocks_max: 7, ..Faults::default() });
     }
     let settler = world.settle().await;
-    let row = until_done_anew(&world, &foreign).await;
-    assert_eq!((row.amount, row.psp_amount, row.treasury_fee), (7_000_000, 6_930_000, 70_000));
-    assert_eq!(row.attempts, 2, "refused once");
-    world
-        .until("it is told", async || {
-            world.chain.mine(1).await.unwrap();
-            !told_settled(&world, payment).is_empty()
-        })
-        .await;
-    assert_eq!(told_settled(&world, payment), row.tx_hash.into_iter().collect(), "its own transaction");
-    assert_eq!(world.balance(world.vaults.of_payment(payment)).await, 0);
-    assert_eq!(world.balance(world.treasury).await, 3 * 100_000 + 70_000);
-    assert_eq!(world.balance(world.vaults.of_psp(world.psp)).await, 3 * 9_900_000 + 6_930_000);
+    assert_settled_anew(&world, &foreign, payment).await;
     stop(settler).await;
     stop(watcher).await;
+}
+
+#[tokio::test]
+async fn killed_before_and_after_the_commit_of_a_fresh_number() {
+    // What is recorded before it has one is that its transaction is mined.
+    for (nth, has_fresh) in [(1, false), (2, true)] {
+        let world = World::new().await;
+        let watcher = world.watch().await;
+        let (foreign, payment) = restored(&world).await;
+        let settler = world.settle_until(Arc::new(KillAt::nth(Step::Recorded, nth))).await;
+        until_dead(&world, &settler, Step::Recorded).await;
+        let row = world.operations().await.remove(0);
+        assert_eq!(row.number > 3, has_fresh, "number {}", row.number);
+        let settler = world.settle().await;
+        assert_settled_anew(&world, &foreign, payment).await;
+        stop(settler).await;
+        stop(watcher).await;
+    }
 }
 
 #[tokio::test]

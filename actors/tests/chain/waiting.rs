@@ -1,15 +1,17 @@
 //! Transactions that are not mined and why: a chain that stands still, a nonce that nobody used; and blocks that an endpoint
 //! lacks, which say nothing about what was mined in them.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use payferry_actors::chain::{ChainClient, Settler, SettlerArgs, SettlerMessage};
+use payferry_actors::chain::{ChainClient, Settler, SettlerArgs, SettlerMessage, Step};
 use payferry_actors::observe::{Books, Mailbox};
 use payferry_actors::wallet::{alloy_address, domain_address};
 use payferry_devchain::Dropped;
 use payferry_domain::payment::Command;
 use payferry_harness::endpoint::{Endpoint, Fault, HeadShown, What};
 
+use crate::crash::{KillAt, until_dead};
 use crate::world::{CHAIN_ID, GWEI, World, settler_report, stop};
 
 const UNITS: u64 = 10_000_000;
@@ -61,24 +63,52 @@ async fn a_chain_that_stands_still_raises_no_fee_and_one_that_goes_on_without_it
     stop(watcher).await;
 }
 
-#[tokio::test]
-async fn a_nonce_that_nobody_used_is_said_to_be_missing_and_used_up_and_no_fee_is_raised_for_it() {
-    let mut world = World::new().await;
-    world.spec.stuck_after = STUCK_AFTER;
-    let watcher = world.watch().await;
-    queued(&world, 2).await;
-    // The operator's key, used elsewhere, in a block that goes for good once ours is signed with the nonce after it.
+/// A nonce before that of the settlements which are signed was used by the operator's key, elsewhere, in a block that is gone
+/// for good.
+async fn nonce_left_out(world: &World) {
+    queued(world, 2).await;
     let to = alloy_address(world.treasury);
     let (raw, _) = world.operator.sign_call(CHAIN_ID, 0, to, Vec::new().into(), 100_000, GWEI, GWEI / 2);
     world.chain.send_raw(raw).await.unwrap();
     world.chain.mine(1).await.unwrap();
     let settler = world.settle().await;
-    until_signed(&world, &settler, 2).await;
+    until_signed(world, &settler, 2).await;
     stop(settler).await;
-    let nonces = async || world.txs().await.into_iter().map(|tx| tx.nonce).collect::<Vec<_>>();
-    assert_eq!(nonces().await, [1]);
+    assert_eq!(nonces(world).await, [1]);
     world.chain.reorg(1, Dropped::Discard).await.unwrap();
     world.read_all().await;
+}
+
+async fn nonces(world: &World) -> Vec<i64> {
+    world.txs().await.into_iter().map(|tx| tx.nonce).collect()
+}
+
+#[tokio::test]
+async fn killed_while_it_uses_up_a_nonce() {
+    for step in [Step::Signed, Step::Stored, Step::Broadcast] {
+        let mut world = World::new().await;
+        world.spec.stuck_after = STUCK_AFTER;
+        let watcher = world.watch().await;
+        nonce_left_out(&world).await;
+        let settler = world.settle_until(Arc::new(KillAt::first(step))).await;
+        until_dead(&world, &settler, step).await;
+        let stored: &[i64] = if step == Step::Signed { &[1] } else { &[1, 0] };
+        assert_eq!(nonces(&world).await, stored, "{step:?}");
+        let settler = world.settle().await;
+        world.mine_until_all("mined").await;
+        world.assert_settled_once(2, UNITS).await;
+        assert_eq!(nonces(&world).await, [1, 0], "{step:?}: it is used up once");
+        stop(settler).await;
+        stop(watcher).await;
+    }
+}
+
+#[tokio::test]
+async fn a_nonce_that_nobody_used_is_said_to_be_missing_and_used_up_and_no_fee_is_raised_for_it() {
+    let mut world = World::new().await;
+    world.spec.stuck_after = STUCK_AFTER;
+    let watcher = world.watch().await;
+    nonce_left_out(&world).await;
 
     let settler = world.settle().await;
     let is_said = async || {
@@ -91,7 +121,7 @@ async fn a_nonce_that_nobody_used_is_said_to_be_missing_and_used_up_and_no_fee_i
     assert_eq!(world.attempts().await.len(), 1, "nothing is signed while the chain stands still");
     world.mine_until_all("mined").await;
     world.assert_settled_once(2, UNITS).await;
-    assert_eq!(nonces().await, [1, 0]);
+    assert_eq!(nonces(&world).await, [1, 0]);
     let filler = world.txs().await.remove(1);
     let operator = domain_address(world.operator.address()).to_string();
     assert_eq!((filler.sender, filler.to_address, filler.input.as_str()), (operator.clone(), operator, "0x"));
