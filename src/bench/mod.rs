@@ -11,6 +11,7 @@ mod crowd;
 mod customers;
 mod drive;
 mod hold;
+mod host;
 mod initiate;
 mod life;
 mod pages;
@@ -30,6 +31,7 @@ use anyhow::{Context, bail};
 use url::Url;
 
 pub use bound::serve as serve_bound;
+use host::Host;
 pub use service::BOUND_DATABASE_URL;
 pub use table::{Bound, Goal, Line, render};
 use world::{Engine, World};
@@ -116,6 +118,7 @@ pub async fn run(options: &Options, mut told: impl FnMut(&str)) -> anyhow::Resul
     let mut of_crowd: Vec<Row> = options.rows.iter().copied().filter(|row| crowd::ROWS.contains(row)).collect();
     for row in &options.rows {
         told(&row.name());
+        let before = Host::now();
         let measured = match row {
             Row::Initiate => initiate::measure(&world, &Engine::Sqlite, options.time, options.quick).await,
             Row::InitiatePostgres => {
@@ -144,7 +147,9 @@ pub async fn run(options: &Options, mut told: impl FnMut(&str)) -> anyhow::Resul
             Row::CustomersList => customers::list(&world, options.time, options.quick).await,
             Row::Webhooks => webhooks::measure(&world, options.quick).await,
         };
-        lines.extend(measured.with_context(|| format!("{} could not be measured", row.name()))?);
+        let measured = measured.with_context(|| format!("{} could not be measured", row.name()))?;
+        let taken = Host::took_since(before);
+        lines.extend(measured.into_iter().map(|line| taken.iter().fold(line, Line::note)));
     }
     Ok(lines)
 }
