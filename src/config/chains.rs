@@ -144,7 +144,7 @@ impl fmt::Debug for Endpoint {
 
 impl<'de> Deserialize<'de> for Endpoint {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        match super::optional_url(deserializer)? {
+        match super::values::optional_url(deserializer)? {
             Some(url) => Ok(Self(url)),
             None => Err(D::Error::custom("an empty URL")),
         }

@@ -15,9 +15,10 @@ use tokio::time::Instant;
 
 use super::api::{Made, NotMade};
 use super::behaviour::{Behaviour, Intent};
+use super::clock::ServiceClock;
 use super::payers::{Sent, Unsent};
 use super::receiver::{Arrived, Heard};
-use super::record::{MadeAt, Novelty, Record, ServiceClock};
+use super::record::{MadeAt, Novelty, Record};
 use super::stages::{Stage, Stages};
 use super::tally::{Tally, count};
 

@@ -7,6 +7,7 @@ pub mod behaviour;
 pub mod blocks;
 pub mod book;
 pub mod client;
+pub mod clock;
 pub mod expect;
 pub mod findings;
 pub mod ground;

@@ -13,9 +13,10 @@ use payferry_entities::operations;
 
 use super::attempts;
 use super::client::ClientError;
+use super::errors::SettleError;
 use super::operations::{Route, success, vault_id, verdicts};
 use super::resolve::Place;
-use super::settler::{SettleError, SettlerArgs, SettlerState};
+use super::settler::{SettlerArgs, SettlerState};
 use crate::journal::Carried;
 use crate::wallet::{alloy_address, domain_hash};
 

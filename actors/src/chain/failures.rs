@@ -9,12 +9,13 @@ use payferry_entities::{chain_txs, operations};
 use super::checkpoint::Step;
 use super::client::ClientError;
 use super::done::{DoneBy, is_done_call};
+use super::errors::{Errors, SettleError};
 use super::finality::Reach;
 use super::metrics;
 use super::operations::{Verdict, failure_text, is_done_before, is_transient, verdicts};
 use super::pace::Gravity;
 use super::resolve::{Place, done_at, outcome};
-use super::settler::{Errors, SettleError, SettlerState};
+use super::settler::SettlerState;
 use crate::journal::OperationOutcome;
 
 /// Failures for a reason that may pass, before the PSP is told.

@@ -12,6 +12,7 @@ pub mod cursor;
 pub mod deploy;
 mod done;
 mod endpoint;
+mod errors;
 mod failover;
 mod failures;
 pub mod fees;

@@ -11,9 +11,10 @@ use payferry_entities::chain_txs;
 use tokio::time::Instant;
 
 use super::checkpoint::Step;
+use super::errors::SettleError;
 use super::fees::Fees;
 use super::ledger;
-use super::settler::{SettleError, SettlerArgs, SettlerState};
+use super::settler::{SettlerArgs, SettlerState};
 use crate::wallet::OperatorSigner;
 
 /// How long a nonce must have been used by something that is none of our hashes before the transaction is given up.

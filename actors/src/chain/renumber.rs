@@ -12,7 +12,8 @@ use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QueryOrder};
 use super::checkpoint::Step;
 use super::client::ClientError;
 use super::done::is_done_call;
-use super::settler::{Errors, SettleError, SettlerArgs, SettlerState};
+use super::errors::{Errors, SettleError};
+use super::settler::{SettlerArgs, SettlerState};
 use crate::journal::{Renumbering, Unit, counter_of_operations};
 
 /// Numbers asked for at once, each twice as far on as the one before: as far as half a million.

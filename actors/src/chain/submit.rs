@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use super::checkpoint::Step;
 use super::client::ClientError;
 use super::config::L1Gas;
+use super::errors::{Errors, SettleError, gravity_of_call};
 use super::fees::Fees;
 use super::given_up::given_up;
 use super::ledger;
@@ -21,7 +22,7 @@ use super::metrics;
 use super::operations::{GIVEN_UP, NOT_CLEARED, Role, batch_input, vault_id};
 use super::pace::HeldUp;
 use super::recipients;
-use super::settler::{Errors, SettleError, SettlerArgs, SettlerState, gravity_of_call};
+use super::settler::{SettlerArgs, SettlerState};
 use crate::journal::{Refusal, RefusedOperation, SignedOperation, Submission, Unit};
 use crate::wallet::{OperatorSigner, alloy_address};
 

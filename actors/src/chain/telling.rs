@@ -10,9 +10,10 @@ use tokio::time::Instant;
 
 use super::checkpoint::Step;
 use super::client::ClientError;
+use super::errors::{Errors, SettleError};
 use super::ledger;
 use super::operations::{Outcome, tell};
-use super::settler::{Errors, SettleError, SettlerArgs, SettlerState};
+use super::settler::{SettlerArgs, SettlerState};
 
 /// An outcome that no payment has taken in is told again after this long.
 const TELL_AGAIN_AFTER: Duration = Duration::from_secs(5);

@@ -1,0 +1,127 @@
+use payferry_actors::chain::ChainSpec;
+use payferry_domain::{Chain, Finality, FinalityPolicy};
+
+use super::*;
+
+fn refused(file: &str, env: &[(&str, &str)]) -> String {
+    let path = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
+    std::fs::write(&path, file).unwrap();
+    let env = env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    let error = Config::load(Some(path.path()), env).unwrap_err().to_string();
+    error.replace(&path.path().display().to_string(), "payferry.toml")
+}
+
+#[test]
+fn later_layers_win() {
+    let path = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(&path, "[server]\nlisten = \"127.0.0.1:1\"\noperator_listen = \"127.0.0.1:2\"\n").unwrap();
+    let env = [("PAYFERRY_SERVER__LISTEN", "127.0.0.1:3"), ("PAYFERRY_PAYMENTS__SHARDS", "4"), ("OTHER__X", "1")];
+    let env = env.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let config = Config::load(Some(path.path()), env).unwrap();
+    assert_eq!(config.server.listen.port(), 3);
+    assert_eq!(config.server.operator_listen.port(), 2);
+    assert_eq!(config.payments.shards, 4);
+    assert_eq!(config.server.public_url, None);
+    assert_eq!(config.retention.events_days, Some(400));
+    assert_eq!(config.database.url, "sqlite://payferry.db?mode=rwc");
+}
+
+#[test]
+fn errors_name_place_key_and_what_was_expected() {
+    assert_eq!(
+        refused("[server]\n\nlisen = 1\n", &[]),
+        "payferry.toml:3: there is no key `server.lisen`; expected one of behind_proxy, environment, \
+         listen, operator_listen, public_url, terms_file"
+    );
+    assert_eq!(
+        refused("[server]\nlisten = \"localhost\"\n", &[]),
+        "payferry.toml:2: `server.listen` is \"localhost\", expected an address and a port, such as \"127.0.0.1:8080\""
+    );
+    assert_eq!(
+        refused("", &[("PAYFERRY_PAYMENTS__SHARDS", "7")]),
+        "PAYFERRY_PAYMENTS__SHARDS: `payments.shards` is 7, expected a number that divides 256, such as 16"
+    );
+    assert_eq!(
+        refused("[screening]\ntimeout_ms = \"soon\"", &[]),
+        "payferry.toml:2: `screening.timeout_ms` is \"soon\", expected a whole number above zero"
+    );
+    assert_eq!(
+        refused("[retention]\nevents_days = 29", &[]),
+        "payferry.toml:2: `retention.events_days` is 29, expected at least 30 days, or 0 for ever"
+    );
+    assert!(refused("[server\n", &[]).starts_with("payferry.toml:1: not valid TOML: "));
+    assert!(refused("", &[("PAYFERRY_NOWHERE__X", "7")]).contains("there is no key `nowhere.x`"));
+    let secret = refused("[database]\nurl = \"mysql://user:hunter2@host/x\"", &[]);
+    assert!(secret.contains("expected a path") && !secret.contains("hunter2"), "{secret}");
+}
+
+#[test]
+fn a_file_that_is_missing_is_named() {
+    let error = Config::load(Some("/nowhere/payferry.toml".as_ref()), []).unwrap_err().to_string();
+    assert!(error.starts_with("/nowhere/payferry.toml: cannot be read"), "{error}");
+}
+
+#[test]
+fn databases_are_named_by_path_or_url() {
+    assert_eq!(database_url("a/b.db").unwrap(), "sqlite://a/b.db?mode=rwc");
+    assert_eq!(database_url("postgres://x/y").unwrap(), "postgres://x/y");
+    assert_eq!(database_url("mysql://x/y"), None);
+}
+
+#[test]
+fn chains_are_configured_one_by_one() {
+    let path = tempfile::NamedTempFile::new().unwrap();
+    let file = "[contracts]\ntreasury = \"0x00000000000000000000000000000000000000aa\"\n[chains.base]\n\
+                endpoints = [\"https://node.example/KEY\"]\nchain_id = 84532\nusdt = \"\"\nstart_block = 7\n\
+                finality = [{ wait = 5 }]\nmax_fee_gwei = \"0.25\"\n";
+    std::fs::write(&path, file).unwrap();
+    let config = Config::load(Some(path.path()), []).unwrap();
+    let on: Vec<Chain> = config.chains.iter().filter(|(_, chain)| chain.is_on()).map(|(name, _)| *name).collect();
+    assert_eq!(on, [Chain::Base]);
+    let base = &config.chains[&Chain::Base];
+    assert_eq!(format!("{:?}", base.endpoints), "[node.example]", "the key in the URL is not shown");
+    let spec = base.spec(Chain::Base, Address([9; 20]), &config.contracts);
+    assert_eq!((spec.chain_id, spec.start_block, spec.tokens.len()), (84_532, Some(7), 1));
+    assert_eq!(spec.finality, FinalityPolicy::flat(Finality::Blocks(5)));
+    assert_eq!(spec.finality_least, spec.finality, "unless it is said, nobody may wait less");
+    assert_eq!((spec.fees.max_fee_wei, spec.fees.priority_fee_min_wei), (250_000_000, 1_000_000));
+    assert_eq!(spec.treasury.to_string(), "0x00000000000000000000000000000000000000aa");
+}
+
+#[test]
+fn the_defaults_of_chains_are_those_of_their_actors() {
+    let config = Config::defaults();
+    for chain in Chain::ALL {
+        let section = &config.chains[&chain];
+        assert!(!section.is_on());
+        let spec = section.spec(chain, Address([9; 20]), &config.contracts);
+        let own = ChainSpec::new(chain, spec.contract, spec.treasury, spec.tokens.clone());
+        let own = ChainSpec { lookalikes: spec.lookalikes.clone(), ..own };
+        assert_eq!(format!("{spec:?}"), format!("{own:?}"));
+    }
+}
+
+#[test]
+fn a_bad_chain_is_told_what_is_expected() {
+    let of = |line: &str| refused(&format!("[chains.base]\n{line}\n"), &[]);
+    let bands = of("finality = [{ below = \"5\", wait = 2 }]");
+    assert!(bands.contains("`chains.base.finality`") && bands.contains("one band or three"), "{bands}");
+    assert!(of("finality_least = 2").contains("the bands of `finality`, or an empty list"));
+    let limit = refused("[limits]\nsend_max = 5000\n", &[]);
+    assert!(limit.contains("`limits.send_max` is 5000, expected an amount of tokens as text"), "{limit}");
+    let endpoints = of("endpoints = [\"ftp://node.example/hunter2\"]");
+    assert!(endpoints.contains("a list of http or https URLs") && !endpoints.contains("hunter2"), "{endpoints}");
+    assert!(of("usdc = \"0x12\"").ends_with("expected an address, 0x and 40 hexadecimal digits, or nothing"));
+    assert!(of("max_fee_gwei = \"0.0000000001\"").contains("gwei as text"));
+    assert!(of("start_block = \"soon\"").contains("\"latest\" or a block's number"));
+    assert!(refused("[chains.doge]\nendpoints = []\n", &[]).contains("there is no key `chains.doge"));
+}
+
+#[test]
+fn the_examples_are_read() {
+    for name in ["mainnet", "testnet"] {
+        let path = format!("{}/docs/examples/{name}.toml", env!("CARGO_MANIFEST_DIR"));
+        let config = Config::load(Some(path.as_ref()), []).unwrap();
+        assert!(config.chains.values().all(ChainConfig::is_on), "{name}");
+    }
+}
