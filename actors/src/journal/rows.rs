@@ -7,7 +7,6 @@ use serde::Serialize;
 use super::Renumbering;
 use super::insert::Bound;
 
-#[derive(Serialize)]
 pub(super) struct Advance<'a> {
     pub(super) id: &'a str,
     pub(super) version: i64,
@@ -83,7 +82,6 @@ pub(super) struct CursorAdvance<'a> {
     pub(super) updated_at: i64,
 }
 
-#[derive(Serialize)]
 pub(super) struct SubmittedOperation<'a> {
     pub(super) id: &'a str,
     pub(super) revision: i64,
@@ -107,7 +105,6 @@ pub(super) struct ChainTxRow<'a> {
     pub(super) updated_at: i64,
 }
 
-#[derive(Serialize)]
 pub(super) struct EventRow<'a> {
     pub(super) id: &'a str,
     pub(super) psp_id: &'a str,
@@ -132,7 +129,6 @@ impl Bound for EventRow<'_> {
     }
 }
 
-#[derive(Serialize)]
 pub(super) struct OperationRow<'a> {
     pub(super) id: &'a str,
     pub(super) updated_at: i64,
@@ -144,7 +140,6 @@ impl Bound for OperationRow<'_> {
     }
 }
 
-#[derive(Serialize)]
 pub(super) struct SuccessRow<'a> {
     pub(super) id: &'a str,
     pub(super) updated_at: i64,
@@ -191,7 +186,6 @@ pub(super) struct NumberRow<'a> {
     pub(super) number: i64,
 }
 
-#[derive(Serialize)]
 pub(super) struct OperationOutcomeRow<'a> {
     pub(super) id: &'a str,
     pub(super) status: &'a str,
@@ -224,7 +218,6 @@ impl Bound for OperationOutcomeRow<'_> {
     }
 }
 
-#[derive(Serialize)]
 pub(super) struct RefusedRow<'a> {
     pub(super) id: &'a str,
     pub(super) revision: i64,
@@ -238,7 +231,6 @@ impl Bound for RefusedRow<'_> {
     }
 }
 
-#[derive(Serialize)]
 pub(super) struct DeliveryRow<'a> {
     pub(super) id: &'a str,
     pub(super) status: &'a str,
@@ -283,7 +275,6 @@ pub(super) struct HeightRow<'a> {
     pub(super) number: i64,
 }
 
-#[derive(Serialize)]
 pub(super) struct AppliedRow<'a> {
     pub(super) chain: &'a str,
     pub(super) tx_hash: &'a str,

@@ -75,8 +75,11 @@ impl Statements {
             let all: Vec<_> = E::Column::iter().map(|column| format!("{table}.\"{}\"", column.as_str())).collect();
             statement.replace("{all}", &all.join(", "))
         }
-        let statement = |columns: &[_], template: &str| Shape::new(columns).statement(backend, &[], template);
-        let many = |columns: &[_], template: &str| Insert::over(backend, &Shape::new(columns), &[], template);
+        let statement = |columns: &[_], template: &str| Shape::new(columns, &[]).statement(backend, &[], template);
+        // `nullable` are those of the columns that may be NULL.
+        let many = |columns: &[_], nullable: &[_], template: &str| {
+            Insert::over(backend, &Shape::new(columns, nullable), &[], template)
+        };
         let operation_id = [("id", Text), ("updated_at", Int)];
 
         Self {
@@ -101,7 +104,7 @@ impl Statements {
                     ("expires_at", Int),
                     ("updated_at", Int),
                     ("state", Text),
-                ]),
+                ], &["attention"]),
                 &["id"],
                 "UPDATE payments SET {set} FROM {rows}
                  WHERE payments.\"id\" = x.\"id\" AND payments.\"version\" = x.\"version\" - 1
@@ -183,6 +186,7 @@ impl Statements {
             ),
             operations_submit: many(
                 &[("id", Text), ("revision", Int), ("chain_tx_id", Int), ("updated_at", Int)],
+                &[],
                 "UPDATE operations SET \"status\" = 'submitted', \"chain_tx_id\" = x.\"chain_tx_id\",
                      \"attempts\" = operations.\"attempts\" + 1, \"updated_at\" = x.\"updated_at\"
                  FROM {rows}
@@ -267,6 +271,7 @@ impl Statements {
                     ("error", Text),
                     ("updated_at", Int),
                 ],
+                &["next_attempt_at", "response_code", "response_body", "error"],
                 "UPDATE deliveries SET \"status\" = x.\"status\", \"url\" = x.\"url\",
                      \"attempt_count\" = x.\"attempt_count\", \"retries_left\" = x.\"retries_left\",
                      \"next_attempt_at\" = x.\"next_attempt_at\", \"response_code\" = x.\"response_code\",
@@ -296,6 +301,7 @@ impl Statements {
             ),
             operations_existing: many(
                 &operation_id,
+                &[],
                 "SELECT operations.\"id\" FROM {rows} JOIN operations ON operations.\"id\" = x.\"id\"",
             ),
             // One on its way, or done, is left alone: its number can succeed once only.
@@ -311,6 +317,7 @@ impl Statements {
             ),
             operations_cancel: many(
                 &operation_id,
+                &[],
                 "UPDATE operations SET \"status\" = 'cancelled', \"revision\" = operations.\"revision\" + 1,
                      \"updated_at\" = x.\"updated_at\"
                  FROM {rows} WHERE operations.\"id\" = x.\"id\" AND operations.\"status\" IN ('queued', 'failed')",
@@ -318,6 +325,7 @@ impl Statements {
             // Only a mined one that was not taken back in the meantime: what is mined anew is told anew.
             operations_succeed: many(
                 &[("id", Text), ("updated_at", Int), ("revision", Int)],
+                &[],
                 "UPDATE operations SET \"status\" = 'succeeded', \"updated_at\" = x.\"updated_at\"
                  FROM {rows} WHERE operations.\"id\" = x.\"id\" AND operations.\"status\" = 'mined'
                      AND operations.\"revision\" <= x.\"revision\"",
@@ -337,6 +345,7 @@ impl Statements {
                     ("not_before", Int),
                     ("updated_at", Int),
                 ],
+                &["chain_tx_id", "tx_hash", "block_number", "amount", "psp_amount", "treasury_fee", "failure"],
                 &returning::<operations::Entity>(
                     "UPDATE operations SET \"status\" = x.\"status\", \"chain_tx_id\" = x.\"chain_tx_id\",
                          \"tx_hash\" = x.\"tx_hash\", \"block_number\" = x.\"block_number\",
@@ -353,6 +362,7 @@ impl Statements {
             // One that was queued anew since it was looked at is another: nothing is known against it.
             operations_refuse: many(
                 &[("id", Text), ("revision", Int), ("failure", Text), ("updated_at", Int)],
+                &[],
                 &returning::<operations::Entity>(
                     "UPDATE operations SET \"status\" = 'failed', \"chain_tx_id\" = NULL, \"tx_hash\" = NULL,
                          \"block_number\" = NULL, \"failure\" = x.\"failure\", \"not_before\" = 0,
@@ -410,6 +420,7 @@ impl Statements {
                     ("applied_revision", Int),
                     ("applied_version", Int),
                 ],
+                &[],
                 "UPDATE transfers SET \"applied_revision\" = x.\"applied_revision\",
                      \"applied_version\" = x.\"applied_version\"
                  FROM {rows}

@@ -1,14 +1,17 @@
 //! Statements over rows, in both dialects from one text.
 //!
-//! A statement is written once, with placeholders: the columns and their types come from the entity. Over one JSON array
-//! its text is constant however many rows it writes, and the database's statement cache holds it; SQLite's lists of values
-//! have few lengths for that reason. Deliberately absent: what is
-//! written and in which order (`statements`, `write`).
+//! A statement is written once, with placeholders: the columns and their types come from the entity. Over one JSON array,
+//! or an array a column, its text is constant however many rows it writes, and the database's statement cache holds it;
+//! SQLite's lists of values have few lengths for that reason. Deliberately absent: what is written and in which order
+//! (`statements`, `write`), and how rows are bound (`insert`).
 
 use sea_orm::sea_query::ColumnType;
 use sea_orm::{ColumnTrait, DbBackend, EntityTrait, IdenStatic, Iterable};
 
-/// What a column holds, as far as the way out of JSON depends on it.
+/// Put after a whole `SELECT`: rows come in the order of their arrays.
+const POSTGRES_ORDER: &str = "ORDER BY x.\"ordinality\"";
+
+/// What a column holds, as far as the way into the database depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Text,
@@ -17,7 +20,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    const fn postgres(self) -> &'static str {
+    pub(super) const fn postgres(self) -> &'static str {
         match self {
             Self::Text => "text",
             Self::Int => "bigint",
@@ -26,10 +29,18 @@ impl Kind {
     }
 }
 
+/// A column of the rows that one statement takes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Column {
+    name: &'static str,
+    pub(super) kind: Kind,
+    pub(super) is_nullable: bool,
+}
+
 /// The columns of the rows that one statement takes.
 #[derive(Clone, Debug)]
 pub(super) struct Shape {
-    columns: Vec<(&'static str, Kind)>,
+    columns: Vec<Column>,
 }
 
 impl Shape {
@@ -37,49 +48,66 @@ impl Shape {
     pub(super) fn of<E: EntityTrait>() -> Self {
         let columns = E::Column::iter()
             .map(|column| {
-                let kind = match column.def().get_column_type() {
+                let def = column.def();
+                let kind = match def.get_column_type() {
                     ColumnType::BigInteger => Kind::Int,
                     ColumnType::Boolean => Kind::Bool,
                     _ => Kind::Text,
                 };
-                (column.as_str(), kind)
+                Column { name: column.as_str(), kind, is_nullable: def.is_null() }
             })
             .collect();
         Self { columns }
     }
 
-    /// Columns that are no table's own.
-    pub(super) fn new(columns: &[(&'static str, Kind)]) -> Self {
-        Self { columns: columns.to_vec() }
+    /// Columns that are no table's own. Those among `nullable` may be NULL.
+    pub(super) fn new(columns: &[(&'static str, Kind)], nullable: &[&str]) -> Self {
+        let column =
+            |&(name, kind): &(&'static str, Kind)| Column { name, kind, is_nullable: nullable.contains(&name) };
+        Self { columns: columns.iter().map(column).collect() }
     }
 
     /// These without some.
     pub(super) fn without(mut self, names: &[&str]) -> Self {
-        self.columns.retain(|(name, _)| !names.contains(name));
+        self.columns.retain(|column| !names.contains(&column.name));
         self
+    }
+
+    pub(super) fn columns(&self) -> &[Column] {
+        &self.columns
     }
 
     /// The statement for `backend`. `$1` is the JSON array of objects. Placeholders:
     ///
     /// - `{columns}`: the columns, quoted, with commas between
     /// - `{rows}`: the array as rows `x` of these columns
-    /// - `{in_order}`: put after a whole `SELECT`, so that the rows are inserted in the array's order
+    /// - `{in_order}`: put after a whole `SELECT`, so that the rows are inserted in their order
     /// - `{set}`, `{set_excluded}`: every column not among `keys` from `x`, or from the row that was refused
     pub(super) fn statement(&self, backend: DbBackend, keys: &[&str], template: &str) -> String {
         let (rows, in_order) = if backend == DbBackend::Postgres {
             let typed = self.list(&|name, kind| format!("\"{name}\" {}", kind.postgres()), &[]);
-            let columns = self.names();
-            let rows = format!(
-                "(SELECT * FROM ROWS FROM (jsonb_to_recordset($1::jsonb) AS ({typed})) WITH ORDINALITY AS \
-                 r({columns}, \"ordinality\")) AS x"
-            );
-            (rows, "ORDER BY x.\"ordinality\"")
+            let rows = self.ordered(&format!("ROWS FROM (jsonb_to_recordset($1::jsonb) AS ({typed}))"));
+            (rows, POSTGRES_ORDER)
         } else {
             // json_each yields the elements in their order, and INSERT ... SELECT inserts in that order.
             let extracted = self.list(&|name, _| format!("json_extract(value, '$.{name}') AS \"{name}\""), &[]);
             (format!("(SELECT {extracted} FROM json_each($1)) AS x"), "")
         };
         self.filled(template, &rows, in_order, keys)
+    }
+
+    /// The statement for PostgreSQL over an array for each column, `$1` and on, in the order of the columns. The
+    /// placeholders are those of [`Self::statement`].
+    pub(super) fn array_statement(&self, keys: &[&str], template: &str) -> String {
+        let arrays = self.columns.iter().zip(1..);
+        let arrays: Vec<_> = arrays.map(|(column, n)| format!("${n}::{}[]", column.kind.postgres())).collect();
+        let rows = self.ordered(&format!("unnest({})", arrays.join(", ")));
+        self.filled(template, &rows, POSTGRES_ORDER, keys)
+    }
+
+    /// What a function of PostgreSQL's yields, as rows `x` of these columns that know their place.
+    fn ordered(&self, function: &str) -> String {
+        format!("(SELECT * FROM {function} WITH ORDINALITY AS r({}, \"ordinality\")) AS x", self.names())
     }
 
     /// The statement for SQLite over a list of so many rows of values, in the order of the columns. Rows whose first column
@@ -89,7 +117,7 @@ impl Shape {
         let row = format!("({})", vec!["?"; self.columns.len()].join(", "));
         let list = vec![row; rows].join(", ");
         let columns = self.columns.iter().zip(1..);
-        let named: Vec<_> = columns.map(|((name, _), place)| format!("column{place} AS \"{name}\"")).collect();
+        let named: Vec<_> = columns.map(|(column, place)| format!("column{place} AS \"{}\"", column.name)).collect();
         let named = named.join(", ");
         // They come in the list's order, and INSERT ... SELECT inserts in that order.
         let rows = format!("(SELECT {named} FROM (VALUES {list}) WHERE column1 IS NOT NULL) AS x");
@@ -110,8 +138,8 @@ impl Shape {
     }
 
     fn list(&self, each: &dyn Fn(&str, Kind) -> String, skipped: &[&str]) -> String {
-        let columns = self.columns.iter().filter(|(name, _)| !skipped.contains(name));
-        columns.map(|(name, kind)| each(name, *kind)).collect::<Vec<_>>().join(", ")
+        let columns = self.columns.iter().filter(|column| !skipped.contains(&column.name));
+        columns.map(|column| each(column.name, column.kind)).collect::<Vec<_>>().join(", ")
     }
 }
 
@@ -123,7 +151,7 @@ mod tests {
 
     #[test]
     fn one_text_becomes_both_dialects() {
-        let shape = Shape::new(&[("id", Kind::Text), ("amount", Kind::Int)]);
+        let shape = Shape::new(&[("id", Kind::Text), ("amount", Kind::Int)], &[]);
         let template = "INSERT INTO t ({columns}) SELECT {columns} FROM {rows} WHERE true {in_order}";
         assert_eq!(
             shape.statement(DbBackend::Sqlite, &[], template).trim_end(),
@@ -136,16 +164,23 @@ mod tests {
              (jsonb_to_recordset($1::jsonb) AS (\"id\" text, \"amount\" bigint)) WITH ORDINALITY AS r(\"id\", \
              \"amount\", \"ordinality\")) AS x WHERE true ORDER BY x.\"ordinality\""
         );
+        assert_eq!(
+            shape.array_statement(&[], template),
+            "INSERT INTO t (\"id\", \"amount\") SELECT \"id\", \"amount\" FROM (SELECT * FROM unnest($1::text[], \
+             $2::bigint[]) WITH ORDINALITY AS r(\"id\", \"amount\", \"ordinality\")) AS x WHERE true ORDER BY \
+             x.\"ordinality\""
+        );
         assert_eq!(shape.statement(DbBackend::Sqlite, &["id"], "{set}"), "\"amount\" = x.\"amount\"");
     }
 
     #[test]
     fn the_entities_say_what_their_columns_hold() {
         let shape = Shape::of::<payments::Entity>();
-        let kind = |wanted: &str| shape.columns.iter().find(|(name, _)| *name == wanted).unwrap().1;
-        assert_eq!(kind("live"), Kind::Bool);
-        assert_eq!(kind("amount"), Kind::Int);
-        assert_eq!(kind("state"), Kind::Text);
+        let column = |wanted: &str| *shape.columns.iter().find(|column| column.name == wanted).unwrap();
+        assert_eq!(column("live").kind, Kind::Bool);
+        assert_eq!(column("amount").kind, Kind::Int);
+        assert_eq!(column("state").kind, Kind::Text);
+        assert!(column("reference").is_nullable && !column("state").is_nullable);
         assert_eq!(shape.columns.len(), 21);
     }
 }

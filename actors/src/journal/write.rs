@@ -87,8 +87,8 @@ async fn roll_back(transaction: Transaction) {
 
 /// The statements at work in one transaction.
 pub(super) struct Writer<'a> {
-    backend: DbBackend,
-    transaction: &'a Transaction,
+    pub(super) backend: DbBackend,
+    pub(super) transaction: &'a Transaction,
     pub(super) statements: &'a Statements,
 }
 
