@@ -23,6 +23,7 @@ use payferry_actors::webhook::{UrlPolicy, WebhookConfig};
 use payferry_actors::{System, SystemConfig};
 use payferry_domain::{Chain, KeyId, PspId, Timestamp, Token};
 use payferry_entities::{Database, api_keys, psps};
+use payferry_harness::PATIENCE;
 use payferry_harness::database::TestDatabase;
 use payferry_migration::{Migrator, MigratorTrait};
 use sea_orm::{EntityTrait, IntoActiveModel};
@@ -54,8 +55,6 @@ pub struct TestApp {
 pub const BLOCK_TIME: Duration = Duration::from_millis(50);
 /// Between two looks at the test's ledger.
 const LEDGER_INTERVAL: Duration = Duration::from_millis(200);
-/// How long a test waits for what should happen at once.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Numbers that are never the same.
 const VARYING: [&str; 11] = [

@@ -227,6 +227,7 @@ fn events_floor_is_lower() -> sea_orm::sea_query::SimpleExpr {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use payferry_entities::psps;
+    use payferry_harness::PATIENCE;
     use payferry_harness::database::TestDatabase;
     use payferry_migration::{Migrator, MigratorTrait};
     use tokio_util::task::AbortOnDropHandle;
@@ -234,7 +235,6 @@ mod tests {
     use super::*;
 
     const PACE: Pace = Pace { first: Duration::from_millis(10), every: Duration::from_millis(20) };
-    const PATIENCE: Duration = Duration::from_secs(30);
 
     struct World {
         database: Database,

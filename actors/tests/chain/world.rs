@@ -29,6 +29,7 @@ use payferry_domain::{
 use payferry_entities::{
     Database, chain_tx_attempts, chain_txs, merchants, operations, payments, psps, sendings, transfers,
 };
+use payferry_harness::PATIENCE;
 use payferry_harness::database::TestDatabase;
 use payferry_migration::{Migrator, MigratorTrait};
 use sea_orm::sea_query::Expr;
@@ -37,7 +38,6 @@ use serde_json::json;
 
 pub const CHAIN_ID: u64 = 8453;
 pub const GWEI: u128 = 1_000_000_000;
-const PATIENCE: Duration = Duration::from_secs(30);
 /// A base fee that nothing of ours may offer, by the ceiling that Base has unless a test sets another.
 const TOO_DEAR_WEI: u64 = 30_000_000_000;
 /// The base fee that chains begin with.

@@ -9,14 +9,13 @@ use payferry_domain::payment::Status;
 use payferry_domain::sending::{Sending, SendingId, SendingStatus};
 use payferry_domain::{Address, Chain, Token, WithdrawalId};
 use payferry_entities::{balances, ledger_openings, ledger_postings, operations};
+use payferry_harness::PATIENCE;
 use sea_orm::{ColumnTrait, ConnectionTrait, DbBackend, EntityTrait, QueryFilter, QueryOrder};
 
 use crate::world::World;
 
 pub const TOKEN: i64 = 1_000_000;
 pub const TREASURER: Address = Address([0xbe; 20]);
-/// How long a test waits for what it expects.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Settled payments of 10 tokens each, of which 9.9 are the account's.
 pub async fn earn(world: &World, count: usize) {

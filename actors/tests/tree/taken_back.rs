@@ -12,13 +12,13 @@ use payferry_devchain::Dropped;
 use payferry_domain::Address;
 use payferry_domain::sending::{FailureReason, Sending, SendingId, SendingStatus};
 use payferry_entities::{chain_tx_attempts, events, ledger_postings, operations};
+use payferry_harness::PATIENCE;
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QueryOrder};
 use serde_json::json;
 
 use crate::money::{TOKEN, TREASURER, balance, earn, ended, order, order_to};
 use crate::world::{Options, World};
 
-const PATIENCE: Duration = Duration::from_secs(30);
 /// An account that the token bars from nothing.
 const OTHER: Address = Address([0xbf; 20]);
 

@@ -20,12 +20,11 @@ use payferry_devchain::{ChainConfig, Devchain, GenesisAccount, Mining, Wallet};
 use payferry_domain::payment::{Payment, Status};
 use payferry_domain::{Address, Amount, Chain, Finality, FinalityPolicy, MerchantId, PaymentId, PspId, Token};
 use payferry_entities::{Database, deliveries, events, merchants, psps};
+use payferry_harness::PATIENCE;
 use payferry_harness::database::{Held, Lock, TestDatabase};
 use payferry_migration::{Migrator, MigratorTrait};
 use sea_orm::{ActiveModelTrait, ColumnTrait, EntityTrait, IntoActiveModel, QueryFilter, QueryOrder};
 
-/// How long a test waits for what it expects.
-const PATIENCE: Duration = Duration::from_secs(30);
 const CHAIN: Chain = Chain::Base;
 const GWEI: u128 = 1_000_000_000;
 /// Transfers of a flood in one transaction.

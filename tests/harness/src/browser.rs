@@ -1,6 +1,6 @@
 //! A real browser: headless Chromium with a profile of its own, driven as a person would use it.
 //!
-//! Every wait is bounded by [`PATIENCE`]; a test that drops it leaves no process behind. Chromium and its driver
+//! Every wait is bounded; a test that drops it leaves no process behind. Chromium and its driver
 //! are installed by `tests/tools`; where they are missing the test fails and says so.
 
 use std::io::{BufRead, BufReader};
@@ -15,10 +15,8 @@ use thirtyfour::common::capabilities::chromium::ChromiumLikeCapabilities;
 use thirtyfour::error::WebDriverResult;
 use thirtyfour::{By, CapabilitiesHelper, DesiredCapabilities, WebDriver, WebElement};
 
-use crate::install_tls;
+use crate::{PATIENCE, install_tls};
 
-/// How long a page may take to become what a test expects.
-pub const PATIENCE: Duration = Duration::from_secs(30);
 /// How long the driver may take to start.
 const START_PATIENCE: Duration = Duration::from_secs(30);
 /// How long the driver may take for one command, a page's loading included.

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use payferry_domain::{Chain, Token};
+use payferry_harness::PATIENCE;
 use payferry_harness::browser::Browser;
 use payferry_harness::psp::Psp;
 use payferry_harness::receiver::Receiver;
@@ -129,7 +130,7 @@ impl Desk {
     pub async fn refreshed(&self) {
         let since = self.browser.run("return performance.getEntriesByType('resource').length").await;
         let since = since.as_u64().unwrap();
-        let deadline = std::time::Instant::now() + Duration::from_secs(10);
+        let deadline = std::time::Instant::now() + PATIENCE;
         loop {
             let script = "return performance.getEntriesByType('resource').length";
             if self.browser.run(script).await.as_u64().unwrap() > since + 1 {

@@ -1,18 +1,14 @@
 //! Streams of one payment: for the PSP, and for the payer's page.
 
-use std::time::Duration;
-
 use axum::body::BodyDataStream;
 use axum::http::Method;
 use futures::StreamExt;
 use payferry::http::Limits;
 use payferry_domain::Chain;
+use payferry_harness::PATIENCE;
 use serde_json::Value;
 
 use crate::app::{Reply, TestApp, TestConfig};
-
-/// How long the next event may take.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A stream as its reader has it.
 struct Events {

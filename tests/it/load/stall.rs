@@ -7,9 +7,9 @@ use super::{against, complaint, report, run};
 use crate::process::{Home, Running};
 
 /// How long the service stands still.
-const STALL: Duration = Duration::from_secs(2);
+const STALL: Duration = Duration::from_secs(3);
 /// Payments that are made before it does.
-const MADE_BEFORE: usize = 15;
+const MADE_BEFORE: usize = 10;
 
 /// Holds the service when the load is under way, and has it go on.
 async fn stand_still(sandbox: &Running) {
@@ -28,14 +28,14 @@ async fn stand_still(sandbox: &Running) {
 async fn whoever_was_due_while_the_service_stood_still_has_the_wait_in_his_figures() {
     let home = Home::new().await;
     let sandbox = Running::start(&home);
-    // Six seconds of arrivals, so that a third of them, some forty, are due while nobody answers. No more than any machine
+    // Nine seconds of arrivals, so that a third of them, some thirty, are due while nobody answers. No more than any machine
     // answers at once in the other two thirds.
-    let asked = ["--rate", "20/s", "--payments", "120", "--mix", "exact=100", "--json"];
+    let asked = ["--rate", "10/s", "--payments", "90", "--mix", "exact=100", "--json"];
     let (output, ()) = tokio::join!(run(against(&sandbox, &asked)), stand_still(&sandbox));
     let report = report(&output);
     assert_eq!(output.status.code(), Some(0), "{}\n{report:#}", complaint(&output));
     let counted = &report["counted"];
-    assert_eq!((&counted["due"], &counted["accepted"]), (&120.into(), &120.into()), "{counted:#}");
+    assert_eq!((&counted["due"], &counted["accepted"]), (&90.into(), &90.into()), "{counted:#}");
     assert_eq!((&counted["turned_away"], &counted["unanswered"]), (&0.into(), &0.into()), "{counted:#}");
 
     let stages = report["stages"].as_array().unwrap();
@@ -44,11 +44,11 @@ async fn whoever_was_due_while_the_service_stood_still_has_the_wait_in_his_figur
         found["from_intended"][name].as_f64().unwrap()
     };
     // The first that was due waited for nearly all of it, and the others for what was left of it: a load that waits for
-    // answers before it asks again would have seen a handful of them. The slowest tenth of all is some 12 of the forty.
-    assert!(figure("accepted", "max_ms") >= 1_800.0, "{stages:#?}");
-    assert!(figure("accepted", "p90_ms") >= 1_000.0, "{stages:#?}");
-    assert!(figure("accepted", "p50_ms") < 1_000.0, "half of them were not due then: {stages:#?}");
+    // answers before it asks again would have seen a handful of them. The slowest tenth of all is nine of the thirty.
+    assert!(figure("accepted", "max_ms") >= 2_800.0, "{stages:#?}");
+    assert!(figure("accepted", "p90_ms") >= 1_500.0, "{stages:#?}");
+    assert!(figure("accepted", "p50_ms") < 1_500.0, "half of them were not due then: {stages:#?}");
     // The requests left when they were due.
-    assert!(figure("begun", "p90_ms") < 1_000.0, "{stages:#?}");
+    assert!(figure("begun", "p90_ms") < 1_500.0, "{stages:#?}");
     sandbox.stop();
 }

@@ -22,6 +22,7 @@ use std::time::Duration;
 use payferry::http::serve;
 use payferry::operator::{Operator, OperatorConfig, router};
 use payferry_actors::observe::Ferried;
+use payferry_harness::PATIENCE;
 use reqwest::{Client, Method, RequestBuilder};
 use serde_json::Value;
 use tokio::net::TcpListener;
@@ -30,8 +31,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::app::{Reply, TestApp};
 
-/// How long a test waits for what should happen at once.
-const PATIENCE: Duration = Duration::from_secs(30);
 /// What opens every test's listener.
 const TOKEN: &str = "op_test_correct_horse_battery";
 

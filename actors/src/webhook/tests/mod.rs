@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use payferry_domain::PspId;
 use payferry_entities::{Database, deliveries, events, psps};
+use payferry_harness::PATIENCE;
 use payferry_harness::database::TestDatabase;
 use payferry_migration::{Migrator, MigratorTrait};
 use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
@@ -25,8 +26,6 @@ use crate::clock::Clock;
 use crate::journal::{DELIVERY_RETRIES_MAX, Journal};
 use crate::observe::{ActorKind, Books};
 use crate::seal::Sealer;
-
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A supervisor that lets its children be.
 struct Roof;
