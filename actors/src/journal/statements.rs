@@ -1,5 +1,5 @@
-//! Every statement that the journal runs, as constant texts: over lists of values where the database is SQLite and the rows
-//! are many, over one JSON array each elsewhere.
+//! Every statement that the journal runs, as constant texts: over values where the rows are many, over one JSON array each
+//! elsewhere.
 
 use payferry_entities::{
     audit_log, chain_cursors, chain_headers, chain_tx_attempts, chain_txs, customers, deliveries, delivery_attempts,
