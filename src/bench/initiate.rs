@@ -1,6 +1,9 @@
 //! Payments initiated a second over HTTP, each one on disk before its answer.
 
+use std::process::Command;
 use std::time::Duration;
+
+use anyhow::{Context, ensure};
 
 use super::drive::{Outcome, closed_loop, count, number, open_loop};
 use super::hold::turns;
@@ -95,7 +98,9 @@ pub(super) async fn measure(world: &World, engine: &Engine, time: Duration, quic
         }
     }
     // Longer than a service may be held: it has nothing to do while the bound is measured.
+    settle_disk().await?;
     bare.steady_run(rate, time).await;
+    settle_disk().await?;
     let held = bare.service.hold().await?;
     side.steady_run(rate, time).await;
     held.release().await;
@@ -142,6 +147,14 @@ pub(super) async fn measure(world: &World, engine: &Engine, time: Duration, quic
         .wrong(steady.troubles())
         .wrong(of_bound(&bare.steady));
     Ok(vec![throughput.wrong(closed.troubles()).wrong(of_bound(&bare.closed)), latency])
+}
+
+/// Brings to the disk what was written before, by whomever. The system does that half a minute later otherwise, in the middle of
+/// what is measured next. What is measured itself is synced by its own commits, as ever.
+async fn settle_disk() -> anyhow::Result<()> {
+    let synced = tokio::task::spawn_blocking(|| Command::new("sync").status()).await?.context("sync does not run")?;
+    ensure!(synced.success(), "sync ended with {synced}");
+    Ok(())
 }
 
 /// A bound that did not answer everything bounds nothing.
