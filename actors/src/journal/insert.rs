@@ -110,6 +110,10 @@ fn arrays<R: Bound>(columns: &[Column], rows: &[&R]) -> Result<Vec<Value>, DbErr
     let mut values = Vec::with_capacity(columns.len());
     for row in rows {
         row.bind(&mut values);
+        // A column without its value would be NULL in the database, in silence.
+        if values.len() != columns.len() {
+            return Err(DbErr::Type("a row that does not have its statement's columns".to_owned()));
+        }
         for (array, value) in arrays.iter_mut().zip(values.drain(..)) {
             array.push(value)?;
         }
@@ -234,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_null_where_none_may_be_is_refused() {
+    fn a_null_where_none_may_be_or_a_value_without_a_column_is_refused() {
         let shape = Shape::new(&COLUMNS, &["bit"]);
         let bound = arrays(shape.columns(), &[&Row("a", Some(1), None), &Row("b", Some(2), Some(true))]);
         assert_eq!(
@@ -242,5 +246,6 @@ mod tests {
             [vec!["a".to_owned(), "b".to_owned()].into(), vec![1_i64, 2].into(), "{NULL,t}".into()]
         );
         assert!(matches!(arrays(shape.columns(), &[&Row("a", None, None)]), Err(DbErr::Type(_))));
+        assert!(matches!(arrays(&shape.columns()[1..], &[&Row("a", Some(1), None)]), Err(DbErr::Type(_))));
     }
 }

@@ -94,17 +94,20 @@ impl Statements {
             // Only what a transition can change: an index on anything else is left alone.
             payments_advance: Insert::over(
                 backend,
-                &Shape::new(&[
-                    ("id", Text),
-                    ("version", Int),
-                    ("status", Text),
-                    ("live", super::table::Kind::Bool),
-                    ("attention", Text),
-                    ("amount_received", Int),
-                    ("expires_at", Int),
-                    ("updated_at", Int),
-                    ("state", Text),
-                ], &["attention"]),
+                &Shape::new(
+                    &[
+                        ("id", Text),
+                        ("version", Int),
+                        ("status", Text),
+                        ("live", super::table::Kind::Bool),
+                        ("attention", Text),
+                        ("amount_received", Int),
+                        ("expires_at", Int),
+                        ("updated_at", Int),
+                        ("state", Text),
+                    ],
+                    &["attention"],
+                ),
                 &["id"],
                 "UPDATE payments SET {set} FROM {rows}
                  WHERE payments.\"id\" = x.\"id\" AND payments.\"version\" = x.\"version\" - 1

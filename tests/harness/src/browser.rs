@@ -1,7 +1,7 @@
 //! A real browser: headless Chromium with a profile of its own, driven as a person would use it.
 //!
-//! Every wait is bounded; a test that drops it leaves no process behind. Chromium and its driver
-//! are installed by `tests/tools`; where they are missing the test fails and says so.
+//! Every wait is bounded; a test that drops it leaves no process behind. Chromium and its driver are installed by
+//! `tests/tools`; where they are missing the test fails and says so.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
