@@ -1,11 +1,11 @@
 //! Moves SQLite's write-ahead log into the database beside the writer, so that no commit has to wait for it.
 //!
-//! Left to SQLite, the commit that makes the log long enough moves all of it. Here a connection of its own does most of
-//! that while commits go on behind it; only the little that they added meanwhile is moved while the writer is kept out,
-//! because the log begins anew only when all of it is moved. What was moved is brought to the disk before that, too:
-//! SQLite does so only when all is moved, which would be tens of milliseconds that every commit waits for. Deliberately
-//! absent: a promise. Where this does not come to it (a full disk, a reader that stays, a process that ends), SQLite's own
-//! limit of the writer stands behind it, and SQLite syncs whatever it needs to have on the disk itself, after us as before.
+//! Left to SQLite, the commit that makes the log long enough moves all of it. Here a connection of its own moves a little at a
+//! time while commits go on behind it, and brings it to the disk. Only when the log is long, and then only for the few pages
+//! that were added meanwhile, is the writer kept out: the log begins anew only when all of it is moved, and each such wait
+//! is one that every commit has. Deliberately absent: a promise. Where this does not come to it (a full disk, a reader that
+//! stays, a process that ends), SQLite's own limit of the writer stands behind it, and SQLite syncs whatever it needs to have
+//! on the disk itself, after us as before.
 
 use std::fs::{File, OpenOptions};
 use std::time::Duration;
@@ -13,11 +13,14 @@ use std::time::Duration;
 use sea_orm::{ConnectionTrait, DatabaseConnection, DbErr};
 use tokio::task::JoinHandle;
 
-/// Pages in the log from which on they are moved (32 MiB). Most commits touch the same pages of the indexes again: the
-/// longer the log, the fewer of them are written twice. It costs a start after a kill a moment.
-pub const SQLITE_CHECKPOINT_PAGES: i64 = 8_192;
-/// Pages in the log after which the writer itself moves them in its commit (64 MiB).
-pub const SQLITE_LOG_PAGES_MAX: i64 = 16_384;
+/// Pages of the log that are moved at a time, while commits go on (8 MiB). Most commits touch the same pages of the indexes
+/// again, and the more are moved at once, the fewer of them are written twice; but whoever waits for a processor or for the
+/// disk meanwhile waits longer.
+pub const SQLITE_CHECKPOINT_PAGES: i64 = 2_048;
+/// Pages in the log from which on it is to begin anew (128 MiB). It costs a start after a kill a moment.
+pub const SQLITE_LOG_PAGES: i64 = 32_768;
+/// Pages in the log after which the writer itself moves them in its commit (256 MiB).
+pub const SQLITE_LOG_PAGES_MAX: i64 = 65_536;
 
 /// How often the log's length is looked at.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
@@ -86,21 +89,23 @@ async fn file_of(connection: &DatabaseConnection) -> Result<Option<&'static File
     Ok(file.map(|file| &*Box::leak(Box::new(file))))
 }
 
-/// Moves the log if it is long; `false` if somebody stood in the way.
+/// Moves what there is to move, and has the log begin anew if it is long; `false` if somebody stood in the way.
 async fn look(
     own: &DatabaseConnection,
     writer: &DatabaseConnection,
     file: Option<&'static File>,
 ) -> Result<bool, DbErr> {
-    if checkpoint(own, "NOOP").await?.pages < SQLITE_CHECKPOINT_PAGES {
+    let log = checkpoint(own, "NOOP").await?;
+    if log.pages < SQLITE_LOG_PAGES {
+        // While a reader stays, nothing is moved that was written after it began.
+        return Ok(log.rest() < SQLITE_CHECKPOINT_PAGES || move_pages(own, file).await?.moved > log.moved);
+    }
+    if log.rest() == 0 {
+        // The next commit begins anew by itself.
         return Ok(true);
     }
     for _ in 0..PASSES_MAX {
-        checkpoint(own, "PASSIVE").await?;
-        if let Some(file) = file {
-            // An error is SQLite's to find: it syncs once more before the log begins anew.
-            let _ = tokio::task::spawn_blocking(move || file.sync_data()).await;
-        }
+        move_pages(own, file).await?;
         if checkpoint(own, "NOOP").await?.rest() <= REST_PAGES_MAX {
             break;
         }
@@ -109,6 +114,16 @@ async fn look(
     let _writer =
         writer.get_sqlite_connection_pool().acquire().await.map_err(|error| DbErr::Custom(error.to_string()))?;
     Ok(!checkpoint(own, "RESTART").await?.is_busy)
+}
+
+/// Moves what is in the log now beside the writer, brings it to the disk, and answers how far it came.
+async fn move_pages(own: &DatabaseConnection, file: Option<&'static File>) -> Result<Log, DbErr> {
+    let log = checkpoint(own, "PASSIVE").await?;
+    if let Some(file) = file {
+        // An error is SQLite's to find: it syncs once more before the log begins anew.
+        let _ = tokio::task::spawn_blocking(move || file.sync_data()).await;
+    }
+    Ok(log)
 }
 
 /// What SQLite says of a checkpoint.
@@ -183,20 +198,43 @@ mod tests {
     async fn the_log_stays_bounded_while_much_is_written() {
         let folder = tempfile::tempdir().unwrap();
         let database = open(folder.path()).await;
-        for _ in 0..12 {
-            write(&database, SQLITE_CHECKPOINT_PAGES / 2).await;
-            tokio::time::sleep(LOOK_INTERVAL * 2).await;
+        let (writes, pages) = (2 * SQLITE_LOG_PAGES / SQLITE_CHECKPOINT_PAGES, SQLITE_CHECKPOINT_PAGES);
+        for _ in 0..writes {
+            write(&database, pages).await;
+            tokio::time::sleep(LOOK_INTERVAL).await;
         }
         let bytes = log_bytes(folder.path());
-        let most = (SQLITE_LOG_PAGES_MAX.unsigned_abs() + 1_024) * (PAGE + 24);
+        let most = (SQLITE_LOG_PAGES * 3 / 2).unsigned_abs() * (PAGE + 24);
         assert!(bytes > 0 && bytes < most, "{bytes} bytes");
         let rows = database
             .reader()
             .query_one_raw(sea_orm::Statement::from_string(sea_orm::DbBackend::Sqlite, "SELECT COUNT(*) FROM things"));
         let rows: i64 = rows.await.unwrap().unwrap().try_get_by_index(0).unwrap();
-        assert_eq!(rows, 12 * SQLITE_CHECKPOINT_PAGES / 2);
+        assert_eq!(rows, writes * pages);
         database.close().await.unwrap();
         assert_eq!(log_bytes(folder.path()), 0, "whoever closes last takes the log away");
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn what_a_reader_keeps_in_the_log_is_moved_when_it_has_gone() {
+        let folder = tempfile::tempdir().unwrap();
+        let database = open(folder.path()).await;
+        let snapshot = database.snapshot().await.unwrap();
+        write(&database, 2 * SQLITE_CHECKPOINT_PAGES).await;
+        let (own, writer) = (database.checkpointing().unwrap(), database.patient().clone());
+        let file = file_of(&own).await.unwrap();
+        // What was there before the reader began is moved, by this look or by one of the service's own.
+        look(&own, &writer, file).await.unwrap();
+        assert!(!look(&own, &writer, file).await.unwrap(), "there is nothing to be had by looking again at once");
+        assert!(checkpoint(&own, "NOOP").await.unwrap().rest() >= SQLITE_CHECKPOINT_PAGES);
+        snapshot.rollback().await.unwrap();
+        look(&own, &writer, file).await.unwrap();
+        assert_eq!(checkpoint(&own, "NOOP").await.unwrap().rest(), 0);
+        // Commits begin the log anew by themselves then, and nobody is kept out for it.
+        let bytes = log_bytes(folder.path());
+        write(&database, SQLITE_CHECKPOINT_PAGES / 2).await;
+        assert_eq!(log_bytes(folder.path()), bytes);
+        database.close().await.unwrap();
     }
 
     #[tokio::test(flavor = "multi_thread")]
@@ -205,7 +243,7 @@ mod tests {
         let database = open(folder.path()).await;
         write(&database, 256).await;
         let snapshot = database.snapshot().await.unwrap();
-        write(&database, SQLITE_CHECKPOINT_PAGES + 1_024).await;
+        write(&database, SQLITE_LOG_PAGES + 1_024).await;
         let (own, writer) = (database.checkpointing().unwrap(), database.patient().clone());
         let since = std::time::Instant::now();
         let file = file_of(&own).await.unwrap();
