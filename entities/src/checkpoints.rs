@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 /// again, and the more are moved at once, the fewer of them are written twice; but whoever waits for a processor or for the
 /// disk meanwhile waits longer.
 pub const SQLITE_CHECKPOINT_PAGES: i64 = 2_048;
-/// Pages in the log from which on it is to begin anew (128 MiB). It costs a start after a kill a moment.
+/// Pages in the log from which on it is to begin anew (128 MiB). It costs a start after a kill a third of a second.
 pub const SQLITE_LOG_PAGES: i64 = 32_768;
 /// Pages in the log after which the writer itself moves them in its commit (256 MiB).
 pub const SQLITE_LOG_PAGES_MAX: i64 = 65_536;
@@ -258,6 +258,12 @@ mod tests {
             assert!(tries < 100);
             tokio::time::sleep(LOOK_INTERVAL).await;
         }
+        // While nothing is written after that, nobody is kept out again.
+        let writing = begin(&database).await;
+        let log = checkpoint(&own, "NOOP").await.unwrap();
+        assert!(log.pages >= SQLITE_LOG_PAGES && log.rest() == 0);
+        assert!(look(&own, &writer, file).await.unwrap(), "it did not wait for the writer");
+        writing.rollback().await.unwrap();
         database.close().await.unwrap();
     }
 }
