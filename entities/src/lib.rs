@@ -4,6 +4,7 @@
 //! PostgreSQL hold and compare the same values. No rule of behaviour lives here.
 
 pub mod api_keys;
+pub mod at_once;
 pub mod audit_log;
 pub mod balances;
 pub mod chain_counters;
@@ -40,6 +41,7 @@ pub mod transfers;
 pub mod webhook_endpoints;
 pub mod withdrawal_wallets;
 
+pub use at_once::{Batch, NotCommitted};
 pub use connection::{Connection, Transaction};
 pub use database::{Database, DatabaseError};
 pub use failure::Failure;

@@ -12,7 +12,7 @@ use super::table::{Column, Kind, Shape};
 use super::write::Writer;
 
 /// Rows that the lists have room for. The largest binds some 5,400 values, of the 32,766 that SQLite takes.
-const LIST_ROWS: [usize; 8] = [4, 16, 32, 64, 96, 128, 192, 256];
+pub(super) const LIST_ROWS: [usize; 8] = [4, 16, 32, 64, 96, 128, 192, 256];
 
 /// A statement over rows of one shape, in the database's dialect.
 #[derive(Debug)]
@@ -50,18 +50,14 @@ impl Insert {
     /// Whole rows into the table of `E`. `tail` follows the rows; its placeholders are those of [`Shape::statement`],
     /// `keys` its keys.
     pub(super) fn into<E: EntityTrait + Default>(backend: DbBackend, keys: &[&str], tail: &str) -> Self {
-        let table = E::default().table_name().to_owned();
-        let template = format!(
-            "INSERT INTO {table} ({{columns}}) SELECT {{columns}} FROM {{rows}} WHERE true {{in_order}} {tail}"
-        );
-        Self::over(backend, &Shape::of::<E>(), keys, &template)
+        Self::over(backend, &Shape::of::<E>(), keys, &into_table::<E>(tail))
     }
 
     /// `template` over rows of this shape; its placeholders are those of [`Shape::statement`], `keys` its keys. The first
     /// column may not be NULL in any row.
     pub(super) fn over(backend: DbBackend, shape: &Shape, keys: &[&str], template: &str) -> Self {
         if backend != DbBackend::Sqlite {
-            return Self::Arrays { sql: shape.array_statement(keys, template), columns: shape.columns().into() };
+            return Self::Arrays { sql: shape.array_statement(1, keys, template), columns: shape.columns().into() };
         }
         Self::Lists(LIST_ROWS.into_iter().map(|rows| (rows, shape.list_statement(rows, keys, template))).collect())
     }
@@ -74,6 +70,12 @@ impl Insert {
             Self::Lists(lists) => [&lists[0].1, &lists[lists.len() - 1].1],
         }
     }
+}
+
+/// The template of whole rows into the table of `E`; `tail` follows them.
+pub(super) fn into_table<E: EntityTrait + Default>(tail: &str) -> String {
+    let table = E::default().table_name().to_owned();
+    format!("INSERT INTO {table} ({{columns}}) SELECT {{columns}} FROM {{rows}} WHERE true {{in_order}} {tail}")
 }
 
 impl Writer<'_> {
@@ -105,7 +107,7 @@ impl Writer<'_> {
 }
 
 /// An array for each column of these rows.
-fn arrays<R: Bound>(columns: &[Column], rows: &[&R]) -> Result<Vec<Value>, DbErr> {
+pub(super) fn arrays<R: Bound>(columns: &[Column], rows: &[&R]) -> Result<Vec<Value>, DbErr> {
     let mut arrays: Vec<Array> = columns.iter().map(|column| Array::of(*column, rows.len())).collect();
     let mut values = Vec::with_capacity(columns.len());
     for row in rows {

@@ -8,6 +8,7 @@ mod gates;
 mod insert;
 mod ledger;
 mod metrics;
+mod new_payments;
 mod queue;
 mod rows;
 mod statements;

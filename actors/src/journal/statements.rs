@@ -8,13 +8,16 @@ use payferry_entities::{
 };
 use sea_orm::{DbBackend, EntityTrait, IdenStatic, Iterable};
 
-use super::insert::Insert;
+use super::insert::{Insert, into_table};
+use super::new_payments::NewPayments;
 use super::table::Kind::{Int, Text};
 use super::table::Shape;
 
 /// The statements in the database's dialect. Those that are texts take one JSON array of objects as `$1`.
 #[derive(Debug)]
 pub(super) struct Statements {
+    // What needs no answers in between.
+    pub(super) new_payments: NewPayments,
     // Gates: each returns the keys of the rows that passed.
     pub(super) idempotency_take: Insert,
     pub(super) payments_advance: Insert,
@@ -63,11 +66,7 @@ impl Statements {
     pub(super) fn new(backend: DbBackend) -> Self {
         // An insert of whole rows of a table; `tail` begins after the SELECT.
         fn insert<E: EntityTrait + Default>(backend: DbBackend, shape: &Shape, keys: &[&str], tail: &str) -> String {
-            let table = E::default().table_name().to_owned();
-            let template = format!(
-                "INSERT INTO {table} ({{columns}}) SELECT {{columns}} FROM {{rows}} WHERE true {{in_order}} {tail}"
-            );
-            shape.statement(backend, keys, &template)
+            shape.statement(backend, keys, &into_table::<E>(tail))
         }
         // Fills in `{all}`: SQLite knows no `table.*` there, and a bare `*` would be the source's columns too.
         fn returning<E: EntityTrait>(statement: &str) -> String {
@@ -83,6 +82,7 @@ impl Statements {
         let operation_id = [("id", Text), ("updated_at", Int)];
 
         Self {
+            new_payments: NewPayments::new(backend),
             // A key past its time is as good as none.
             idempotency_take: Insert::into::<idempotency_keys::Entity>(
                 backend,

@@ -96,10 +96,10 @@ impl Shape {
         self.filled(template, &rows, in_order, keys)
     }
 
-    /// The statement for PostgreSQL over an array for each column, `$1` and on, in the order of the columns. The
-    /// placeholders are those of [`Self::statement`].
-    pub(super) fn array_statement(&self, keys: &[&str], template: &str) -> String {
-        let arrays = self.columns.iter().zip(1..);
+    /// The statement for PostgreSQL over an array for each column, in the order of the columns, the first of them `$first`.
+    /// The placeholders are those of [`Self::statement`].
+    pub(super) fn array_statement(&self, first: usize, keys: &[&str], template: &str) -> String {
+        let arrays = self.columns.iter().zip(first..);
         let arrays: Vec<_> = arrays.map(|(column, n)| format!("${n}::{}[]", column.kind.postgres())).collect();
         let rows = self.ordered(&format!("unnest({})", arrays.join(", ")));
         self.filled(template, &rows, POSTGRES_ORDER, keys)
@@ -165,7 +165,7 @@ mod tests {
              \"amount\", \"ordinality\")) AS x WHERE true ORDER BY x.\"ordinality\""
         );
         assert_eq!(
-            shape.array_statement(&[], template),
+            shape.array_statement(1, &[], template),
             "INSERT INTO t (\"id\", \"amount\") SELECT \"id\", \"amount\" FROM (SELECT * FROM unnest($1::text[], \
              $2::bigint[]) WITH ORDINALITY AS r(\"id\", \"amount\", \"ordinality\")) AS x WHERE true ORDER BY \
              x.\"ordinality\""

@@ -1,5 +1,7 @@
 //! One attempt at a group: one transaction, the gates of all units first, then what depends on them.
 //!
+//! New payments alone need no look at any answer (`new_payments`): they come here only when that has failed.
+//!
 //! Deliberately absent: the gates themselves (`gates`), what becomes of a group that fails (`task`), which units may
 //! stand in one (`queue`).
 
@@ -39,6 +41,9 @@ pub(super) struct Losers {
 
 /// Writes `units` in one transaction.
 pub(super) async fn attempt(database: &Database, statements: &Statements, units: &[&Unit]) -> Attempt {
+    if let Some(attempt) = statements.new_payments.attempt(database, units).await {
+        return attempt;
+    }
     let transaction = match database.begin().await {
         Ok(transaction) => transaction,
         Err(error) => return Attempt::Failed(Failure::of(&error), error),

@@ -19,6 +19,10 @@ use url::Url;
 
 /// A `COMMIT` as the driver sends it: a simple query.
 const COMMIT: &[u8] = b"Q\0\0\0\x0bCOMMIT\0";
+/// How a statement begins that is a transaction by itself (`payferry_entities::Batch`), behind its name.
+const BATCH: &[u8] = b"\0WITH part0 AS (";
+/// How the driver names the statements it prepares; a number follows.
+const PREPARED: &[u8] = b"sqlx_s_";
 /// Bytes read at once.
 const CHUNK_BYTES: usize = 16 * 1_024;
 
@@ -156,7 +160,8 @@ async fn connect(client: TcpStream, server: String, mut line: watch::Receiver<Li
     let ((mut from_client, mut to_client), (mut from_server, mut to_server)) =
         (client.into_split(), server.into_split());
     let (mut asked, mut answered) = (vec![0; CHUNK_BYTES], vec![0; CHUNK_BYTES]);
-    let mut is_lost = false;
+    let mut batches = Batches::default();
+    let (mut is_lost, mut is_cut) = (false, false);
     loop {
         let (read, is_answer) = tokio::select! {
             changed = line.wait_for(|line| *line == Line::Gone) => {
@@ -177,24 +182,50 @@ async fn connect(client: TcpStream, server: String, mut line: watch::Receiver<Li
             continue;
         }
         let said = if is_answer { &answered[..length] } else { &asked[..length] };
-        let to = if is_answer { &mut to_client } else { &mut to_server };
-        let cut =
-            if !is_answer && said.windows(COMMIT.len()).any(|some| some == COMMIT) { commits.choose() } else { None };
-        if cut == Some(Cut::Before) {
-            commits.cut_before.fetch_add(1, Ordering::Relaxed);
+        if is_answer && is_cut {
+            // It says that it is done.
+            commits.cut_after.fetch_add(1, Ordering::Relaxed);
             return;
         }
+        let commits_now = !is_answer && (batches.commit_in(said) || contains(said, COMMIT));
+        match if commits_now { commits.choose() } else { None } {
+            Some(Cut::Before) => {
+                commits.cut_before.fetch_add(1, Ordering::Relaxed);
+                return;
+            }
+            Some(Cut::After) => is_cut = true,
+            None => {}
+        }
+        let to = if is_answer { &mut to_client } else { &mut to_server };
         if to.write_all(said).await.is_err() {
             return;
         }
-        if cut == Some(Cut::After) {
-            // Its answer says that it is done.
-            if matches!(from_server.read(&mut answered).await, Ok(1..)) {
-                commits.cut_after.fetch_add(1, Ordering::Relaxed);
-            }
-            return;
-        }
     }
+}
+
+/// The statements of one connection that are transactions by themselves.
+#[derive(Default)]
+struct Batches(Vec<Vec<u8>>);
+
+impl Batches {
+    /// Whether one of them is run by what is said. Notes those that are prepared by it.
+    fn commit_in(&mut self, said: &[u8]) -> bool {
+        // Of what is bound, the first thing said is where to (nowhere in particular: an empty name) and what.
+        let runs = self.0.iter().any(|name| contains(said, &[b"\0", &**name, b"\0"].concat()));
+        if let Some(end) = find(said, BATCH) {
+            let name = said[..end].windows(PREPARED.len()).rposition(|some| some == PREPARED);
+            self.0.push(said[name.expect("the driver names what it prepares")..end].to_vec());
+        }
+        runs
+    }
+}
+
+fn contains(said: &[u8], what: &[u8]) -> bool {
+    find(said, what).is_some()
+}
+
+fn find(said: &[u8], what: &[u8]) -> Option<usize> {
+    said.windows(what.len()).position(|some| some == what)
 }
 
 /// Keeps a connection standing on which nothing arrives, until the line is gone.

@@ -7,6 +7,7 @@ mod gates;
 mod groups;
 mod ledger;
 mod model;
+mod new_payments;
 mod postgres;
 mod statements;
 

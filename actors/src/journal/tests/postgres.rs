@@ -3,6 +3,7 @@
 use payferry_entities::events;
 use payferry_harness::proxy::Proxy;
 use sea_orm::{ConnectionTrait, Statement, TransactionTrait};
+use tokio_util::task::AbortOnDropHandle;
 
 use super::*;
 
@@ -12,15 +13,15 @@ async fn running() -> World {
     world
 }
 
-/// Inserting a payment fails with this SQLSTATE, so often; at once or at the commit.
-async fn fail_inserts(world: &World, code: &str, times: usize, when: &str) {
+/// Inserting into a table fails with this SQLSTATE, so often; at once or at the commit.
+async fn fail_inserts(world: &World, table: &str, code: &str, times: usize, when: &str) {
     let trouble = format!(
         "CREATE SEQUENCE trouble;
          CREATE FUNCTION trouble() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
            IF nextval('trouble') <= {times} THEN RAISE EXCEPTION 'trouble' USING ERRCODE = '{code}'; END IF;
            RETURN NULL;
          END $$;
-         CREATE CONSTRAINT TRIGGER trouble AFTER INSERT ON payments DEFERRABLE INITIALLY {when}
+         CREATE CONSTRAINT TRIGGER trouble AFTER INSERT ON {table} DEFERRABLE INITIALLY {when}
            FOR EACH ROW EXECUTE FUNCTION trouble()"
     );
     world.test_database.connect().await.execute_unprepared(&trouble).await.unwrap();
@@ -63,38 +64,76 @@ async fn a_deadlock_that_the_journal_loses_is_tried_again() {
 async fn a_serialization_failure_is_tried_again_at_a_statement_and_at_the_commit() {
     for when in ["IMMEDIATE", "DEFERRED"] {
         let world = running().await;
-        fail_inserts(&world, "40001", 2, when).await;
+        fail_inserts(&world, "payments", "40001", 2, when).await;
         world.submit(initiation("1", None)).await.unwrap();
         assert_eq!((world.journal.stats().retries, world.count::<payments::Entity>().await), (2, 1), "{when}");
+        world.submit(boxed(transition(&payment_row("1"), 1))).await.unwrap();
+        world
+            .test_database
+            .connect()
+            .await
+            .execute_unprepared("DROP FUNCTION trouble CASCADE; DROP SEQUENCE trouble")
+            .await
+            .unwrap();
+        fail_inserts(&world, "events", "40001", 2, when).await;
+        let payment = payments::Model { version: 2, ..payment_row("1") };
+        world.submit(boxed(transition(&payment, 1))).await.unwrap();
+        assert_eq!((world.journal.stats().retries, world.count::<events::Entity>().await), (4, 2), "{when}");
     }
 }
 
 #[tokio::test]
 async fn any_other_error_of_a_commit_is_unknown() {
     let world = running().await;
-    fail_inserts(&world, "53100", 1, "DEFERRED").await;
-    assert!(matches!(world.submit(initiation("1", None)).await, Err(JournalError::Unknown(_))));
-    assert_eq!(world.count::<payments::Entity>().await, 0);
+    let payment = world.payment("1").await;
+    fail_inserts(&world, "events", "53100", 1, "DEFERRED").await;
+    let answer = world.submit(boxed(transition(&payment, 1))).await;
+    assert!(matches!(answer, Err(JournalError::Unknown(_))), "{answer:?}");
+    assert_eq!(world.count::<events::Entity>().await, 0);
+    world.submit(boxed(transition(&payment, 1))).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_statement_that_is_a_transaction_by_itself_fails_for_certain() {
+    let world = running().await;
+    fail_inserts(&world, "payments", "53100", 1, "DEFERRED").await;
     world.submit(initiation("1", None)).await.unwrap();
+    assert_eq!((world.journal.stats().retries, world.count::<payments::Entity>().await), (1, 1));
 }
 
 #[tokio::test]
 async fn a_commit_that_is_cut_off_is_unknown_whether_it_was_made_or_not() {
     let world = World::on(TestDatabase::postgres().await).await;
+    let before: Vec<_> = (0..12).map(|n| payment_row(&format!("{n}"))).collect();
+    // New payments, in one statement that is a transaction by itself; and what takes several.
+    let new = before.iter().map(|payment| initiation(payment.id.trim_start_matches("pay_"), None)).collect::<Vec<_>>();
+    let moved = before.iter().map(|payment| boxed(transition(payment, 1))).collect();
+    world.run();
+    cut_off(&world, new).await;
+    for n in 0..12 {
+        // Those that are missing.
+        let _ = world.submit(initiation(&n.to_string(), None)).await;
+    }
+    cut_off(&world, moved).await;
+}
+
+/// Submits the units one by one, and cuts off every commit.
+async fn cut_off(world: &World, units: Vec<Unit>) {
     let proxy = Proxy::start(world.test_database.url()).await;
     let database = Database::open(&proxy.url(world.test_database.url())).await.unwrap();
     let (journal, task) = Journal::start(database);
-    tokio::spawn(task.supervise(|_| {}));
+    let _running = AbortOnDropHandle::new(tokio::spawn(task.supervise(|_| {})));
+    let written = world.count::<payment_transitions::Entity>().await;
     proxy.cut_commits(100);
-    for n in 0..12 {
-        let answer = journal.submit(initiation(&n.to_string(), None)).await;
+    for unit in units {
+        let answer = journal.submit(unit).await;
         assert!(matches!(answer, Err(JournalError::Unknown(_))), "{answer:?}");
     }
     let (before, after) = proxy.commits_cut();
     assert!(before > 0 && after > 0 && before + after == 12, "{before} and {after}");
-    assert_eq!(world.count::<payments::Entity>().await, after as u64);
+    assert_eq!(world.count::<payment_transitions::Entity>().await, written + after as u64);
     proxy.cut_commits(0);
-    journal.submit(initiation("more", None)).await.unwrap();
+    journal.submit(initiation(&format!("more{written}"), None)).await.unwrap();
 }
 
 #[tokio::test]
