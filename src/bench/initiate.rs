@@ -29,7 +29,7 @@ const BOUND_SHARE_LEAST: f64 = 0.3;
 /// Turns that the bound and the service take as closed loops, at least: the disk is not equally fast all the time, and both
 /// are to have their share of it. Whoever has none is held.
 const TURNS: u32 = 3;
-/// How long a service is warmed up.
+/// How long a service is warmed up, by a closed loop and before a steady rate.
 const WARM_UP: Duration = Duration::from_secs(1);
 
 /// One of the two that take turns, and what came of them.
@@ -54,8 +54,11 @@ impl Side {
         Self { service, psp, steady_psp, warm, closed, steady, cpu_secs: 0.0, load_secs: 0.0 }
     }
 
-    /// In one piece: checkpoints and the disk's own writing are a part of it, and a beginning after each turn is not.
+    /// In one piece: checkpoints and the disk's own writing are a part of it, and a beginning after each turn is not. Nor is
+    /// the opening of connections, all at once: the rate is kept for a moment before it counts.
     async fn steady_run(&mut self, rate: f64, time: Duration) {
+        let warm = open_loop(rate, count(rate, WARM_UP), |_| self.steady_psp.clone().initiate()).await;
+        self.warm.extend(warm);
         self.steady = open_loop(rate, count(rate, time), |_| self.steady_psp.clone().initiate()).await;
     }
 
@@ -144,6 +147,7 @@ pub(super) async fn measure(world: &World, engine: &Engine, time: Duration, quic
         .note(format!("{} acknowledged payments were read back", side.acknowledged()))
         .unless(durability.lacks())
         .wrong(wrong)
+        .wrong(side.warm.troubles())
         .wrong(steady.troubles())
         .wrong(of_bound(&bare.steady));
     Ok(vec![throughput.wrong(closed.troubles()).wrong(of_bound(&bare.closed)), latency])
