@@ -80,7 +80,9 @@ impl Database {
                 match steps.try_next().await {
                     Ok(Some(Either::Left(_))) => done += 1,
                     Ok(Some(Either::Right(_))) => {}
-                    Ok(None) => break Ok(()),
+                    Ok(None) if done == batch.statements => break Ok(()),
+                    // SQLite's thread has ended, and nobody knows how far it came.
+                    Ok(None) => break Err(Error::WorkerCrashed),
                     Err(error) => break Err(error),
                 }
             }
@@ -89,9 +91,10 @@ impl Database {
             lease.is_clean = true;
             return Ok(());
         };
+        let is_thread_gone = matches!(error, Error::WorkerCrashed);
         // Where SQLite has rolled back by itself this fails, and the connection is replaced.
-        lease.is_clean = done == 0 || lease.connection.execute("ROLLBACK").await.is_ok();
-        if done + 1 == batch.statements {
+        lease.is_clean = !is_thread_gone && (done == 0 || lease.connection.execute("ROLLBACK").await.is_ok());
+        if is_thread_gone || done + 1 == batch.statements {
             return Err(NotCommitted::Unknown(failed(error)));
         }
         Err(rolled_back(error))
@@ -209,6 +212,19 @@ mod tests {
         transaction.commit().await.unwrap();
         database.commit_at_once(&batch, values(1, "a", "b")).await.unwrap();
         assert_eq!(count(&database).await, 2);
+        database.close().await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn answers_that_end_too_early_say_nothing_of_the_commit() {
+        let folder = tempfile::tempdir().unwrap();
+        let (database, batch) = (open(&folder).await, batch());
+        // As from a thread that ended before it told of the last statement.
+        let longer = Batch { statements: batch.statements + 1, ..batch.clone() };
+        let answer = database.commit_at_once(&longer, values(1, "a", "a")).await;
+        assert!(matches!(answer, Err(NotCommitted::Unknown(_))), "{answer:?}");
+        database.commit_at_once(&batch, values(3, "b", "b")).await.unwrap();
+        assert_eq!(count(&database).await, 4);
         database.close().await.unwrap();
     }
 

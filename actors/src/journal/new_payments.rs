@@ -11,7 +11,9 @@ use sea_orm::{DbBackend, DbErr, Value};
 use super::insert::{Bound, LIST_ROWS, arrays, into_table};
 use super::table::Shape;
 use super::write::Attempt;
-use super::{Initiation, Receipt, Unit};
+use super::{GROUP_UNITS_MAX, Initiation, Receipt, Unit};
+
+const _: () = assert!(GROUP_UNITS_MAX <= LIST_ROWS[LIST_ROWS.len() - 1], "a group fits the longest list");
 
 /// The statements, in the database's dialect.
 #[derive(Debug)]
@@ -67,9 +69,8 @@ impl NewPayments {
             .iter()
             .map(|unit| if let Unit::Initiation(initiation) = unit { Some(&**initiation) } else { None })
             .collect::<Option<_>>()?;
-        let bound = self.bind(&initiations);
-        let (batch, values) = match bound {
-            Ok(bound) => bound?,
+        let (batch, values) = match self.bind(&initiations) {
+            Ok(bound) => bound,
             Err(error) => return Some(Attempt::Failed(Failure::of(&error), error)),
         };
         match database.commit_at_once(batch, values).await {
@@ -82,8 +83,8 @@ impl NewPayments {
         }
     }
 
-    /// The text for so many, and its values; `None` for more than one list holds.
-    fn bind(&self, initiations: &[&Initiation]) -> Result<Option<(&Batch, Vec<Value>)>, DbErr> {
+    /// The text for so many, and its values.
+    fn bind(&self, initiations: &[&Initiation]) -> Result<(&Batch, Vec<Value>), DbErr> {
         let keys: Vec<_> = initiations.iter().filter_map(|initiation| initiation.idempotency.as_ref()).collect();
         let payments: Vec<_> = initiations.iter().map(|initiation| &initiation.payment).collect();
         let transitions: Vec<_> = initiations.iter().map(|initiation| &initiation.transition).collect();
@@ -93,12 +94,11 @@ impl NewPayments {
                 let mut values = arrays(of_keys.columns(), &keys)?;
                 values.extend(arrays(of_payments.columns(), &payments)?);
                 values.extend(arrays(of_transitions.columns(), &transitions)?);
-                Ok(Some((batch, values)))
+                Ok((batch, values))
             }
             Texts::Lists(lists) => {
-                let Some((room, batches)) = lists.iter().find(|(room, _)| initiations.len() <= *room) else {
-                    return Ok(None);
-                };
+                let found = lists.iter().find(|(room, _)| initiations.len() <= *room);
+                let (room, batches) = found.expect("a group fits the longest list");
                 let mut values =
                     Vec::with_capacity(room * self.tables.iter().map(|table| table.columns().len()).sum::<usize>());
                 if !keys.is_empty() {
@@ -106,7 +106,7 @@ impl NewPayments {
                 }
                 fill(&mut values, of_payments, *room, &payments);
                 fill(&mut values, of_transitions, *room, &transitions);
-                Ok(Some((&batches[usize::from(!keys.is_empty())], values)))
+                Ok((&batches[usize::from(!keys.is_empty())], values))
             }
         }
     }
