@@ -19,7 +19,17 @@
   // What a node is known by: its id, or the heading that it is labelled by.
   const key = node => node.id || node.getAttribute?.('aria-labelledby') || '';
 
-  // Makes `now` as `then` is, node by node. Nodes with a key are found again wherever they stand.
+  const KEYED = '[id], [aria-labelledby]';
+  const shares = (one, other) => {
+    const keys = new Set([...one.querySelectorAll(KEYED)].map(key)), held = [...other.querySelectorAll(KEYED)];
+    return keys.size && held.length ? held.some(node => keys.has(key(node))) : keys.size === held.length;
+  };
+  // Whether `one` is to become `other`: a node with a key by that, another by those it holds.
+  const fits = (one, other) => one.nodeName === other.nodeName
+    && (other.nodeType !== Node.ELEMENT_NODE || key(one) === key(other) && (key(other) || shares(one, other)));
+
+  // Makes `now` as `then` is, node by node. What is gone goes first, so that what stays is moved only out of its order:
+  // a node that is moved loses the focus.
   const morph = (now, then) => {
     if (now.nodeType !== Node.ELEMENT_NODE) {
       if (now.nodeValue !== then.nodeValue) now.nodeValue = then.nodeValue;
@@ -31,24 +41,18 @@
     for (const { name, value } of then.attributes) {
       if (now.getAttribute(name) !== value && !(name === 'open' && now.tagName === 'DETAILS')) now.setAttribute(name, value);
     }
-    const known = new Map([...now.children].filter(key).map(one => [key(one), one]));
+    const free = new Set(now.childNodes);
+    const pairs = [...then.childNodes].map(child => {
+      for (const old of free) if (fits(old, child)) { free.delete(old); return [child, old]; }
+      return [child, null];
+    });
+    for (const old of free) old.remove();
     let at = now.firstChild;
-    for (const child of [...then.childNodes]) {
-      let match = at;
-      if (key(child)) {
-        match = known.get(key(child));
-        if (match && match !== at) now.insertBefore(match, at);
-        else if (match) at = at.nextSibling;
-      } else {
-        while (match && key(match)) match = match.nextSibling;
-        if (match && match !== at) now.insertBefore(match, at);
-        else if (match) at = at.nextSibling;
-      }
-      if (match && match.nodeName === child.nodeName) morph(match, child);
-      else if (match) match.replaceWith(child);
-      else now.insertBefore(child, at);
+    for (const [child, old] of pairs) {
+      if (old && old === at) at = at.nextSibling;
+      else now.insertBefore(old ?? child, at);
+      if (old) morph(old, child);
     }
-    while (at) { const next = at.nextSibling; at.remove(); at = next; }
   };
 
   const refresh = async () => {

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use payferry_harness::free_ports;
+use reqwest::Method;
 use serde_json::json;
 
 use super::world::Desk;
@@ -102,15 +103,24 @@ async fn what_one_does_with_the_page_is_kept_while_it_changes() {
     browser.until("section[aria-labelledby=deliveries]", |text| text.contains("payment.settled")).await;
     browser.click("section[aria-labelledby=deliveries] summary").await;
     browser.fill("input[type=search]", "pay_half").await;
-    browser.run("scrollTo(0, 200); window.row = document.querySelector('#version-1')").await;
+    let where_it_stands = "Math.round(window.row.getBoundingClientRect().top)";
+    let mark = format!("scrollTo(0, 200); window.row = document.querySelector('#version-1'); return {where_it_stands}");
+    let stood = browser.run(&mark).await;
     desk.refreshed().await;
     // More of the same page.
     desk.pay(&id, Some("1")).await;
     browser.until(".title", |text| text.contains("EXCESS")).await;
+    // And something above it, for money that only an operator can let go.
+    let from_a_sanctioned = json!({"amount": "1", "from": "sanctioned"});
+    desk.psp.ok(Method::POST, &format!("/sandbox/payments/{id}/pay"), from_a_sanctioned).await;
+    browser.until("section[aria-labelledby=transfers] .badge.bad", |text| text == "block").await;
+    browser.until("#decide", |text| text == "Decide").await;
     desk.refreshed().await;
-    let kept = "return [scrollY, document.activeElement.value, document.querySelectorAll('details[open]').length, \
-                window.row === document.querySelector('#version-1')]";
-    assert_eq!(browser.run(kept).await, json!([200, "pay_half", 1, true]));
+    let kept = format!(
+        "return [{where_it_stands}, document.activeElement.value, document.querySelectorAll('details[open]').length, \
+         window.row === document.querySelector('#version-1')]"
+    );
+    assert_eq!(browser.run(&kept).await, json!([stood, "pay_half", 1, true]));
     desk.assert_calm().await;
     desk.browser.close().await;
 }
