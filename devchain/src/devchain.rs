@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use alloy::primitives::{Address, B256, Bytes, U256};
 use serde_json::Value;
@@ -144,6 +144,12 @@ impl Devchain {
     /// The newest block.
     pub fn head(&self) -> BlockRef {
         self.engine.head()
+    }
+
+    /// When the newest block that was sealed was on disk and about to be shown, or the chain was opened: nobody has seen it
+    /// before.
+    pub fn sealed_at(&self) -> Instant {
+        *self.engine.sealed_at.lock()
     }
 
     /// The EIP-155 chain id.

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use alloy::primitives::B256;
 use alloy::primitives::map::AddressMap;
@@ -34,6 +35,8 @@ pub(crate) struct Engine {
     pub clock: Mutex<Clock>,
     pub faults: FaultInjector,
     pub heads: watch::Sender<BlockRef>,
+    /// When the newest block that was sealed was about to be shown.
+    pub sealed_at: Mutex<Instant>,
     /// When blocks are made: as configured, until a control says otherwise.
     pub mining: watch::Sender<Mining>,
     pub paused: AtomicBool,
@@ -61,6 +64,7 @@ impl Engine {
             clock: Mutex::new(clock),
             faults: FaultInjector::default(),
             heads,
+            sealed_at: Mutex::new(Instant::now()),
             mining,
             paused: AtomicBool::new(false),
             sealing: tokio::sync::Mutex::new(()),
@@ -273,6 +277,7 @@ impl Engine {
             chain.fill(params, candidates)
         };
         self.append(&[Record::Block(block_record(&executed.block, clock.offset_secs))]).wait_blocking()?;
+        *self.sealed_at.lock() = Instant::now();
         let head = {
             let mut chain = self.chain.write();
             let mut pool = self.pool.lock();
@@ -309,6 +314,7 @@ impl Engine {
         let records: Vec<Record> = blocks.iter().map(|block| Record::Block(block_record(block, offset_secs))).collect();
         self.append(&records).wait_blocking()?;
         let sealed: Vec<BlockRef> = blocks.iter().map(Block::reference).collect();
+        *self.sealed_at.lock() = Instant::now();
         {
             let mut chain = self.chain.write();
             for block in blocks {

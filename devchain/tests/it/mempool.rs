@@ -1,3 +1,5 @@
+use std::time::Instant;
+
 use alloy::consensus::TxEip1559;
 use alloy::primitives::{B256, U256};
 use alloy::sol_types::SolCall;
@@ -140,6 +142,24 @@ async fn each_transaction_gets_its_block() {
     sends.join_all().await;
     world.chain.mine(1).await.unwrap();
     assert_eq!(world.token_balance(payee(1), "latest").await, 52);
+}
+
+#[tokio::test]
+async fn nobody_sees_a_block_before_it_is_said_to_be_sealed() {
+    let world = World::with(ChainConfig { mining: Mining::OnDemand, ..config() }).await;
+    for blocks in [1, 3] {
+        let mut heads = world.chain.heads();
+        let last = world.chain.head().number + blocks;
+        let asked = Instant::now();
+        let seen = async {
+            heads.wait_for(|head| head.number == last).await.unwrap();
+            Instant::now()
+        };
+        let (seen, mined) = tokio::join!(seen, world.chain.mine(blocks));
+        assert_eq!(mined.unwrap().len() as u64, blocks);
+        let sealed_at = world.chain.sealed_at();
+        assert!(asked <= sealed_at && sealed_at <= seen, "{asked:?} {sealed_at:?} {seen:?}");
+    }
 }
 
 #[tokio::test]

@@ -1,8 +1,11 @@
 //! `POST /sandbox/chains/{chain}/mine`, `.../mining`, `.../reorg` and `.../faults`.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use axum::Extension;
+use axum::http::HeaderName;
+use axum::response::IntoResponse;
 use payferry_devchain::{BlockRef, Dropped, Faults};
 use payferry_domain::Chain;
 use serde_json::{Value, json};
@@ -15,6 +18,8 @@ use crate::http::extract::{Fault, Path, read};
 use crate::sandbox::chain::{FOUNDATION_BLOCKS, SandboxChain};
 use crate::sandbox::world::World;
 
+/// Names what took how long, in milliseconds.
+const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 /// Most blocks of one request.
 const MINE_BLOCKS_MAX: i64 = 10_000;
 /// Most blocks that a reorganisation takes back: as far as the chains can undo.
@@ -32,19 +37,22 @@ fn answer(message: &str, chain: Chain, head: BlockRef) -> Result<Answer, ApiErro
     Answer::ok(&json!({"message": message, "chain": chain, "head": head}))
 }
 
-/// Mines blocks at once.
+/// Mines blocks at once. The answer's `Server-Timing` says how long it was until the last of them was about to be shown.
 pub(super) async fn mine(
     Extension(world): Extension<Arc<World>>,
     _: Caller<Payments>,
     Path(name): Path<String>,
     Body(body): Body,
-) -> Result<Answer, ApiError> {
+) -> Result<impl IntoResponse, ApiError> {
+    let asked = Instant::now();
     let (name, chain) = chain(&world, &name)?;
     let blocks = fields(&body, |fields| {
         Some(fields.optional("blocks", |value| read::whole(value, 1, MINE_BLOCKS_MAX)).unwrap_or(1))
     })?;
     chain.devchain().mine(blocks.unsigned_abs()).await.map_err(away)?;
-    answer("Mined", name, chain.devchain().head())
+    let made_in = chain.devchain().sealed_at().saturating_duration_since(asked);
+    let timing = format!("block;dur={:.3}", made_in.as_secs_f64() * 1_000.0);
+    Ok(([(SERVER_TIMING, timing)], answer("Mined", name, chain.devchain().head())?))
 }
 
 /// Stops or takes up mining by interval, to hold a chain still while something is tried; `mine` still works.

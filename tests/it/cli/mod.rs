@@ -16,7 +16,7 @@ mod world;
 use std::process::Output;
 use std::time::{Duration, Instant};
 
-use reqwest::{Method, StatusCode};
+use reqwest::{Method, Response, StatusCode};
 use serde_json::{Value, json};
 
 use crate::process::{Home, Running, payferry};
@@ -42,12 +42,17 @@ fn complaint(output: &Output) -> String {
 
 impl Running {
     /// A request with the PSP's key.
-    pub(crate) async fn call(&self, method: Method, path: &str, body: Option<Value>) -> (StatusCode, Value) {
+    pub(crate) async fn send(&self, method: Method, path: &str, body: Option<Value>) -> Response {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let request = reqwest::Client::new().request(method, format!("{}{path}", self.text("api_url")));
         let request = request.bearer_auth(self.text("api_key"));
         let request = if let Some(body) = body { request.json(&body) } else { request };
-        let response = request.send().await.unwrap();
+        request.send().await.unwrap()
+    }
+
+    /// Its status and what it answers.
+    pub(crate) async fn call(&self, method: Method, path: &str, body: Option<Value>) -> (StatusCode, Value) {
+        let response = self.send(method, path, body).await;
         (response.status(), response.json().await.unwrap())
     }
 

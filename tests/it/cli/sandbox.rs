@@ -169,3 +169,16 @@ async fn absurd_controls_are_refused_clearly() {
     }
     sandbox.stop();
 }
+
+#[tokio::test]
+async fn a_block_says_how_long_it_took() {
+    let home = Home::new().await;
+    let sandbox = Running::start(&home);
+    let asked = Instant::now();
+    let answer = sandbox.send(Method::POST, "/sandbox/chains/base/mine", Some(json!({"blocks": 20}))).await;
+    let took = asked.elapsed().as_secs_f64() * 1_000.0;
+    let timing = answer.headers()["server-timing"].to_str().unwrap();
+    let millis: f64 = timing.strip_prefix("block;dur=").unwrap().parse().unwrap();
+    assert!(0.0 < millis && millis < took, "{timing} of {took} ms");
+    sandbox.stop();
+}
