@@ -174,6 +174,12 @@ impl Journal {
         self.shared.wakes.subscribe(subject.to_string())
     }
 
+    /// From now on, `sender` is told the id of each PSP to whom a commit announces something, before whoever wrote it is
+    /// answered, and in the place of any `sender` before it. It must not block.
+    pub(crate) fn tell_announced(&self, sender: impl Fn(&str) + Send + Sync + 'static) {
+        self.shared.wakes.tell_announced(Box::new(sender));
+    }
+
     /// Payments and PSPs whose commits somebody waits for.
     pub fn waited_for(&self) -> usize {
         self.shared.wakes.len()

@@ -1,14 +1,17 @@
 //! Who waits for something to be committed: open pages and long polls are woken by the commit, so that none of them
-//! looks at the database again and again.
+//! looks at the database again and again; and the webhook sender is told what for, before those are who announced it, so
+//! that a webhook waits behind nobody's turn.
 //!
 //! A subject is the id of a payment, or of a PSP whose feed grows. Deliberately absent: what was committed. Whoever is
 //! woken reads it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use dashmap::DashMap;
 use dashmap::mapref::entry::Entry;
+use parking_lot::RwLock;
 use tokio::sync::watch;
 
 use super::{Submitted, Unit};
@@ -19,9 +22,18 @@ pub(super) struct Wakes {
     by_subject: DashMap<String, watch::Sender<()>>,
     /// How many there are: a commit that nobody waits for costs one look at it.
     subjects: AtomicUsize,
+    /// Told the ids of PSPs to whom something was announced.
+    sender: RwLock<Option<Sender>>,
 }
 
+type Sender = Box<dyn Fn(&str) + Send + Sync>;
+
 impl Wakes {
+    /// From now on, `sender` is told of each PSP to whom a commit announces something, in the place of any before it.
+    pub(super) fn tell_announced(&self, sender: Sender) {
+        *self.sender.write() = Some(sender);
+    }
+
     /// From now on, commits about `subject` wake.
     pub(super) fn subscribe(self: &Arc<Self>, subject: String) -> Wake {
         let receiver = match self.by_subject.entry(subject.clone()) {
@@ -38,6 +50,10 @@ impl Wakes {
 
     /// These were committed, or may have been.
     pub(super) fn committed(&self, part: &[Submitted]) {
+        if let Some(tell) = &*self.sender.read() {
+            let announced = part.iter().filter_map(|submitted| submitted.unit.announcements().first());
+            announced.map(|event| event.psp_id.as_str()).collect::<BTreeSet<_>>().into_iter().for_each(tell);
+        }
         if self.subjects.load(Ordering::SeqCst) == 0 {
             return;
         }

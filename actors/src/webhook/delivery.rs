@@ -1,8 +1,8 @@
 //! One delivery from its turn to its recorded outcome.
 //!
 //! The row is read when its turn has come, so that what changed while it waited counts; those whose turns come at once
-//! are read at once. What was sent and not recorded
-//! (a crash in between) still stands as open and is sent again under the same id.
+//! are read at once. What was sent and not recorded (a crash in between) still stands as open and is sent again under the
+//! same id.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -46,12 +46,20 @@ pub(super) enum Turn {
 /// The rows of deliveries whose turns come at once, read by whoever asks first.
 pub(super) type Rows = Shared<BoxFuture<'static, Result<Arc<HashMap<String, Due>>, String>>>;
 
-/// The rows of these deliveries, once they are asked for.
-pub(super) fn rows(desk: &Arc<Desk>, delivery_ids: Vec<String>) -> Rows {
+/// The rows of these deliveries: those that were `just_read`, and the others once they are asked for.
+pub(super) fn rows(desk: &Arc<Desk>, delivery_ids: Vec<String>, mut just_read: HashMap<String, Due>) -> Rows {
     let desk = Arc::clone(desk);
+    let (mut rows, mut unread) = (HashMap::with_capacity(delivery_ids.len()), Vec::new());
+    for id in delivery_ids {
+        match just_read.remove(&id) {
+            Some(due) => drop(rows.insert(id, due)),
+            None => unread.push(id),
+        }
+    }
     let read = async move {
-        let found = queue::due(&desk.database, &delivery_ids).await.map_err(|error| error.to_string())?;
-        Ok(Arc::new(found.into_iter().map(|due| (due.id.clone(), due)).collect::<HashMap<_, _>>()))
+        let found = queue::due(&desk.database, &unread).await.map_err(|error| error.to_string())?;
+        rows.extend(found.into_iter().map(|due| (due.id.clone(), due)));
+        Ok(Arc::new(rows))
     };
     read.boxed().shared()
 }

@@ -4,7 +4,7 @@
 //! a page of what waits and what is under way: everything else is in the rows. Deliberately absent: what an attempt is
 //! and how it is recorded (`delivery`), which runs beside the actor, one task a delivery.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,7 +21,7 @@ use super::attempt::Target;
 use super::breaker::{Breaker, BreakerState, Permission};
 use super::concurrency::{Concurrency, Epoch, IN_FLIGHT_MIN};
 use super::delivery::{self, Turn, UnderWay, take_turn};
-use super::queue::{self, Waiting};
+use super::queue::{self, Due, Waiting};
 use super::sender::Desk;
 use super::window::Window;
 use super::{STOP_PATIENCE, endpoints};
@@ -242,10 +242,10 @@ impl Endpoint {
             return Ok(());
         }
         let Some(target) = self.target(state).await? else { return Ok(()) };
-        let mut admitted = Vec::new();
+        let (mut admitted, mut just_read) = (Vec::new(), HashMap::new());
         let mut read = Ok(());
         while state.in_flight < allowed {
-            read = self.read_what_waits(state).await;
+            read = self.read_what_waits(state, &mut just_read).await;
             if read.is_err() {
                 break;
             }
@@ -256,7 +256,7 @@ impl Endpoint {
             };
             admitted.push(Admitted { delivery, is_first, share });
         }
-        self.start(myself, state, &target, admitted, permission == Permission::Probe);
+        self.start(myself, state, &target, admitted, just_read, permission == Permission::Probe);
         read?;
         if let Some(at) = state.retries_at.filter(|_| state.retries.is_empty() && state.in_flight < allowed) {
             let wait = at.saturating_sub(self.desk.clock.real_now().as_millis()).max(0).unsigned_abs();
@@ -311,14 +311,15 @@ impl Endpoint {
         Ok(())
     }
 
-    async fn read_first_attempts(&self, state: &mut State) -> Result<(), DbErr> {
+    async fn read_first_attempts(&self, state: &mut State, just_read: &mut HashMap<String, Due>) -> Result<(), DbErr> {
         while state.more && state.window.ready_len() < READY_MIN && state.window.len() < WINDOW_MAX {
             let page = queue::first_attempts(&self.desk.database, self.psp_id, state.read_to).await?;
             let read = page.len();
-            for delivery in page {
+            for (delivery, due) in page {
                 state.read_to = delivery.position;
                 if !state.taken.contains(&delivery.id) && !state.window.holds(&delivery) {
                     state.window.push(delivery);
+                    just_read.insert(due.id.clone(), due);
                 }
             }
             if read < queue::PAGE {
@@ -331,9 +332,10 @@ impl Endpoint {
         Ok(())
     }
 
-    async fn read_what_waits(&self, state: &mut State) -> Result<(), DbErr> {
+    /// Reads more where less waits than could go, and adds the rows of what was read to `just_read`.
+    async fn read_what_waits(&self, state: &mut State, just_read: &mut HashMap<String, Due>) -> Result<(), DbErr> {
         self.read_retries(state).await?;
-        self.read_first_attempts(state).await
+        self.read_first_attempts(state, just_read).await
     }
 
     /// Makes room for a delivery's turn. Beyond what every endpoint always gets it needs a share of what all have
@@ -357,10 +359,11 @@ impl Endpoint {
         state: &mut State,
         target: &Arc<Target>,
         admitted: Vec<Admitted>,
+        just_read: HashMap<String, Due>,
         is_probe: bool,
     ) {
         let ids = admitted.iter().map(|admitted| admitted.delivery.id.clone()).collect();
-        let rows = delivery::rows(&self.desk, ids);
+        let rows = delivery::rows(&self.desk, ids, just_read);
         for Admitted { delivery, is_first, share } in admitted {
             let (desk, target, myself) = (Arc::clone(&self.desk), Arc::clone(target), myself.clone());
             let (rows, epoch) = (rows.clone(), state.concurrency.epoch());

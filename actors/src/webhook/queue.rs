@@ -11,7 +11,7 @@ pub(super) const PAGE: usize = 256;
 /// Rows counted for the operator's view; more are shown as so many.
 pub(super) const COUNTED_MAX: i64 = 10_000;
 
-/// A delivery that waits for an attempt. Its body is read when its turn has come.
+/// A delivery that waits for an attempt. Its body is read when its turn has come, or with it if that is now.
 #[derive(Debug, Clone, PartialEq, Eq, FromQueryResult)]
 pub(super) struct Waiting {
     pub(super) id: String,
@@ -38,8 +38,10 @@ pub(super) const PSPS_WITH_OPEN: &str = "SELECT p.id FROM psps p \
     OR EXISTS (SELECT 1 FROM deliveries d WHERE d.psp_id = p.id AND d.status = 'failed')";
 
 // The states are spelled out, not bound: a partial index serves only a query that shows its condition.
-pub(super) const FIRST_ATTEMPTS: &str = "SELECT id, payment_id, position FROM deliveries \
-    WHERE psp_id = $1 AND status = 'queued' AND position > $2 ORDER BY position LIMIT $3";
+pub(super) const FIRST_ATTEMPTS: &str = "SELECT d.id, d.payment_id, d.position, \
+    d.event_id, d.status, d.attempt_count, d.retries_left, e.payload \
+    FROM deliveries d JOIN events e ON e.id = d.event_id \
+    WHERE d.psp_id = $1 AND d.status = 'queued' AND d.position > $2 ORDER BY d.position LIMIT $3";
 pub(super) const RETRIES_DUE: &str = "SELECT id, payment_id, position FROM deliveries \
     WHERE psp_id = $1 AND status = 'failed' AND next_attempt_at <= $2 ORDER BY next_attempt_at LIMIT $3";
 pub(super) const NEXT_RETRY: &str = "SELECT MIN(next_attempt_at) FROM deliveries \
@@ -70,11 +72,12 @@ pub(super) async fn psps_with_open(database: &Database) -> Result<Vec<PspId>, Db
         .collect()
 }
 
-/// A page of queued deliveries after a position, in the order of the feed.
-pub(super) async fn first_attempts(database: &Database, psp: PspId, after: i64) -> Result<Vec<Waiting>, DbErr> {
+/// A page of queued deliveries after a position, in the order of the feed; as they are now, too, since most are sent at once.
+pub(super) async fn first_attempts(database: &Database, psp: PspId, after: i64) -> Result<Vec<(Waiting, Due)>, DbErr> {
     let limit = i64::try_from(PAGE).unwrap_or(i64::MAX);
     let values = [psp.to_string().into(), after.into(), limit.into()];
-    Waiting::find_by_statement(statement(database, FIRST_ATTEMPTS, values)).all(database.reader()).await
+    let rows = database.reader().query_all_raw(statement(database, FIRST_ATTEMPTS, values)).await?;
+    rows.iter().map(|row| Ok((Waiting::from_query_result(row, "")?, Due::from_query_result(row, "")?))).collect()
 }
 
 /// Deliveries whose retry is due, the longest due first; a page and as many as are `under_way`, which still stand as due.

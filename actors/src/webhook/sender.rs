@@ -7,7 +7,7 @@ use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use dashmap::DashSet;
+use dashmap::{DashMap, DashSet};
 use payferry_domain::payment::test_payload;
 use payferry_domain::{EventId, PspId};
 use payferry_entities::Database;
@@ -49,12 +49,27 @@ pub(super) struct Desk {
     pub(super) under_way: DashSet<String>,
     /// PSPs with a nudge on its way: a second one would say nothing new.
     pub(super) nudged: DashSet<PspId>,
+    /// The endpoints that run.
+    running: DashMap<PspId, Mailbox<endpoint::Message>>,
     /// Attempts under way beyond what each endpoint always gets.
     pub(super) shares: Arc<Semaphore>,
     books: Books,
     pub(super) metrics: WebhookMetrics,
     /// PSPs whose circuit breaker is not closed.
     pub(super) broken: DashSet<PspId>,
+}
+
+impl Desk {
+    /// Says to the PSP's endpoint that rows wait; to the sender where none runs.
+    fn nudge(&self, sender: &Mailbox<Message>, psp_id: PspId) {
+        if !self.nudged.insert(psp_id) {
+            return;
+        }
+        let is_told = self.running.get(&psp_id).is_some_and(|endpoint| endpoint.cast(endpoint::Message::Nudge).is_ok());
+        if !is_told {
+            let _ = sender.cast(Message::Nudge(psp_id));
+        }
+    }
 }
 
 /// Handle to the sender. Nudging never blocks; what is lost is found by a sweep.
@@ -128,6 +143,7 @@ impl WebhookSender {
             client,
             under_way: DashSet::new(),
             nudged: DashSet::new(),
+            running: DashMap::new(),
             shares: Arc::new(Semaphore::new(IN_FLIGHT_SHARED_MAX)),
             books,
             metrics: WebhookMetrics::new(),
@@ -135,6 +151,12 @@ impl WebhookSender {
         });
         let sender = Sender { desk: desk.clone() };
         let actor = desk.books.spawn("webhook sender", sender, (), Some(supervisor)).await?;
+        let (to, here) = (actor.clone(), Arc::downgrade(&desk));
+        desk.journal.tell_announced(move |psp_id| {
+            if let (Some(desk), Ok(psp_id)) = (here.upgrade(), psp_id.parse()) {
+                desk.nudge(&to, psp_id);
+            }
+        });
         Ok(Self { actor, desk })
     }
 
@@ -143,11 +165,9 @@ impl WebhookSender {
         self.actor.get_cell()
     }
 
-    /// Rows of this PSP wait.
+    /// Rows of this PSP wait. What the journal has committed it says by itself, sooner.
     pub fn nudge(&self, psp_id: PspId) {
-        if self.desk.nudged.insert(psp_id) {
-            let _ = self.actor.cast(Message::Nudge(psp_id));
-        }
+        self.desk.nudge(&self.actor, psp_id);
     }
 
     /// The PSP's configuration changed, or old rows are to be sent again.
@@ -346,6 +366,7 @@ impl Sender {
             Ok(actor) => {
                 // It begins by reading its rows.
                 let _ = actor.cast(endpoint::Message::Wake);
+                self.desk.running.insert(psp_id, actor.clone());
                 // A nudge that died with its predecessor must not hold back the next one.
                 self.desk.nudged.remove(&psp_id);
                 state.owners.insert(actor.get_id(), psp_id);
@@ -360,6 +381,7 @@ impl Sender {
     /// Empties the PSP's place, to be filled after a pause.
     fn start_later(&self, myself: &Mailbox<Message>, state: &mut State, psp_id: PspId, cause: Cause, reason: &str) {
         let Some(slot) = state.endpoints.get_mut(&psp_id) else { return };
+        self.desk.running.remove(&psp_id);
         if slot.started.elapsed() >= RESTART_FORGIVEN_AFTER {
             slot.pause = RESTART_PAUSE_MIN;
         }

@@ -1,5 +1,6 @@
 //! Groups, queues, closing and what survives a panic.
 
+use parking_lot::Mutex;
 use sea_orm::ConnectionTrait;
 
 use super::*;
@@ -81,6 +82,35 @@ async fn what_is_announced_goes_before_what_nobody_waits_for() {
     assert_eq!(in_the_first_group(5, 60).await, (all(false, 3), all(true, 5)), "fewer come than were said to");
     assert_eq!(in_the_first_group(5, 1).await, (all(true, 3), all(true, 5)), "one is worth no group of its own");
     assert_eq!(in_the_first_group(0, 60).await, (all(true, 3), all(true, 0)), "none comes");
+}
+
+#[tokio::test]
+async fn the_sender_is_told_of_what_is_announced_before_whoever_announced_it_is_answered() {
+    let world = World::new().await;
+    let running = world.run();
+    let mut payments = Vec::new();
+    for n in ["1", "2", "3"] {
+        payments.push(world.payment(n).await);
+    }
+    running.abort();
+    let _ = running.await;
+    let told: Arc<Mutex<Vec<String>>> = Arc::default();
+    let ear = Arc::clone(&told);
+    world.journal.tell_announced(move |psp_id| ear.lock().push(psp_id.to_owned()));
+    let outdated = payments::Model { version: 7, ..payments[2].clone() };
+    let (silent, lost) = (transition(&payments[2], 0), transition(&outdated, 1));
+    let both = payments[..2].iter().map(|payment| boxed(transition(payment, 2)));
+    let announced = world.queue(both).await;
+    world.run();
+    assert!(answers(announced).await.iter().all(Result::is_ok));
+    assert_eq!(*told.lock(), [payments[0].psp_id.clone()], "a PSP is told once a commit");
+    world.submit(boxed(silent)).await.unwrap();
+    assert!(matches!(world.submit(boxed(lost)).await, Err(JournalError::Conflict)));
+    assert_eq!(told.lock().len(), 1, "nothing was announced");
+    world.fault(Fault::AnswerLost);
+    let doubted = payments::Model { version: 2, ..payments[0].clone() };
+    assert!(matches!(world.submit(boxed(transition(&doubted, 1))).await, Err(JournalError::Unknown(_))));
+    assert_eq!(told.lock().len(), 2, "it may have been committed");
 }
 
 #[tokio::test]
