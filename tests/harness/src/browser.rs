@@ -19,6 +19,8 @@ use crate::{PATIENCE, install_tls};
 
 /// How long the driver may take to start.
 const START_PATIENCE: Duration = Duration::from_secs(30);
+/// Starts of the driver before it is given up: it sometimes ends at once, and which port it takes is its own choice.
+const DRIVER_STARTS_MAX: usize = 3;
 /// How long the driver may take for one command, a page's loading included.
 const COMMAND_PATIENCE: Duration = Duration::from_mins(1);
 /// How often somebody who waits looks.
@@ -65,6 +67,28 @@ pub struct Browser {
 /// The driver's process, killed when it is dropped; the browser ends with it.
 struct Process(Child);
 
+/// The driver and its port; `None` if it ended or took too long.
+fn start_driver(fonts: &Path) -> Option<(Process, String)> {
+    let program = std::env::var("CHROMEDRIVER").unwrap_or_else(|_| "chromedriver".to_owned());
+    let mut command = Command::new(&program);
+    command.arg("--port=0").env("FONTCONFIG_FILE", fonts).env("TZ", "UTC");
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn().unwrap_or_else(|error| {
+        panic!("Chromium's driver cannot be started ({program}: {error}); tests/tools installs it, or name one in CHROMEDRIVER")
+    });
+    let stdout = child.stdout.take().unwrap();
+    let process = Process(child);
+    let (found, port) = mpsc::channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+            if let Some((_, rest)) = line.split_once(READY) {
+                let _ = found.send(rest.trim_end_matches('.').to_owned());
+            }
+        }
+    });
+    Some((process, port.recv_timeout(START_PATIENCE).ok()?))
+}
+
 impl Browser {
     /// A fresh browser.
     pub async fn start() -> Self {
@@ -81,24 +105,9 @@ impl Browser {
         let profile = tempfile::tempdir().unwrap();
         let fonts = profile.path().join("fonts.conf");
         std::fs::write(&fonts, FONTS).unwrap();
-        let program = std::env::var("CHROMEDRIVER").unwrap_or_else(|_| "chromedriver".to_owned());
-        let mut command = Command::new(&program);
-        command.arg("--port=0").env("FONTCONFIG_FILE", &fonts).env("TZ", "UTC");
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut child = command.spawn().unwrap_or_else(|error| {
-            panic!("Chromium's driver cannot be started ({program}: {error}); tests/tools installs it, or name one in CHROMEDRIVER")
-        });
-        let stdout = child.stdout.take().unwrap();
-        let process = Process(child);
-        let (found, port) = mpsc::channel();
-        std::thread::spawn(move || {
-            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
-                if let Some((_, rest)) = line.split_once(READY) {
-                    let _ = found.send(rest.trim_end_matches('.').to_owned());
-                }
-            }
-        });
-        let port = port.recv_timeout(START_PATIENCE).expect("Chromium's driver never said that it was ready");
+        let (process, port) = (0..DRIVER_STARTS_MAX)
+            .find_map(|_| start_driver(&fonts))
+            .expect("Chromium's driver said in no start that it was ready");
         let driver = WebDriver::builder(format!("http://127.0.0.1:{port}"), capabilities(profile.path(), runs_scripts))
             .request_timeout(COMMAND_PATIENCE)
             .connect()
