@@ -180,6 +180,11 @@ impl Journal {
         self.shared.wakes.tell_announced(Box::new(sender));
     }
 
+    #[cfg(test)]
+    pub(crate) fn announce(&self, psp_id: &str) {
+        self.shared.wakes.announced([psp_id]);
+    }
+
     /// Payments and PSPs whose commits somebody waits for.
     pub fn waited_for(&self) -> usize {
         self.shared.wakes.len()

@@ -50,10 +50,8 @@ impl Wakes {
 
     /// These were committed, or may have been.
     pub(super) fn committed(&self, part: &[Submitted]) {
-        if let Some(tell) = &*self.sender.read() {
-            let announced = part.iter().filter_map(|submitted| submitted.unit.announcements().first());
-            announced.map(|event| event.psp_id.as_str()).collect::<BTreeSet<_>>().into_iter().for_each(tell);
-        }
+        let announced = part.iter().filter_map(|submitted| submitted.unit.announcements().first());
+        self.announced(announced.map(|event| event.psp_id.as_str()));
         if self.subjects.load(Ordering::SeqCst) == 0 {
             return;
         }
@@ -64,6 +62,13 @@ impl Wakes {
             if let Some(event) = unit.announcements().first() {
                 self.wake(&event.psp_id);
             }
+        }
+    }
+
+    /// Something was announced to these PSPs.
+    pub(super) fn announced<'a>(&self, psp_ids: impl IntoIterator<Item = &'a str>) {
+        if let Some(tell) = &*self.sender.read() {
+            psp_ids.into_iter().collect::<BTreeSet<_>>().into_iter().for_each(tell);
         }
     }
 

@@ -52,6 +52,7 @@ impl Actor for Roof {
 
 struct World {
     database: Database,
+    journal: Journal,
     sealer: Sealer,
     sender: WebhookSender,
     books: Books,
@@ -90,9 +91,11 @@ impl World {
         let (roof, _) = Actor::spawn(None, Roof, ()).await.unwrap();
         let (cell, database_too, sealer_too) = (roof.get_cell(), database.clone(), sealer.clone());
         let sender =
-            WebhookSender::start(cell, database_too, journal, sealer_too, clock.clone(), books.clone(), config).await;
+            WebhookSender::start(cell, database_too, journal.clone(), sealer_too, clock.clone(), books.clone(), config)
+                .await;
         Self {
             database,
+            journal,
             sealer,
             sender: sender.unwrap(),
             books,

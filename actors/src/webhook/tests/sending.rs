@@ -32,6 +32,16 @@ async fn a_delivery_is_signed_logged_and_sent_in_order() {
 }
 
 #[tokio::test]
+async fn an_endpoint_hears_from_the_journal_that_something_is_announced() {
+    let world = World::new(quick()).await;
+    // Nothing is open: no sweep comes to it.
+    let psp = world.psp(None).await;
+    assert!(world.sender.observe().await.is_empty());
+    world.journal.announce(&psp.to_string());
+    assert_eq!(world.view().await.psp_id, psp, "it was started");
+}
+
+#[tokio::test]
 async fn both_secrets_sign_during_a_rotation() {
     let world = World::new(quick()).await;
     let server = receiver(ResponseTemplate::new(200)).await;
