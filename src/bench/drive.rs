@@ -13,12 +13,14 @@ use tokio::task::JoinSet;
 
 /// How often what is due is sent.
 const TICK: Duration = Duration::from_millis(1);
+/// Slow requests that were due no further apart than this make one stretch.
+const STRETCH_GAP: Duration = Duration::from_millis(50);
 
 /// What became of many requests.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
-    /// Of the good answers, sorted, microseconds.
-    latencies_us: Vec<u64>,
+    /// The good ones, the fastest first.
+    answers: Vec<Answer>,
     /// What was asked for and came.
     pub(super) made: Vec<String>,
     /// What went wrong, by kind.
@@ -27,11 +29,19 @@ pub(super) struct Outcome {
     pub(super) took: Duration,
 }
 
+/// When its request was due, since the first, and what it took.
+#[derive(Debug, Clone, Copy)]
+struct Answer {
+    latency_us: u64,
+    due: Duration,
+}
+
 impl Outcome {
-    fn note(&mut self, result: Result<String, String>, latency: Duration) {
+    fn note(&mut self, result: Result<String, String>, due: Duration, latency: Duration) {
         match result {
             Ok(made) => {
-                self.latencies_us.push(u64::try_from(latency.as_micros()).unwrap_or(u64::MAX));
+                let latency_us = u64::try_from(latency.as_micros()).unwrap_or(u64::MAX);
+                self.answers.push(Answer { latency_us, due });
                 self.made.push(made);
             }
             Err(kind) => *self.errors.entry(kind).or_default() += 1,
@@ -40,19 +50,24 @@ impl Outcome {
 
     fn finish(mut self, since: Instant) -> Self {
         self.took = since.elapsed();
-        self.latencies_us.sort_unstable();
+        self.sort();
         self
     }
 
     /// With what became of more of the same requests, asked later.
     pub(super) fn extend(&mut self, later: Self) {
-        self.latencies_us.extend(later.latencies_us);
-        self.latencies_us.sort_unstable();
+        let later_by = self.took;
+        self.answers.extend(later.answers.into_iter().map(|one| Answer { due: one.due + later_by, ..one }));
+        self.sort();
         self.made.extend(later.made);
         for (kind, count) in later.errors {
             *self.errors.entry(kind).or_default() += count;
         }
         self.took += later.took;
+    }
+
+    fn sort(&mut self) {
+        self.answers.sort_unstable_by_key(|answer| answer.latency_us);
     }
 
     /// Good answers a second.
@@ -62,7 +77,19 @@ impl Outcome {
 
     /// The latency that this share of the good answers kept, milliseconds.
     pub(super) fn percentile_ms(&self, share: f64) -> f64 {
-        percentile_us(&self.latencies_us, share) / 1_000.0
+        let place = place_of(self.answers.len(), share);
+        self.answers.get(place).map_or(0.0, |answer| Duration::from_micros(answer.latency_us).as_secs_f64() * 1_000.0)
+    }
+
+    /// In how many stretches those were due that are slower than this share of the good answers, and how long these are
+    /// together: a few short ones come of single events, many or long ones of too little room.
+    pub(super) fn slow_stretches(&self, share: f64) -> (usize, Duration) {
+        let slow = self.answers.iter().skip(place_of(self.answers.len(), share) + 1);
+        let mut due: Vec<Duration> = slow.map(|answer| answer.due).collect();
+        due.sort_unstable();
+        let stretches: Vec<&[Duration]> = due.chunk_by(|one, next| next.saturating_sub(*one) <= STRETCH_GAP).collect();
+        let lasted = |stretch: &&[Duration]| stretch[stretch.len() - 1].saturating_sub(stretch[0]);
+        (stretches.len(), stretches.iter().map(lasted).sum())
     }
 
     /// Bad answers and missing ones, for people; empty if there are none.
@@ -84,10 +111,16 @@ pub(super) fn count(rate: f64, time: Duration) -> usize {
 }
 
 /// The value that this share of `sorted` does not exceed; 0 of nothing.
-#[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+#[allow(clippy::cast_precision_loss, reason = "below 2^52 for a hundred years")]
 pub(super) fn percentile_us(sorted: &[u64], share: f64) -> f64 {
-    let place = (number(sorted.len()) * share).ceil() as usize;
-    sorted.get(place.saturating_sub(1).min(sorted.len().saturating_sub(1))).map_or(0.0, |micros| *micros as f64)
+    sorted.get(place_of(sorted.len(), share)).map_or(0.0, |micros| *micros as f64)
+}
+
+/// Where the value stands that this share of `count` sorted ones does not exceed.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a place among as many")]
+fn place_of(count: usize, share: f64) -> usize {
+    let place = (number(count) * share).ceil() as usize;
+    place.saturating_sub(1).min(count.saturating_sub(1))
 }
 
 /// `workers` that ask again as soon as they are answered, for `time`.
@@ -100,7 +133,7 @@ where
         while since.elapsed() < time {
             let asked = Instant::now();
             let result = ask().await;
-            outcome.lock().note(result, asked.elapsed());
+            outcome.lock().note(result, asked - since, asked.elapsed());
         }
     };
     futures::future::join_all((0..workers).map(|_| worker())).await;
@@ -121,10 +154,11 @@ where
         let due = ((since.elapsed().as_secs_f64() * rate) as usize).min(count);
         for number in asked..due {
             let (answering, outcome) = (ask(number), outcome.clone());
-            let due_at = since + Duration::from_secs_f64(number as f64 / rate);
+            let due = Duration::from_secs_f64(number as f64 / rate);
+            let due_at = since + due;
             asking.spawn(async move {
                 let result = answering.await;
-                outcome.lock().note(result, due_at.elapsed());
+                outcome.lock().note(result, due, due_at.elapsed());
             });
         }
         asked = due;
@@ -144,6 +178,21 @@ mod tests {
         let of = |share| percentile_us(&sorted, share);
         assert_eq!([of(0.5), of(0.99), of(1.0), of(0.0)].map(|micros| format!("{micros}")), ["50", "99", "100", "1"]);
         assert!(percentile_us(&[], 0.99) < 1.0);
+    }
+
+    #[test]
+    fn slow_answers_near_each_other_are_one_stretch() {
+        let mut outcome = Outcome::default();
+        let ms = Duration::from_millis;
+        // One request a millisecond, and a slow one now and then.
+        for due in 0..1_000 {
+            let is_slow = matches!(due, 100..103 | 150 | 400);
+            outcome.note(Ok(String::new()), ms(due), ms(if is_slow { 60 } else { 1 }));
+        }
+        let outcome = outcome.finish(Instant::now());
+        assert_eq!(outcome.slow_stretches(0.995), (2, ms(50)));
+        assert_eq!(outcome.slow_stretches(1.0), (0, Duration::ZERO));
+        assert_eq!(Outcome::default().slow_stretches(0.5), (0, Duration::ZERO));
     }
 
     #[tokio::test]

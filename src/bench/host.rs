@@ -31,8 +31,12 @@ impl Host {
     /// What it took since, if that is worth a note.
     pub(super) fn took_since(before: Option<Self>) -> Option<String> {
         let share = before?.share_until(Self::now()?);
-        (share >= TOLD_FROM)
-            .then(|| format!("the machine's host took {:.0} % of its processors meanwhile", share * 100.0))
+        (share >= TOLD_FROM).then(|| format!("the machine's host took {} of its processors meanwhile", percent(share)))
+    }
+
+    /// What it took since, in words that follow others; none where the system does not say.
+    pub(super) fn share_since(before: Option<Self>) -> Option<String> {
+        Some(percent(before?.share_until(Self::now()?)))
     }
 
     #[allow(clippy::cast_precision_loss, reason = "ticks of one measurement")]
@@ -40,6 +44,10 @@ impl Host {
         let all = after.all.saturating_sub(self.all);
         if all == 0 { 0.0 } else { after.stolen.saturating_sub(self.stolen) as f64 / all as f64 }
     }
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.0} %", share * 100.0)
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use anyhow::{Context, ensure};
 
 use super::drive::{Outcome, closed_loop, count, number, open_loop};
 use super::hold::turns;
+use super::host::Host;
 use super::psp::Psp;
 use super::service::{SandboxSetup, Service, cpu_secs_of};
 use super::table::{Goal, Line};
@@ -41,6 +42,8 @@ struct Side {
     warm: Outcome,
     closed: Outcome,
     steady: Outcome,
+    /// What the machine's host took while the steady rate was kept.
+    steady_host: Option<String>,
     /// CPU time that the service and its load used in the turns that are closed loops.
     cpu_secs: f64,
     load_secs: f64,
@@ -51,7 +54,7 @@ impl Side {
     async fn warm(service: Service, [psp, steady_psp]: [Psp; 2]) -> Self {
         let warm = closed_loop(CONNECTIONS, WARM_UP, || psp.clone().initiate()).await;
         let (closed, steady) = (Outcome::default(), Outcome::default());
-        Self { service, psp, steady_psp, warm, closed, steady, cpu_secs: 0.0, load_secs: 0.0 }
+        Self { service, psp, steady_psp, warm, closed, steady, steady_host: None, cpu_secs: 0.0, load_secs: 0.0 }
     }
 
     /// In one piece: checkpoints and the disk's own writing are a part of it, and a beginning after each turn is not. Nor is
@@ -59,7 +62,9 @@ impl Side {
     async fn steady_run(&mut self, rate: f64, time: Duration) {
         let warm = open_loop(rate, count(rate, WARM_UP), |_| self.steady_psp.clone().initiate()).await;
         self.warm.extend(warm);
+        let before = Host::now();
         self.steady = open_loop(rate, count(rate, time), |_| self.steady_psp.clone().initiate()).await;
+        self.steady_host = Host::share_since(before);
     }
 
     async fn closed_turn(&mut self, time: Duration) -> anyhow::Result<()> {
@@ -143,6 +148,7 @@ pub(super) async fn measure(world: &World, engine: &Engine, time: Duration, quic
             steady.percentile_ms(0.5),
             steady.percentile_ms(1.0),
         ))
+        .note(slowest(steady, side.steady_host.as_deref()))
         .note(format!("of the bound max {:.1} ms", bare.steady.percentile_ms(1.0)))
         .note(format!("{} acknowledged payments were read back", side.acknowledged()))
         .unless(durability.lacks())
@@ -159,6 +165,13 @@ async fn settle_disk() -> anyhow::Result<()> {
     let synced = tokio::task::spawn_blocking(|| Command::new("sync").status()).await?.context("sync does not run")?;
     ensure!(synced.success(), "sync ended with {synced}");
     Ok(())
+}
+
+/// When the slowest hundredth was due: whether single events made it slow, be they the host's, or the service all the time.
+fn slowest(steady: &Outcome, host: Option<&str>) -> String {
+    let (stretches, together) = steady.slow_stretches(0.99);
+    let host = host.map(|share| format!("; the host took {share} while the rate was kept")).unwrap_or_default();
+    format!("the slowest hundredth was due in {stretches} stretches of {} ms together{host}", together.as_millis())
 }
 
 /// A bound that did not answer everything bounds nothing.
