@@ -53,8 +53,8 @@ pub struct BadOperation {
     pub what: String,
 }
 
-/// Out of which vault an operation moves which token, and to whom. It never changes, unlike the amounts: an operation whose
-/// payment was confirmed anew may be carried out with those that it was signed with first.
+/// Out of which vault an operation moves which token, and to whom. It never changes, unlike the amounts of what settles a
+/// payment: one that was confirmed anew may be carried out with those that it was signed with first.
 ///
 /// Its number alone does not say whose an event is: after the database was restored from a copy, numbers are given out
 /// that the chain has seen already.
@@ -85,7 +85,8 @@ pub(super) struct Success {
 impl Success {
     /// What it moved, if it is this operation's.
     pub(super) fn carried_for(&self, row: &operations::Model) -> Option<Carried> {
-        Route::of(row).is_ok_and(|route| route == self.route).then_some(self.carried)
+        let is_its_amount = settles(row) || self.carried.amount == row.amount;
+        (is_its_amount && Route::of(row).is_ok_and(|route| route == self.route)).then_some(self.carried)
     }
 }
 
@@ -234,6 +235,11 @@ pub(super) enum Outcome<'a> {
     Orphaned,
 }
 
+/// Whether a payment is settled by it, to the PSP or to a transfer's recipient. Everything else moves one amount for ever.
+fn settles(row: &operations::Model) -> bool {
+    matches!(row.kind.as_str(), "settle" | "deliver")
+}
+
 /// Whether it is a payout's or a withdrawal's.
 pub(super) fn is_sending(row: &operations::Model) -> bool {
     matches!(row.kind.as_str(), "payout" | "withdrawal")
@@ -273,7 +279,7 @@ fn command(row: &operations::Model, outcome: &Outcome<'_>) -> Option<(PaymentId,
     let payment_id: PaymentId = row.payment_id.parse().ok()?;
     let operation: OperationId = row.id.parse().ok()?;
     let revision = u32::try_from(row.revision).ok()?;
-    let command = if matches!(row.kind.as_str(), "settle" | "deliver") {
+    let command = if settles(row) {
         match *outcome {
             Outcome::Completed { tx_hash, block_time } => {
                 let amount = Amount::from_units(row.amount);
@@ -360,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_is_of_the_operation_whose_vault_token_and_recipient_it_names_whatever_the_amounts() {
+    fn an_event_is_of_the_operation_whose_vault_token_and_recipient_it_names_whatever_a_settlement_s_amounts() {
         let carried = Carried { amount: 50, psp_amount: 40, treasury_fee: 10 };
         assert_eq!(settled(40, 10).carried_for(&row("settle", "pay_1", "psp_1")), Some(carried));
         let elsewhere = operations::Model { token_address: RECIPIENT.to_string(), ..row("settle", "pay_1", "psp_1") };
@@ -371,9 +377,18 @@ mod tests {
         }
 
         let carried = Carried { amount: 100, psp_amount: 0, treasury_fee: 0 };
-        for (kind, from) in [("send", "pay_1"), ("deliver", "pay_1"), ("send_psp", "psp_1"), ("payout", "psp_1")] {
+        for (kind, from) in [
+            ("deliver", "pay_1"),
+            ("send", "pay_1"),
+            ("send_psp", "psp_1"),
+            ("payout", "psp_1"),
+            ("withdrawal", "psp_1"),
+        ] {
             let own = row(kind, "pay_1", "psp_1");
             assert_eq!(sent(from).carried_for(&own), Some(carried), "{kind}");
+            let of_more = operations::Model { amount: 500, ..own.clone() };
+            let expected = (kind == "deliver").then_some(carried);
+            assert_eq!(sent(from).carried_for(&of_more), expected, "{kind}: another amount");
             assert_eq!(sent("pay_2").carried_for(&own), None, "{kind}: another vault");
             let to_another = operations::Model { recipient: Some(TOKEN.to_string()), ..own.clone() };
             assert_eq!(sent(from).carried_for(&to_another), None, "{kind}: another recipient");

@@ -149,36 +149,53 @@ async fn a_number_that_was_used_before_its_operation_was_made_is_another_s_thoug
     settled_under_a_used_number(true).await;
 }
 
-/// A withdrawal to `to` gets the number of an older one to `before`.
-async fn sent_under_a_used_number(before: Address, to: Address) {
+/// A withdrawal.
+#[derive(Clone, Copy)]
+struct Withdrawal {
+    to: Address,
+    amount: u64,
+}
+
+/// A withdrawal gets the number of an older one, which was made `is_long_before`, or a moment before.
+async fn sent_under_a_used_number(before: Withdrawal, now: Withdrawal, is_long_before: bool) {
     let world = send::world().await;
     let (watcher, settler) = (world.watch().await, world.settle().await);
     world.send_money(world.vaults.of_psp(world.psp), u128::from(UNITS) * 10).await;
     world.chain.mine(1).await.unwrap();
-    world.queue_withdrawals(&[before], UNITS).await;
+    world.queue_withdrawals(&[before.to], before.amount).await;
     world.mine_until_all("mined").await;
     stop(settler).await;
     let foreign = restore(&world).await;
-    world.queue_withdrawals(&[to], UNITS).await;
-    made_later(&world).await;
+    world.queue_withdrawals(&[now.to], now.amount).await;
+    if is_long_before {
+        made_later(&world).await;
+    }
     let settler = world.settle().await;
     until_done_anew(&world, &foreign).await;
-    assert_eq!(world.balance(to).await, if before == to { 2 * UNITS } else { UNITS });
-    assert_eq!(world.balance(world.vaults.of_psp(world.psp)).await, 8 * UNITS);
+    let of_before = if before.to == now.to { before.amount } else { 0 };
+    assert_eq!(world.balance(now.to).await, of_before + now.amount);
+    assert_eq!(world.balance(world.vaults.of_psp(world.psp)).await, 10 * UNITS - before.amount - now.amount);
     let is_failed = |command: &sending::Command| matches!(command, sending::Command::Fail { .. });
     assert!(!world.inbox.sendings.lock().iter().any(|(_, command)| is_failed(command)));
     stop(settler).await;
     stop(watcher).await;
 }
 
+const FIRST: Withdrawal = Withdrawal { to: Address([1; 20]), amount: UNITS };
+
 #[tokio::test]
 async fn a_withdrawal_that_was_given_a_used_number_is_sent_by_its_own_transaction() {
-    sent_under_a_used_number(Address([1; 20]), Address([2; 20])).await;
+    sent_under_a_used_number(FIRST, Withdrawal { to: Address([2; 20]), ..FIRST }, true).await;
 }
 
 #[tokio::test]
 async fn nor_is_an_older_withdrawal_to_the_same_account_taken_for_it() {
-    sent_under_a_used_number(Address([1; 20]), Address([1; 20])).await;
+    sent_under_a_used_number(FIRST, FIRST, true).await;
+}
+
+#[tokio::test]
+async fn nor_is_one_of_another_amount_that_was_made_a_moment_before() {
+    sent_under_a_used_number(FIRST, Withdrawal { amount: 2 * UNITS, ..FIRST }, false).await;
 }
 
 #[tokio::test]
