@@ -7,11 +7,12 @@
 use std::sync::Arc;
 
 use futures::TryStreamExt;
+use sea_orm::sea_query::{ArrayType, ValueType};
 use sea_orm::sqlx::pool::PoolConnection;
-use sea_orm::sqlx::postgres::{PgDatabaseError, PgSeverity};
+use sea_orm::sqlx::postgres::{PgArguments, PgDatabaseError, PgSeverity};
 use sea_orm::sqlx::sqlite::SqliteArguments;
-use sea_orm::sqlx::{Arguments, AssertSqlSafe, Either, Error, Executor, Sqlite};
-use sea_orm::{ConnectionTrait, DbBackend, DbErr, RuntimeErr, Statement, Value};
+use sea_orm::sqlx::{Arguments, AssertSqlSafe, Either, Error, Executor, Sqlite, query_with};
+use sea_orm::{DbBackend, DbErr, RuntimeErr, Value};
 
 use crate::Database;
 use crate::connection::within;
@@ -57,10 +58,20 @@ impl Database {
     pub async fn commit_at_once(&self, batch: &Batch, values: Vec<Value>) -> Result<(), NotCommitted> {
         let _turn = self.writer().turn().await.map_err(NotCommitted::RolledBack)?;
         if self.backend() == DbBackend::Sqlite {
-            return self.commit_at_once_sqlite(batch, values).await;
+            self.commit_at_once_sqlite(batch, values).await
+        } else {
+            self.commit_at_once_postgres(batch, values).await
         }
-        let statement = Statement::from_sql_and_values(self.backend(), &*batch.sql, values);
-        match within(self.writer().limit, self.writer().pool.execute_raw(statement)).await {
+    }
+
+    async fn commit_at_once_postgres(&self, batch: &Batch, values: Vec<Value>) -> Result<(), NotCommitted> {
+        let rolled_back = |error| NotCommitted::RolledBack(failed(error));
+        let arguments = postgres_arguments(values).map_err(NotCommitted::RolledBack)?;
+        // By itself: what is sent has all of the time for an answer, so that the server gives it up before this side does.
+        let mut connection = self.writer().pool.get_postgres_connection_pool().acquire().await.map_err(rolled_back)?;
+        let query = query_with(AssertSqlSafe(Arc::clone(&batch.sql)), arguments);
+        let executed = async { connection.execute(query).await.map_err(failed) };
+        match within(self.writer().limit, executed).await {
             Ok(_) => Ok(()),
             Err(error) if is_rolled_back(&error) => Err(NotCommitted::RolledBack(error)),
             Err(error) => Err(NotCommitted::Unknown(error)),
@@ -69,12 +80,12 @@ impl Database {
 
     async fn commit_at_once_sqlite(&self, batch: &Batch, values: Vec<Value>) -> Result<(), NotCommitted> {
         let rolled_back = |error| NotCommitted::RolledBack(failed(error));
-        let arguments = arguments(values).map_err(NotCommitted::RolledBack)?;
+        let arguments = sqlite_arguments(values).map_err(NotCommitted::RolledBack)?;
         let connection = self.writer().pool.get_sqlite_connection_pool().acquire().await.map_err(rolled_back)?;
         let mut lease = Lease { connection, is_clean: false };
         let mut done = 0;
         let result = {
-            let query = sea_orm::sqlx::query_with(AssertSqlSafe(Arc::clone(&batch.sql)), arguments);
+            let query = query_with(AssertSqlSafe(Arc::clone(&batch.sql)), arguments);
             let mut steps = lease.connection.fetch_many(query);
             loop {
                 match steps.try_next().await {
@@ -120,21 +131,54 @@ fn failed(error: Error) -> DbErr {
     DbErr::Exec(RuntimeErr::SqlxError(Arc::new(error)))
 }
 
-/// Whether it is certain that PostgreSQL has not committed: nothing was sent, or the server says that the statement failed
-/// (and not that it ends, which it may say after the commit).
+/// SQLSTATEs with which it is not known what became of a statement, however the server calls them: a connection that broke
+/// somewhere behind whoever says so (class 08), and the one that is about just that.
+const POSTGRES_UNKNOWN: [&str; 2] = ["08", "40003"];
+
+/// Whether it is certain that PostgreSQL has not committed what it was sent: it says that the statement failed (and not that
+/// the server ends, which it may say after the commit).
 fn is_rolled_back(error: &DbErr) -> bool {
-    let of_server = |error: &Error| {
-        let error = error.as_database_error().and_then(|error| error.try_downcast_ref::<PgDatabaseError>());
-        error.is_some_and(|error| error.severity() == PgSeverity::Error)
-    };
-    match error {
-        DbErr::ConnectionAcquire(_) => true,
-        DbErr::Exec(RuntimeErr::SqlxError(error)) | DbErr::Query(RuntimeErr::SqlxError(error)) => of_server(error),
-        _ => false,
-    }
+    let DbErr::Exec(RuntimeErr::SqlxError(error)) = error else { return false };
+    let of_server = error.as_database_error().and_then(|error| error.try_downcast_ref::<PgDatabaseError>());
+    of_server.is_some_and(|error| says_rolled_back(error.severity(), error.code()))
 }
 
-fn arguments(values: Vec<Value>) -> Result<SqliteArguments, DbErr> {
+fn says_rolled_back(severity: PgSeverity, code: &str) -> bool {
+    severity == PgSeverity::Error && !POSTGRES_UNKNOWN.iter().any(|unknown| code.starts_with(unknown))
+}
+
+/// Of the kinds that rows here are made of: texts, numbers and bits, and arrays of them without NULL.
+fn postgres_arguments(values: Vec<Value>) -> Result<PgArguments, DbErr> {
+    let mut arguments = PgArguments::default();
+    arguments.reserve(values.len(), 0);
+    for value in values {
+        let added = match value {
+            Value::String(text) => arguments.add(text),
+            Value::BigInt(number) => arguments.add(number),
+            Value::Bool(bit) => arguments.add(bit),
+            Value::Array(ArrayType::String, _) => arguments.add(array::<String>(value)?),
+            Value::Array(ArrayType::BigInt, _) => arguments.add(array::<i64>(value)?),
+            Value::Array(ArrayType::Bool, _) => arguments.add(array::<bool>(value)?),
+            _ => return Err(foreign_kind()),
+        };
+        added.map_err(|error| DbErr::Type(error.to_string()))?;
+    }
+    Ok(arguments)
+}
+
+fn array<T>(value: Value) -> Result<Vec<T>, DbErr>
+where
+    Vec<T>: ValueType,
+{
+    <Vec<T> as ValueType>::try_from(value)
+        .map_err(|_| DbErr::Type("an array with a NULL in it, or without all".to_owned()))
+}
+
+fn foreign_kind() -> DbErr {
+    DbErr::Type("a value of a kind that no table here has".to_owned())
+}
+
+fn sqlite_arguments(values: Vec<Value>) -> Result<SqliteArguments, DbErr> {
     let mut arguments = SqliteArguments::default();
     arguments.reserve(values.len(), 0);
     for value in values {
@@ -142,7 +186,7 @@ fn arguments(values: Vec<Value>) -> Result<SqliteArguments, DbErr> {
             Value::String(text) => arguments.add(text),
             Value::BigInt(number) => arguments.add(number),
             Value::Bool(bit) => arguments.add(bit),
-            _ => return Err(DbErr::Type("a value of a kind that no table here has".to_owned())),
+            _ => return Err(foreign_kind()),
         };
         added.map_err(|error| DbErr::Type(error.to_string()))?;
     }
@@ -154,8 +198,24 @@ fn arguments(values: Vec<Value>) -> Result<SqliteArguments, DbErr> {
 mod tests {
     use std::time::Duration;
 
+    use sea_orm::{ConnectionTrait, Statement};
+
     use super::*;
     use crate::Failure;
+
+    #[test]
+    fn only_the_server_s_word_about_the_statement_says_that_it_was_rolled_back() {
+        for code in ["23505", "40001", "40P01", "53100", "57014"] {
+            assert!(says_rolled_back(PgSeverity::Error, code), "{code}");
+            assert!(!says_rolled_back(PgSeverity::Fatal, code), "{code}");
+        }
+        // Relayed by a pooler, or by one node of several, whose own link broke.
+        for code in ["08000", "08006", "40003"] {
+            assert!(!says_rolled_back(PgSeverity::Error, code), "{code}");
+        }
+        let never_sent = DbErr::Conn(RuntimeErr::Internal("the database did not answer within 4 s".to_owned()));
+        assert!(!is_rolled_back(&never_sent));
+    }
 
     /// Owners, and things that are owned; an owner may come after its things, but not after the commit.
     async fn open(folder: &tempfile::TempDir) -> Database {

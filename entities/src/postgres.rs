@@ -24,6 +24,9 @@ pub const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(3);
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(4);
 /// How long the server lets a statement run.
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(3);
+/// How long after an answer was lost, or not waited for any more, what was sent may still be committed: as long as the server
+/// runs it, and a while to begin.
+pub const LATE_COMMIT_MAX: Duration = Duration::from_secs(4);
 /// How long the server lets a statement wait for somebody else's lock.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long the server keeps a transaction whose client says nothing: one that is cut off holds its locks no longer.
