@@ -261,6 +261,11 @@ impl System {
         }
     }
 
+    /// Has every shard look for live payments without an actor, as it does by itself every minute.
+    pub fn sweep_payments(&self) {
+        self.inner.services.router.sweep();
+    }
+
     /// Kills all permanent actors of a kind in the middle of whatever they do: to see, in tests, that nothing is lost.
     pub fn inject_crash(&self, kind: ActorKind) {
         let _ = self.inner.root.cast(RootMessage::Kill(kind));

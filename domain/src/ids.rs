@@ -9,6 +9,8 @@ use std::str::FromStr;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use ulid::Ulid;
 
+use crate::Timestamp;
+
 /// Why a text is not an id of the expected kind.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum IdError {
@@ -143,6 +145,12 @@ impl PaymentId {
     /// The logical shard, 0 to 255, from the random part: the ids of one moment spread over all shards.
     pub const fn shard(self) -> u8 {
         self.to_bytes()[15]
+    }
+
+    /// When it was generated, by the wall clock of whoever did.
+    pub const fn made_at(self) -> Timestamp {
+        #[allow(clippy::cast_possible_wrap, reason = "a ULID's time has 48 bits")]
+        Timestamp(self.ulid().timestamp_ms() as i64)
     }
 
     /// The payment behind an id as the PSP knows it: its own, or that of the transfer that it carries.

@@ -114,7 +114,8 @@ impl Tally {
         self.count.counted.load(Ordering::Acquire)
     }
 
-    fn is_count_due(&self) -> bool {
+    /// Whether a count is called for.
+    pub(crate) fn is_count_due(&self) -> bool {
         let CountState { doubtful, under_way, begun, .. } = &self.count;
         let has_paused = || begun.lock().is_none_or(|begun| begun.elapsed() >= COUNT_PAUSE);
         doubtful.load(Ordering::Acquire) && !under_way.load(Ordering::Acquire) && has_paused()

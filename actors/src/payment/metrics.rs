@@ -13,6 +13,7 @@ const EVENTS: &str = "payferry_payment_events_total";
 const VIOLATIONS: &str = "payferry_invariant_violations_total";
 const REHYDRATION: &str = "payferry_rehydration_seconds";
 const ALARMS: &str = "payferry_alarms_total";
+const UNATTENDED: &str = "payferry_payments_unattended_total";
 
 fn describe() {
     describe_counter!(INITIATED, "Payments made, by chain and token.");
@@ -20,6 +21,7 @@ fn describe() {
     describe_counter!(VIOLATIONS, "Invariants found broken after a transition. Any is a defect.");
     describe_gauge!(REHYDRATION, Unit::Seconds, "From the start until every live payment had its actor again.");
     describe_counter!(ALARMS, "Payments that wanted the operator's attention.");
+    describe_counter!(UNATTENDED, "Live payments that were found without an actor, and given one.");
 }
 
 /// The handles, looked up once.
@@ -29,6 +31,7 @@ pub(crate) struct PaymentMetrics {
     violations: Counter,
     rehydration: Gauge,
     alarms: Counter,
+    unattended: Counter,
 }
 
 impl PaymentMetrics {
@@ -42,6 +45,7 @@ impl PaymentMetrics {
             violations: counter!(VIOLATIONS),
             rehydration: gauge!(REHYDRATION),
             alarms: counter!(ALARMS),
+            unattended: counter!(UNATTENDED),
         }
     }
 
@@ -69,5 +73,10 @@ impl PaymentMetrics {
 
     pub(super) fn alarmed(&self) {
         self.alarms.increment(1);
+    }
+
+    /// A live payment had no actor.
+    pub(super) fn unattended(&self) {
+        self.unattended.increment(1);
     }
 }

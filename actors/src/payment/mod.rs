@@ -15,5 +15,5 @@ pub(crate) use actor::{Ask, CommandFailure, Message};
 pub(crate) use effects::Services;
 pub(crate) use metrics::PaymentMetrics;
 pub(crate) use router::Router;
-pub(crate) use shard::Shard;
+pub(crate) use shard::{Reminder, Shard, ShardMessage};
 pub(crate) use unapplied::Unapplied;

@@ -115,6 +115,11 @@ impl Router {
         self.each_shard(|| ShardMessage::ResumeAll);
     }
 
+    /// Has every shard look for live payments without an actor.
+    pub(crate) fn sweep(&self) {
+        self.each_shard(|| ShardMessage::Sweep(None));
+    }
+
     /// Live payments.
     pub(crate) fn live_len(&self) -> usize {
         self.live.iter().map(|live| live.read().len()).sum()

@@ -1,6 +1,8 @@
 //! A shard: supervises its payments, wakes those that are asked for, and keeps one timer wheel for all of them.
 //!
 //! A payment that fails is restarted from the database, within its [`Budget`]; then it is quarantined, and its siblings go on. The shard itself keeps nothing that the database does not know.
+//! Now and then it looks whether every live payment has its actor: whatever kept one from being started, it does not
+//! stand still for ever.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -23,6 +25,12 @@ const TICK: Duration = Duration::from_millis(250);
 const REHYDRATION_PAGE: u64 = 1_000;
 /// Pause before a payment whose row could not be read is tried again.
 const RELOAD_PAUSE_SECS: i64 = 2;
+/// Between two looks for live payments without an actor.
+const SWEEP_INTERVAL: Duration = Duration::from_mins(1);
+/// Ids of live payments read at once for that.
+const SWEEP_PAGE: u64 = 1_000;
+/// How old a payment is before it can be missing its actor: until then, whoever made it may be about to start it.
+const UNATTENDED_AFTER_MS: i64 = 10_000;
 
 /// What a payment wants to be reminded of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -48,6 +56,8 @@ pub(crate) enum ShardMessage {
     ChainStoodStill { chain: Chain, outage: OutageId, from: Timestamp, to: Timestamp },
     /// Have every live payment do again what it owes.
     ResumeAll,
+    /// Start live payments behind this one that have no actor.
+    Sweep(Option<PaymentId>),
     /// Look at the wheel.
     Tick,
 }
@@ -107,6 +117,7 @@ impl Behaviour for Shard {
         self.services.router.take_over(self.index, myself.clone());
         myself.cast(ShardMessage::Rehydrate)?;
         myself.send_interval(TICK, || ShardMessage::Tick);
+        myself.send_interval(SWEEP_INTERVAL, || ShardMessage::Sweep(None));
         Ok(State::default())
     }
 
@@ -134,6 +145,7 @@ impl Behaviour for Shard {
                     let _ = actor.cast(Message::Resume);
                 }
             }
+            ShardMessage::Sweep(after) => Box::pin(self.sweep(myself, after, state)).await,
             ShardMessage::Tick => self.remind(myself, state).await,
         }
         Ok(())
@@ -191,13 +203,8 @@ impl Shard {
         }
         let actor = match self.services.router.live(id) {
             Some(actor) => actor,
-            None => match store::load(&self.services.database, id).await {
-                Ok(Some(payment)) => {
-                    match self.services.router.spawn(&self.services, Box::new(payment), myself.get_cell()).await {
-                        Ok(actor) => actor,
-                        Err(error) => return self.put_off(id, message, &error.to_string(), state),
-                    }
-                }
+            None => match self.start(myself, id).await {
+                Ok(Some(actor)) => actor,
                 Ok(None) => {
                     if let Some(message) = message {
                         message.refuse(CommandFailure::NotFound);
@@ -213,6 +220,49 @@ impl Shard {
         // Last, so that a payment that is over has taken the message in before it leaves again.
         let _ = actor.cast(Message::Resume);
         state.resumes.remove(&id);
+    }
+
+    /// Starts the actor of a payment from its row, if there is one.
+    async fn start(
+        &self,
+        myself: &Mailbox<ShardMessage>,
+        id: PaymentId,
+    ) -> Result<Option<Mailbox<Message>>, ActorProcessingErr> {
+        let Some(payment) = store::load(&self.services.database, id).await? else { return Ok(None) };
+        self.services.router.spawn(&self.services, Box::new(payment), myself.get_cell()).await.map(Some)
+    }
+
+    /// Starts the live payments of a page that have no actor, and goes on to the next page. They were committed when those
+    /// who had asked for them had given up, or could not be started then.
+    async fn sweep(&self, myself: &Mailbox<ShardMessage>, after: Option<PaymentId>, state: &mut State) {
+        let Services { database, router, books, metrics, clock, .. } = &*self.services;
+        let page = match store::live_ids(database, self.logical(), after, SWEEP_PAGE).await {
+            Ok(page) => page,
+            Err(error) => {
+                tracing::warn!(%error, "shard {} could not look for live payments without an actor", self.index);
+                return;
+            }
+        };
+        let Some(last) = page.last().copied() else { return };
+        let before = clock.real_now().as_millis().saturating_sub(UNATTENDED_AFTER_MS);
+        for id in page {
+            let is_attended = router.live(id).is_some() || state.resumes.contains_key(&id) || books.is_quarantined(id);
+            if is_attended || id.made_at().as_millis() > before {
+                continue;
+            }
+            match self.start(myself, id).await {
+                Ok(Some(actor)) => {
+                    tracing::warn!(payment.id = %id, "payment {id} was live without an actor, and has one now");
+                    metrics.unattended();
+                    let _ = actor.cast(Message::Resume);
+                }
+                Ok(None) => {}
+                Err(error) => {
+                    tracing::error!(payment.id = %id, %error, "payment {id} is live and cannot be started");
+                }
+            }
+        }
+        let _ = myself.cast(ShardMessage::Sweep(Some(last)));
     }
 
     /// The row could not be read: the message is lost, the payment is not. What it brought is told again by a sweep, and

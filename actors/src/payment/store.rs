@@ -121,8 +121,8 @@ pub async fn load(database: &Database, id: PaymentId) -> Result<Option<Payment>,
 const SHARDS_TOGETHER: u8 = 32;
 
 // `live` and the group's expression stand as the index has them.
-const LIVE: &str = "SELECT id, version, state FROM payments WHERE live AND (shard / 32) = $1 AND id > $2 \
-    AND shard >= $3 AND shard <= $4 ORDER BY id LIMIT $5";
+const LIVE: &str = "FROM payments WHERE live AND (shard / 32) = $1 AND id > $2 AND shard >= $3 AND shard <= $4 \
+    ORDER BY id LIMIT $5";
 
 /// A page of the payments of these logical shards that want an actor, from after `after` on; an empty page is the end.
 /// They come by id within each group of shards. Rows that cannot be read are left out and logged: they must not keep the
@@ -133,28 +133,90 @@ pub async fn load_live(
     after: Option<PaymentId>,
     limit: u64,
 ) -> Result<Vec<Payment>, StoreError> {
-    let group_of = |shard: u8| shard / SHARDS_TOGETHER;
-    let begin = after.map_or(*shards.start(), PaymentId::shard);
-    // An empty id comes before every other.
-    let mut id = after.map_or_else(String::new, |after| after.to_string());
-    for group in group_of(begin)..=group_of(*shards.end()) {
-        loop {
-            let values = [
-                i64::from(group).into(),
-                std::mem::take(&mut id).into(),
-                i64::from(*shards.start()).into(),
-                i64::from(*shards.end()).into(),
-                i64::try_from(limit).unwrap_or(i64::MAX).into(),
-            ];
-            let page = Statement::from_sql_and_values(database.backend(), LIVE, values);
-            let rows = Stored::find_by_statement(page).all(database.reader()).await?;
-            let Some(last) = rows.last() else { break };
-            id.clone_from(&last.id);
-            let readable: Vec<_> = rows.iter().filter_map(readable).collect();
-            if !readable.is_empty() {
-                return Ok(readable);
-            }
+    let mut place = Place::after(&shards, after);
+    loop {
+        let rows: Vec<Stored> = live_rows(database, "id, version, state", &shards, &mut place, limit).await?;
+        let readable: Vec<_> = rows.iter().filter_map(readable).collect();
+        if rows.is_empty() || !readable.is_empty() {
+            return Ok(readable);
         }
+    }
+}
+
+/// As [`load_live`], their ids alone, out of the index; those that cannot be read are among them.
+pub async fn live_ids(
+    database: &Database,
+    shards: RangeInclusive<u8>,
+    after: Option<PaymentId>,
+    limit: u64,
+) -> Result<Vec<PaymentId>, StoreError> {
+    let mut place = Place::after(&shards, after);
+    let rows: Vec<StoredId> = live_rows(database, "id", &shards, &mut place, limit).await?;
+    rows.iter().map(|row| row.id.parse().map_err(|error| StoreError::unreadable("payment", &row.id, &error))).collect()
+}
+
+/// How far live payments were read: they stand by id within each group of shards.
+struct Place {
+    group: u8,
+    id: String,
+}
+
+impl Place {
+    fn after(shards: &RangeInclusive<u8>, after: Option<PaymentId>) -> Self {
+        let shard = after.map_or(*shards.start(), PaymentId::shard);
+        // An empty id comes before every other.
+        Self { group: group_of(shard), id: after.map_or_else(String::new, |after| after.to_string()) }
+    }
+}
+
+fn group_of(shard: u8) -> u8 {
+    shard / SHARDS_TOGETHER
+}
+
+trait LiveRow: FromQueryResult {
+    fn id(&self) -> &str;
+}
+
+impl LiveRow for Stored {
+    fn id(&self) -> &str {
+        &self.id
+    }
+}
+
+#[derive(FromQueryResult)]
+struct StoredId {
+    id: String,
+}
+
+impl LiveRow for StoredId {
+    fn id(&self) -> &str {
+        &self.id
+    }
+}
+
+/// The next rows of live payments behind `place`, which moves on; none is the end.
+async fn live_rows<R: LiveRow>(
+    database: &Database,
+    columns: &str,
+    shards: &RangeInclusive<u8>,
+    place: &mut Place,
+    limit: u64,
+) -> Result<Vec<R>, StoreError> {
+    while place.group <= group_of(*shards.end()) {
+        let values = [
+            i64::from(place.group).into(),
+            std::mem::take(&mut place.id).into(),
+            i64::from(*shards.start()).into(),
+            i64::from(*shards.end()).into(),
+            i64::try_from(limit).unwrap_or(i64::MAX).into(),
+        ];
+        let page = Statement::from_sql_and_values(database.backend(), format!("SELECT {columns} {LIVE}"), values);
+        let rows = R::find_by_statement(page).all(database.reader()).await?;
+        if let Some(last) = rows.last() {
+            last.id().clone_into(&mut place.id);
+            return Ok(rows);
+        }
+        place.group += 1;
     }
     Ok(Vec::new())
 }

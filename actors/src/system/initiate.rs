@@ -6,20 +6,22 @@ use payferry_domain::payment::{
     self, ChainCandidate, ChainChoice, Decision, OverpaymentPolicy, Payment, Purpose, Terms,
 };
 use payferry_domain::{Address, Amount, Chain, CustomerId, FeeBps, MerchantId, PaymentId, PspId, Token};
-
+use payferry_entities::postgres::LATE_COMMIT_MAX;
 use tracing::Instrument;
 
 use super::System;
 use crate::compliance::{ScreenRequest, Subject};
 use crate::journal::{JournalError, Unit};
 use crate::pauses::Scope;
-use crate::payment::{AnswerRow, Message, Services, store};
+use crate::payment::{AnswerRow, Message, Reminder, Services, ShardMessage, store};
 use crate::psps::PspError;
 
 /// Random bytes of a magic link.
 const LINK_RANDOM_BYTES: usize = 24;
 /// Bytes of a magic link that say when the payment was made, to the millisecond, as its id does.
 const LINK_TIME_BYTES: usize = 6;
+/// When a commit has ended that nobody knows of, and a little more.
+const LATE_COMMIT_SECS: i64 = LATE_COMMIT_MAX.as_secs().cast_signed() + 1;
 
 /// A payment as it is asked for. Everything in it was validated; the merchant is the PSP's.
 pub struct InitiatePayment {
@@ -177,8 +179,7 @@ impl System {
                 Ok(_) => Ok(bring_to_life(&services, transition).await),
                 Err(error) => {
                     if matches!(error, JournalError::Unknown(_)) {
-                        // If it is there after all, it is looked after.
-                        services.router.send(id, Message::Resume);
+                        look_after_all(&services, id);
                     }
                     Err(error)
                 }
@@ -272,6 +273,16 @@ async fn bring_to_life(services: &Arc<Services>, transition: Box<payment::Transi
         }
     }
     payment
+}
+
+/// Has a payment started of which nobody knows whether it was made, if it was: at once, and when a commit that was still
+/// under way has ended.
+fn look_after_all(services: &Services, id: PaymentId) {
+    services.router.send(id, Message::Resume);
+    if let Some(shard) = services.router.shard_of(id) {
+        let at = services.clock.real_now().plus_secs(LATE_COMMIT_SECS);
+        let _ = shard.cast(ShardMessage::Remind(id, Reminder::Resume, at));
+    }
 }
 
 /// The unguessable part of a magic link, URL-safe. Before what is random stands when the payment was made: tokens of one

@@ -1,10 +1,16 @@
 //! Commands of which nobody knows whether they were carried out: whoever asked is told so, and not to ask again, since a
-//! refund that is asked for anew is another refund.
+//! refund that is asked for anew is another refund. And payments that are there although nobody knew.
 
-use payferry_actors::CommandError;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 use payferry_actors::observe::ActorKind;
+use payferry_actors::payment::store;
+use payferry_actors::{CommandError, InitiateError, InitiatePayment};
 use payferry_domain::payment::{Command, Funds, Payment, RefundState, Requester, Status};
 use payferry_domain::{Address, Amount, PaymentId, RefundId};
+use payferry_entities::{idempotency_keys, payments};
+use sea_orm::{ActiveModelTrait, ActiveValue, EntityTrait, IntoActiveModel};
 
 use crate::world::World;
 
@@ -73,4 +79,75 @@ async fn a_refund_whose_commit_fails_somehow_is_not_said_to_be_unmade() {
     assert_eq!(world.load(id).await.refunds.len(), 0);
     world.system.command(id, part_back(), None).await.unwrap();
     is_sent_once(&world, id).await;
+}
+
+/// The row of an idempotency key; it is used once.
+fn key(payment: &Payment) -> idempotency_keys::Model {
+    idempotency_keys::Model {
+        psp_id: payment.terms.psp_id.to_string(),
+        route: "POST /payments/initiate".to_owned(),
+        key: payment.id().to_string(),
+        request_hash: String::new(),
+        response_status: 201,
+        response_body: String::new(),
+        created_at: 0,
+        expires_at: i64::MAX,
+    }
+}
+
+async fn until_live(world: &World, wanted: usize) {
+    let since = std::time::Instant::now();
+    while world.system.observe().payments_live != wanted {
+        assert!(since.elapsed() < payferry_harness::PATIENCE, "{:#?}", world.system.observe());
+        a_moment().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_payment_that_is_committed_after_it_was_given_up_is_looked_after_all_the_same() {
+    let world = World::new().await;
+    let decided: Arc<Mutex<Option<Payment>>> = Arc::default();
+    let noted = decided.clone();
+    let answer = move |payment: &Payment| {
+        *noted.lock() = Some(payment.clone());
+        key(payment)
+    };
+    let failing = world.test_database.fail_commits("payments").await;
+    let request = InitiatePayment { answer: Some(Box::new(answer)), ..world.request("10") };
+    let answer = world.system.initiate(request).await;
+    assert!(matches!(answer, Err(InitiateError::Unknown(_))), "{answer:?}");
+    failing.end().await;
+    // As the server writes what it was sent before its connection broke.
+    let payment = decided.lock().take().unwrap();
+    let row = store::row_of(&payment).unwrap();
+    row.into_active_model().insert(world.system.database().writer()).await.unwrap();
+    until_live(&world, 1).await;
+    world.pay(&payment, "10").await;
+    world.until_status(payment.id(), Status::Settled).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_live_payment_that_nobody_started_is_found() {
+    let world = World::new().await;
+    let payment = world.initiate("10").await;
+    let set_live = async |world: &World, live| {
+        let row = payments::Entity::find_by_id(payment.id().to_string()).one(world.system.database().reader()).await;
+        let row = payments::ActiveModel { live: ActiveValue::Set(live), ..row.unwrap().unwrap().into_active_model() };
+        row.update(world.system.database().writer()).await.unwrap();
+    };
+    set_live(&world, false).await;
+    let world = world.restart(true).await;
+    assert_eq!(world.system.observe().payments_live, 0);
+    set_live(&world, true).await;
+    let since = std::time::Instant::now();
+    while world.system.observe().payments_live == 0 {
+        assert!(since.elapsed() < payferry_harness::PATIENCE, "it was never found");
+        world.system.sweep_payments();
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
+    // Whoever is looked after is not started again.
+    world.system.sweep_payments();
+    world.pay(&payment, "10").await;
+    world.until_status(payment.id(), Status::Settled).await;
+    assert_eq!(world.system.observe().payments_spawned, 1);
 }

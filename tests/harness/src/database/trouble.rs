@@ -142,13 +142,15 @@ impl TestDatabase {
                 "CREATE FUNCTION trouble() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {owe}; RETURN NULL; END $$"
             ));
             begins.push(format!(
-                "CREATE TRIGGER trouble AFTER UPDATE ON {table} FOR EACH ROW EXECUTE FUNCTION trouble()"
+                "CREATE TRIGGER trouble AFTER INSERT OR UPDATE ON {table} FOR EACH ROW EXECUTE FUNCTION trouble()"
             ));
             ends.push(format!("DROP TRIGGER trouble ON {table}"));
             ends.push("DROP FUNCTION trouble()".to_owned());
         } else {
-            begins.push(format!("CREATE TRIGGER trouble AFTER UPDATE ON {table} BEGIN {owe}; END"));
-            ends.push("DROP TRIGGER trouble".to_owned());
+            for change in ["insert", "update"] {
+                begins.push(format!("CREATE TRIGGER trouble_{change} AFTER {change} ON {table} BEGIN {owe}; END"));
+                ends.push(format!("DROP TRIGGER trouble_{change}"));
+            }
         }
         ends.push("DROP TABLE troubles".to_owned());
         ends.push("DROP TABLE trouble_holders".to_owned());
