@@ -10,6 +10,7 @@ mod bound;
 mod crowd;
 mod customers;
 mod drive;
+mod heard;
 mod hold;
 mod host;
 mod initiate;
@@ -112,44 +113,60 @@ pub struct Options {
 }
 
 /// Measures, and tells of each row when it is done.
+///
+/// A row that cannot be measured is one that is wrong; the others are measured all the same.
 pub async fn run(options: &Options, mut told: impl FnMut(&str)) -> anyhow::Result<Vec<Line>> {
+    if options.postgres.is_none() && options.rows.contains(&Row::InitiatePostgres) {
+        bail!("{} needs --postgres URL", Row::InitiatePostgres.name());
+    }
     let world = World::make(options.folder.clone())?;
     let mut lines = Vec::new();
     let mut of_crowd: Vec<Row> = options.rows.iter().copied().filter(|row| crowd::ROWS.contains(row)).collect();
     for row in &options.rows {
+        // One crowd serves several rows, the first time that one of them is asked for.
+        let of_crowd = if crowd::ROWS.contains(row) { std::mem::take(&mut of_crowd) } else { Vec::new() };
+        if crowd::ROWS.contains(row) && of_crowd.is_empty() {
+            continue;
+        }
         told(&row.name());
         let before = Host::now();
-        let measured = match row {
-            Row::Initiate => initiate::measure(&world, &Engine::Sqlite, options.time, options.quick).await,
-            Row::InitiatePostgres => {
-                let Some(server) = &options.postgres else {
-                    bail!("{} needs --postgres URL", row.name());
-                };
-                let engine = Engine::Postgres(server.clone());
-                let measured = initiate::measure(&world, &engine, options.time, options.quick).await;
-                engine.clean_up(&["initiate", "bound"]).await?;
-                measured
-            }
-            Row::Complete => life::complete(&world, options.time, options.quick).await,
-            Row::Finality => life::finality(&world, options.time, options.quick).await,
-            Row::Bookkeeping => books::measure(&world, options.time, options.quick).await,
-            Row::Postings => postings::measure(&world, options.quick).await,
-            Row::Reconcile => reconcile::measure(&world, options.quick).await,
-            Row::Memory | Row::Pages | Row::Cpu | Row::Rehydration => {
-                // One crowd serves all four, the first time that one of them is asked for.
-                let wanted = std::mem::take(&mut of_crowd);
-                if wanted.is_empty() {
-                    continue;
-                }
-                crowd::measure(&world, &wanted, options.time, options.quick).await
-            }
-            Row::CustomersCreate => customers::create(&world, options.time).await,
-            Row::CustomersList => customers::list(&world, options.time, options.quick).await,
-            Row::Webhooks => webhooks::measure(&world, options.quick).await,
+        let measured = match measure(&world, options, *row, &of_crowd).await {
+            Ok(measured) => measured,
+            Err(error) => vec![Line::unmeasured(row.name(), format!("{error:#}"))],
         };
-        let measured = measured.with_context(|| format!("{} could not be measured", row.name()))?;
         let taken = Host::took_since(before);
         lines.extend(measured.into_iter().map(|line| taken.iter().fold(line, Line::note)));
     }
+    clean_up(options).await?;
     Ok(lines)
+}
+
+/// Removes the databases that a run has made on a server. Its folder goes by itself.
+pub async fn clean_up(options: &Options) -> anyhow::Result<()> {
+    match &options.postgres {
+        Some(server) if options.rows.contains(&Row::InitiatePostgres) => {
+            Engine::Postgres(server.clone()).clean_up(&initiate::DATABASES).await
+        }
+        _ => Ok(()),
+    }
+}
+
+async fn measure(world: &World, options: &Options, row: Row, of_crowd: &[Row]) -> anyhow::Result<Vec<Line>> {
+    let Options { time, quick, .. } = *options;
+    match row {
+        Row::Initiate => initiate::measure(world, &Engine::Sqlite, time, quick).await,
+        Row::InitiatePostgres => {
+            let server = options.postgres.clone().context("there is no server")?;
+            initiate::measure(world, &Engine::Postgres(server), time, quick).await
+        }
+        Row::Complete => life::complete(world, time, quick).await,
+        Row::Finality => life::finality(world, time, quick).await,
+        Row::Bookkeeping => books::measure(world, time, quick).await,
+        Row::Postings => postings::measure(world, quick).await,
+        Row::Reconcile => reconcile::measure(world, quick).await,
+        Row::Memory | Row::Pages | Row::Cpu | Row::Rehydration => crowd::measure(world, of_crowd, time, quick).await,
+        Row::CustomersCreate => customers::create(world, time).await,
+        Row::CustomersList => customers::list(world, time, quick).await,
+        Row::Webhooks => webhooks::measure(world, quick).await,
+    }
 }

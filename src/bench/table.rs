@@ -2,9 +2,6 @@
 
 use serde::Serialize;
 
-/// How a note begins that says why a line has no bound.
-const UNBOUNDED: &str = "no bound: ";
-
 /// What is wanted of a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -24,6 +21,15 @@ impl Goal {
             Self::AtLeast(least) => figure >= least,
             Self::AtMost(most) => figure <= most,
             Self::None => true,
+        }
+    }
+
+    /// As people read it, if anything is wanted.
+    fn told(self, figure: impl Fn(f64) -> String) -> Option<String> {
+        match self {
+            Self::AtLeast(least) => Some(format!("≥ {}", figure(least))),
+            Self::AtMost(most) => Some(format!("≤ {}", figure(most))),
+            Self::None => None,
         }
     }
 }
@@ -52,8 +58,8 @@ pub struct Line {
     pub bound: Option<Bound>,
     /// The figure over that.
     pub ratio: Option<f64>,
-    /// The least that this is to be; null if there is no such goal.
-    pub ratio_least: Option<f64>,
+    /// What is wanted of it.
+    pub ratio_goal: Goal,
     /// Whether all that is wanted is so: the figure and the ratio, and nothing is lacking.
     pub holds: bool,
     /// What is lacking without which the row does not hold, however good its figure: a database that is durable, say.
@@ -70,7 +76,14 @@ impl Line {
         let holds = goal.holds(figure);
         let what = what.into();
         let (lacks, notes, wrong) = (Vec::new(), Vec::new(), Vec::new());
-        Self { what, figure, unit, goal, bound: None, ratio: None, ratio_least: None, holds, lacks, notes, wrong }
+        let ratio_goal = Goal::None;
+        Self { what, figure, unit, goal, bound: None, ratio: None, ratio_goal, holds, lacks, notes, wrong }
+    }
+
+    /// The line of a row that could not be measured.
+    pub fn unmeasured(what: impl Into<String>, why: String) -> Self {
+        let lacks = vec!["it could not be measured".to_owned()];
+        Self::new(what, 0.0, "", Goal::None).unless(lacks).wrong(vec![why])
     }
 
     /// Beside what it is compared with.
@@ -80,9 +93,16 @@ impl Line {
         self
     }
 
-    /// With the least that its ratio to the bound is to be. A ratio that is not known is none.
-    pub fn ratio_at_least(mut self, least: f64) -> Self {
-        self.ratio_least = Some(least);
+    /// With the ratio as it was each time that both were measured right after one another, which says more than that of all
+    /// their measurements.
+    pub fn in_pairs(mut self, ratio: f64) -> Self {
+        self.ratio = Some(ratio);
+        self
+    }
+
+    /// With what is wanted of its ratio to the bound. A ratio that is not known is none.
+    pub fn ratio_goal(mut self, goal: Goal) -> Self {
+        self.ratio_goal = goal;
         self.holds &= self.ratio_holds();
         self
     }
@@ -103,12 +123,7 @@ impl Line {
     }
 
     fn ratio_holds(&self) -> bool {
-        self.ratio_least.is_none_or(|least| self.ratio.is_some_and(|ratio| ratio >= least))
-    }
-
-    /// With the reason why there is nothing to compare it with.
-    pub fn unbounded(self, why: &str) -> Self {
-        self.note(format!("{UNBOUNDED}{why}"))
+        self.ratio_goal == Goal::None || self.ratio.is_some_and(|ratio| self.ratio_goal.holds(ratio))
     }
 
     /// With something more to be known.
@@ -124,16 +139,12 @@ impl Line {
     }
 
     fn cells(&self) -> [String; 5] {
-        let goal = match self.goal {
-            Goal::AtLeast(least) => format!("≥ {}", short(least)),
-            Goal::AtMost(most) => format!("≤ {}", short(most)),
-            Goal::None => "-".to_owned(),
-        };
+        let goal = self.goal.told(short).unwrap_or_else(|| "-".to_owned());
         let goal = if self.goal.holds(self.figure) { goal } else { format!("{goal} ✗") };
         let bound = self.bound.as_ref().map_or_else(|| "-".to_owned(), |bound| short(bound.figure));
         let ratio = self.ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}"));
-        let ratio = match self.ratio_least {
-            Some(least) => format!("{ratio} ≥ {least:.2}{}", if self.ratio_holds() { "" } else { " ✗" }),
+        let ratio = match self.ratio_goal.told(|ratio| format!("{ratio:.2}")) {
+            Some(goal) => format!("{ratio} {goal}{}", if self.ratio_holds() { "" } else { " ✗" }),
             None => ratio,
         };
         [self.what.clone(), format!("{} {}", short(self.figure), self.unit), goal, bound, ratio]
@@ -205,7 +216,7 @@ mod tests {
     fn a_row_holds_if_both_its_figure_and_its_ratio_do() {
         let line = |figure, bound| {
             let line = Line::new("payments initiated", figure, "/s", Goal::AtLeast(5_000.0));
-            line.beside("a bare handler", bound).ratio_at_least(0.3)
+            line.beside("a bare handler", bound).ratio_goal(Goal::AtLeast(0.3))
         };
         for (figure, bound, holds, ends) in [
             (6_000.0, 20_000.0, true, "6000 /s  ≥ 5000  20000  0.30 ≥ 0.30"),
@@ -224,12 +235,30 @@ mod tests {
     }
 
     #[test]
+    fn a_row_may_be_judged_by_its_ratio_alone() {
+        let line = |ratio| {
+            let line = Line::new("CPU of a payment", 1_300.0, "µs", Goal::None).beside("beside few", 1_000.0);
+            line.in_pairs(ratio).ratio_goal(Goal::AtMost(1.25))
+        };
+        assert!(line(1.2).holds && !line(1.26).holds);
+        let text = render(&[line(1.26)]);
+        assert!(text.lines().nth(1).is_some_and(|row| row.ends_with("1300 µs     -   1000  1.26 ≤ 1.25 ✗")), "{text}");
+    }
+
+    #[test]
+    fn a_row_that_could_not_be_measured_stands_among_the_others() {
+        let line = Line::unmeasured("webhooks", "the service did not start".to_owned());
+        assert!(!line.holds);
+        assert!(render(&[line]).contains("WRONG: the service did not start"));
+    }
+
+    #[test]
     fn a_row_that_lacks_something_does_not_hold_whatever_its_figure() {
         let line = Line::new("payments initiated", 6_000.0, "/s", Goal::AtLeast(5_000.0)).beside("a handler", 10_000.0);
-        assert!(line.clone().unless(vec![]).ratio_at_least(0.3).holds);
+        assert!(line.clone().unless(vec![]).ratio_goal(Goal::AtLeast(0.3)).holds);
         let lacks = || vec!["not durable: fsync = off".to_owned()];
-        assert!(!line.clone().ratio_at_least(0.3).unless(lacks()).holds);
-        let line = line.unless(lacks()).ratio_at_least(0.3);
+        assert!(!line.clone().ratio_goal(Goal::AtLeast(0.3)).unless(lacks()).holds);
+        let line = line.unless(lacks()).ratio_goal(Goal::AtLeast(0.3));
         assert!(!line.holds, "{line:?}");
         assert_eq!(line.summary(), "payments initiated: 6000 /s, goal ≥ 5000, not durable: fsync = off");
         assert!(render(&[line]).contains("\n    ✗ not durable: fsync = off\n"));

@@ -1,6 +1,7 @@
 //! Where measurements take place: a folder that is removed afterwards, and the databases.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -90,7 +91,7 @@ impl Engine {
         Ok(Some(url.to_string()))
     }
 
-    /// Removes the databases that were made.
+    /// Removes the databases that were made, as far as they are there.
     pub(super) async fn clean_up(&self, names: &[&str]) -> anyhow::Result<()> {
         let Self::Postgres(server) = self else { return Ok(()) };
         let database = Database::open(server.as_str()).await?;
@@ -108,7 +109,10 @@ const SQLITE_SYNCS: [(&str, &[&str]); 2] = [("journal_mode", &["wal"]), ("synchr
 const POSTGRES_SYNCS: [(&str, &[&str]); 2] =
     [("fsync", &["on"]), ("synchronous_commit", &["on", "local", "remote_write", "remote_apply"])];
 
-/// What a database says of such settings.
+/// File systems that are memory, where a sync costs nothing and saves nothing.
+const IN_MEMORY: [&str; 2] = ["tmpfs", "ramfs"];
+
+/// What a database says of such settings, and what its files are on.
 #[derive(Debug)]
 pub(super) struct Durability {
     settings: Vec<Setting>,
@@ -137,6 +141,9 @@ impl Durability {
             let value = number.or_else(|_| row.try_get_by_index::<String>(0))?;
             settings.push(Setting::of(name, value, durable));
         }
+        // Only where it is on this machine, and says where.
+        let folder = if is_sqlite { file_of(url) } else { data_directory(&database).await };
+        settings.extend(folder.and_then(|folder| file_system_of(&folder)).map(Setting::of_file_system));
         database.close().await?;
         Ok(Self { settings })
     }
@@ -162,9 +169,33 @@ impl Setting {
         Self { name, value, is_durable }
     }
 
+    fn of_file_system(value: String) -> Self {
+        let is_durable = !IN_MEMORY.contains(&value.as_str());
+        Self { name: "file_system", value, is_durable }
+    }
+
     fn told(&self) -> String {
         format!("{} = {}", self.name, self.value)
     }
+}
+
+/// The file of a SQLite database.
+fn file_of(url: &str) -> Option<PathBuf> {
+    let path = url.strip_prefix("sqlite://")?;
+    Some(path.split_once('?').map_or(path, |(path, _)| path).into())
+}
+
+/// Where a PostgreSQL server keeps its data, if it tells.
+async fn data_directory(database: &Database) -> Option<PathBuf> {
+    let statement = Statement::from_string(database.backend(), "SHOW data_directory");
+    let row = database.writer().query_one_raw(statement).await.ok()??;
+    row.try_get_by_index::<String>(0).ok().map(PathBuf::from)
+}
+
+/// The kind of file system that a file or folder of this machine is on; none where there is no such file, or no GNU `stat`.
+fn file_system_of(path: &Path) -> Option<String> {
+    let told = Command::new("stat").args(["-f", "-c", "%T"]).arg(path).output().ok()?;
+    told.status.success().then(|| String::from_utf8_lossy(&told.stdout).trim().to_owned())
 }
 
 #[cfg(test)]
@@ -176,9 +207,26 @@ mod tests {
     async fn what_the_service_opens_is_durable_and_says_so() {
         let folder = tempfile::tempdir().unwrap();
         let url = format!("sqlite://{}?mode=rwc", folder.path().join("test.db").display());
-        let durability = Durability::of(&url).await.unwrap();
+        let Durability { mut settings } = Durability::of(&url).await.unwrap();
+        // The temporary folder may be memory.
+        let file_system = settings.pop().unwrap();
+        assert_eq!((file_system.name, file_system.value), ("file_system", file_system_of(folder.path()).unwrap()));
+        let durability = Durability { settings };
         let says = "the database says journal_mode = wal, synchronous = 2: a commit is on disk before its answer";
         assert_eq!((durability.told().as_str(), durability.lacks()), (says, vec![]));
+    }
+
+    #[test]
+    fn what_is_in_memory_is_not_durable() {
+        for (file_system, lacks) in
+            [("ext2/ext3", vec![]), ("tmpfs", vec!["not durable: file_system = tmpfs".to_owned()])]
+        {
+            let durability = Durability { settings: vec![Setting::of_file_system(file_system.to_owned())] };
+            assert_eq!(durability.lacks(), lacks);
+        }
+        assert_eq!(file_of("sqlite:///a/b.db?mode=rw"), Some("/a/b.db".into()));
+        assert_eq!(file_of("postgres://127.0.0.1/payferry"), None);
+        assert_eq!(file_system_of(Path::new("/there/is/no/such/file")), None);
     }
 
     #[test]

@@ -14,6 +14,8 @@ use crate::bench::{self, Line, Options, Row, render};
 const QUICK: Duration = Duration::from_secs(1);
 /// How long a measurement takes unless asked otherwise.
 const SECONDS_DEFAULT: u64 = 10;
+/// The exit code after ctrl-c.
+const INTERRUPTED: u8 = 130;
 /// The longest measurement.
 const SECONDS_MAX: u64 = 600;
 
@@ -85,8 +87,11 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let told = |row: &str| eprintln!("measuring {row}");
     let lines = tokio::select! {
         lines = bench::run(&options, told) => lines?,
-        // What was started and made is ended and removed as its owners are dropped.
-        () = signals.next() => return Ok(ExitCode::FAILURE),
+        // What was started and made is ended and removed as its owners are dropped, but for what is on a server.
+        () = signals.next() => {
+            bench::clean_up(&options).await?;
+            return Ok(ExitCode::from(INTERRUPTED));
+        }
     };
     if args.json {
         println!("{}", serde_json::to_string_pretty(&lines)?);
@@ -138,7 +143,7 @@ mod tests {
             (line(300.0), false, false),
             (line(299.0), false, true),
             (line(300.0).wrong(lost()), true, true),
-            (line(300.0).beside("a bare handler", 1_500.0).ratio_at_least(0.3), false, true),
+            (line(300.0).beside("a bare handler", 1_500.0).ratio_goal(Goal::AtLeast(0.3)), false, true),
             (line(300.0).unless(vec!["not durable: fsync = off".to_owned()]), false, true),
         ] {
             assert_eq!([fails(&line, false), fails(&line, true)], [fails_at_all, fails_strictly], "{line:?}");
