@@ -14,7 +14,7 @@ use tokio::sync::Semaphore;
 use tracing::{Instrument, Level};
 use ulid::Ulid;
 
-use super::error::{ApiError, Away};
+use super::error::{ApiError, Away, Listener};
 use super::state::AppState;
 
 /// The header with the request's id, in both directions.
@@ -28,11 +28,17 @@ pub struct RequestId(pub String);
 
 /// The outermost layer.
 pub(super) async fn surround(State(app): State<AppState>, request: Request, next: Next) -> Response {
-    within(&app.door, app.config.limits.request_timeout, request, next).await
+    within(Listener::Public, &app.door, app.config.limits.request_timeout, request, next).await
 }
 
 /// The same for a listener with a door of its own.
-pub(crate) async fn within(door: &Semaphore, request_timeout: Duration, mut request: Request, next: Next) -> Response {
+pub(crate) async fn within(
+    listener: Listener,
+    door: &Semaphore,
+    request_timeout: Duration,
+    mut request: Request,
+    next: Next,
+) -> Response {
     let id = request_id(request.headers());
     let method = request.method().clone();
     let started = Instant::now();
@@ -51,7 +57,7 @@ pub(crate) async fn within(door: &Semaphore, request_timeout: Duration, mut requ
         // Who finds no room is told at once: waiting would only make the crowd larger.
         let Ok(_room) = door.try_acquire() else {
             let refused = ApiError::Unavailable(Away::Capacity, "no room".into()).into_response();
-            let (response, failure) = finish(refused, &id);
+            let (response, failure) = finish(refused, &id, listener);
             note(&response, failure.as_ref(), &method, &route, started.elapsed());
             return response;
         };
@@ -61,7 +67,7 @@ pub(crate) async fn within(door: &Semaphore, request_timeout: Duration, mut requ
             Ok(Err(panic)) => ApiError::internal(format!("a handler panicked: {}", words_of(&*panic))).into_response(),
             Err(_) => ApiError::TimedOut.into_response(),
         };
-        let (response, failure) = finish(response, &id);
+        let (response, failure) = finish(response, &id, listener);
         note(&response, failure.as_ref(), &method, &route, started.elapsed());
         response
     };
@@ -79,14 +85,14 @@ fn request_id(headers: &HeaderMap) -> String {
 }
 
 /// Writes the document of a failure, and the headers of every answer.
-fn finish(mut response: Response, id: &str) -> (Response, Option<ApiError>) {
+fn finish(mut response: Response, id: &str, listener: Listener) -> (Response, Option<ApiError>) {
     if response.status() == StatusCode::METHOD_NOT_ALLOWED && response.extensions().get::<ApiError>().is_none() {
         let allow = response.headers().get(ALLOW).cloned();
         response = ApiError::MethodNotAllowed(allow).into_response();
     }
     let failure = response.extensions_mut().remove::<ApiError>();
     if let Some(error) = &failure {
-        response = error.response(id);
+        response = error.response(id, listener);
     }
     let headers = response.headers_mut();
     // The id was checked, so it is a header's value.

@@ -126,6 +126,15 @@ pub enum ApiError {
     Internal(Arc<str>),
 }
 
+/// Who answers: what a caller does about an answer that was lost is not the same everywhere.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Listener {
+    /// PSPs and payers: requests may have an `Idempotency-Key`.
+    Public,
+    /// Operators and their programs.
+    Operator,
+}
+
 /// What is away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Away {
@@ -235,8 +244,8 @@ impl ApiError {
         Kind { status, code: code.into(), title }
     }
 
-    /// What happened this time, for the caller.
-    fn detail(&self) -> String {
+    /// What happened this time, for the caller of this listener.
+    fn detail(&self, listener: Listener) -> String {
         match self {
             Self::MalformedJson(what) => format!("The body cannot be read as JSON: {what}."),
             Self::BadHeader(name, expected) => format!("The header {name} must be {expected}."),
@@ -267,11 +276,13 @@ impl ApiError {
             }
             Self::IdempotencyRunning => "The first request with this Idempotency-Key has not ended.".to_owned(),
             Self::RateLimited(secs) => format!("Try again in {secs} s."),
-            Self::TimedOut => {
-                "The request was not answered in time; it may have been carried out. Look, or try again with its \
-                 Idempotency-Key."
-                    .to_owned()
-            }
+            Self::TimedOut => format!(
+                "The request was not answered in time; it may have been carried out. {}",
+                match listener {
+                    Listener::Public => "Look, or try again with its Idempotency-Key.",
+                    Listener::Operator => "Look at what it was about before you repeat it.",
+                }
+            ),
             Self::Unavailable(away, _) => away.detail().to_owned(),
             Self::Internal(_) => "Something failed here; the request_id finds it in our logs.".to_owned(),
         }
@@ -322,9 +333,9 @@ impl ApiError {
     }
 
     /// The document.
-    pub(super) fn problem(&self, request_id: &str) -> Problem {
+    pub(super) fn problem(&self, request_id: &str, listener: Listener) -> Problem {
         let Kind { status, code, title } = self.kind();
-        let detail = self.detail();
+        let detail = self.detail(listener);
         Problem {
             kind: format!("urn:payferry:problem:{code}"),
             title,
@@ -338,8 +349,8 @@ impl ApiError {
     }
 
     /// The whole answer.
-    pub(super) fn response(&self, request_id: &str) -> Response {
-        let problem = self.problem(request_id);
+    pub(super) fn response(&self, request_id: &str, listener: Listener) -> Response {
+        let problem = self.problem(request_id, listener);
         let body = serde_json::to_vec(&problem).unwrap_or_default();
         let mut response = (self.status(), body).into_response();
         let headers = response.headers_mut();

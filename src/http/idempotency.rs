@@ -41,6 +41,11 @@ const PRUNE_STEP: u64 = 500;
 
 type Place = (PspId, String, String);
 
+/// Whether a text is fit for a key.
+pub(crate) fn is_key(text: &str) -> bool {
+    (1..=KEY_CHARS_MAX).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
+}
+
 /// Requests with a key that run in this process.
 #[derive(Default)]
 pub(super) struct Running {
@@ -81,8 +86,7 @@ impl Idempotency {
         let Some(header) = headers.next() else { return Ok(Ok(Self(None))) };
         let invalid = || ApiError::BadHeader("Idempotency-Key", "one text of 1 to 255 visible ASCII characters");
         let key = header.to_str().map_err(|_| invalid())?;
-        let visible = key.bytes().all(|byte| byte.is_ascii_graphic());
-        if key.is_empty() || key.len() > KEY_CHARS_MAX || !visible || headers.next().is_some() {
+        if !is_key(key) || headers.next().is_some() {
             return Err(invalid());
         }
         let route = route_of(parts)?;

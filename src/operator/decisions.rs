@@ -9,9 +9,11 @@ use payferry_actors::CommandError;
 use payferry_actors::customers::audit::{Actor, Entry};
 use payferry_actors::destination::Unsuitable;
 use payferry_actors::payment::Beside;
-use payferry_domain::payment::{Command, Decision, Payment, Requester, TransferKey};
+use payferry_domain::payment::{Command, Decision, Payment, Rejection, Requester, TransferKey};
 use payferry_domain::{Address, Amount, Asset, Chain, Hash32, PaymentId, RefundId};
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use ulid::Ulid;
 
 use super::Operator;
 use super::actors::quarantined;
@@ -20,6 +22,7 @@ use super::read::decisions::{self, Decisions};
 use crate::http::answer::Answer;
 use crate::http::error::ApiError;
 use crate::http::extract::{Fault, Fields, JsonBody, Path, read};
+use crate::http::idempotency::{KEY_CHARS_MAX, is_key};
 
 /// Transfers that one decision has listed: all of them are written in one commit.
 const TAKEN_IN_AT_ONCE_MAX: u64 = 100;
@@ -53,8 +56,9 @@ pub(super) async fn screen_refund(
     Answer::ok(&carry_out(&operator, id, asked).await?)
 }
 
-/// Sends blocked money to an address: `{"address", "amount"?, "reason"}`; all of it, if no amount is given. Of another token than
-/// the due one, or on another chain, `"chain"` and `"token_address"` say which.
+/// Sends blocked money to an address: `{"address", "amount"?, "idempotency_key"?, "reason"}`; all of it, if no amount is given. Of
+/// another token than the due one, or on another chain, `"chain"` and `"token_address"` say which. Asked again under one key, it is
+/// the same refund.
 pub(super) async fn refund_blocked(
     State(operator): State<Operator>,
     Path(payment_id): Path<String>,
@@ -102,7 +106,7 @@ pub(super) struct Asked {
 enum Action {
     Screen { key: TransferKey, decision: Decision },
     ScreenRefund { refund_id: RefundId, decision: Decision },
-    RefundBlocked { to: Address, amount: Option<Amount>, asset: Option<Asset> },
+    RefundBlocked { to: Address, amount: Option<Amount>, asset: Option<Asset>, key: Option<String> },
     RetrySettlement,
     TakeIn,
 }
@@ -135,7 +139,7 @@ impl Asked {
 
     /// The fields of a sending of blocked money; `unsuitable` is what was found of the address.
     pub(super) fn read_refund(fields: &Fields<'_>, unsuitable: Option<Unsuitable>) -> Option<Self> {
-        only(fields, &["chain", "token_address", ADDRESS, "amount", "reason"]);
+        only(fields, &["chain", "token_address", ADDRESS, "amount", "idempotency_key", "reason"]);
         let chain = fields.optional("chain", |value| read::name::<Chain>(value, "base, polygon, arbitrum"));
         let token_address = fields.optional("token_address", read::address);
         for (name, other) in [("chain", "token_address"), ("token_address", "chain")] {
@@ -148,9 +152,10 @@ impl Asked {
             fields.fault(ADDRESS, Fault::new(unsuitable.code(), unsuitable.to_string()));
         }
         let amount = fields.optional("amount", read::part);
+        let key = fields.optional("idempotency_key", idempotency_key);
         let reason = fields.required("reason", read::text);
         let asset = chain.zip(token_address).map(|(chain, address)| Asset { chain, address });
-        Some(Self { action: Action::RefundBlocked { to: to?, amount, asset }, reason: reason? })
+        Some(Self { action: Action::RefundBlocked { to: to?, amount, asset, key }, reason: reason? })
     }
 
     /// The field of a wish to settle again.
@@ -173,6 +178,27 @@ pub(super) fn decision(value: &Value) -> Result<Decision, Fault> {
         "block" => Ok(Decision::Block),
         _ => Err(Fault::new("unknown_value", "must be one of allow, block")),
     }
+}
+
+/// As in the header of that name.
+fn idempotency_key(value: &Value) -> Result<String, Fault> {
+    let key = read::string(value)?;
+    let malformed = || Fault::new("invalid_key", format!("must be 1 to {KEY_CHARS_MAX} visible ASCII characters"));
+    if is_key(key) { Ok(key.to_owned()) } else { Err(malformed()) }
+}
+
+/// The key of whoever names none: of the refund after those that are listed. Until it is listed itself, whoever asks again asks
+/// for the same.
+pub(super) fn next_refund(decisions: &Decisions) -> String {
+    format!("after-{}", decisions.payment.refunds.len())
+}
+
+/// The refund that is asked for of a payment under a key: always the same, and nobody else's, since nothing but chance
+/// gives two keys of two payments one id.
+fn refund_under(payment: PaymentId, key: &str) -> RefundId {
+    let digest = Sha256::new().chain_update(b"payferry refund v1").chain_update(payment.to_bytes()).chain_update(key);
+    let random = digest.finalize().iter().take(10).fold(0, |number: u128, byte| number << 8 | u128::from(*byte));
+    RefundId::from_ulid(Ulid::from_parts(payment.ulid().timestamp_ms(), random))
 }
 
 /// The address that a body names, if it is one.
@@ -207,8 +233,8 @@ pub(super) async fn carry_out(operator: &Operator, id: PaymentId, asked: Asked) 
             let detail = json!({ "refund_id": refund_id, "decision": decision });
             ("payment.refund_screened_by_hand", decisions::screen_refund(refund, decision, now), detail)
         }
-        Action::RefundBlocked { to, amount, asset } => {
-            let refund_id = RefundId::generate();
+        Action::RefundBlocked { to, amount, asset, key } => {
+            let refund_id = refund_under(id, &key.unwrap_or_else(|| next_refund(&before)));
             let asset = asset.filter(|asset| *asset != before.payment.asset());
             let command = decisions::refund_blocked(refund_id, amount, to, asset);
             ("payment.blocked_money_refunded", command, json!({ "refund_id": refund_id }))
@@ -228,8 +254,36 @@ pub(super) async fn carry_out(operator: &Operator, id: PaymentId, asked: Asked) 
     let carried_out = system.command(id, command, Beside::default().audited(entry, &Actor::Operator, now)).await;
     let _: Payment = carried_out.map_err(|error| match error {
         CommandError::Quarantined => quarantined(id),
+        CommandError::Rejected(rejection @ Rejection::RefundExists) => {
+            let detail = "Another refund of this payment was asked for under the same idempotency_key, or since this page was \
+                          read: look at the payment before you ask for more.";
+            ApiError::Conflict(rejection.code(), detail.to_owned(), Vec::new())
+        }
         other => other.into(),
     })?;
     tracing::info!(payment.id = %id, decision = name, "the operator decided about payment {id}: {name}");
     find(operator, id).await
+}
+
+#[cfg(test)]
+mod tests {
+    use payferry_domain::OperationId;
+
+    use super::*;
+
+    #[test]
+    fn a_key_names_one_refund_of_one_payment_and_nothing_else() {
+        let (payment, other) = (PaymentId::generate(), PaymentId::generate());
+        let refund = refund_under(payment, "case-17");
+        assert_eq!(refund, refund_under(payment, "case-17"));
+        assert_ne!(refund, refund_under(payment, "case-18"));
+        assert_ne!(refund, refund_under(other, "case-17"));
+        // What a caller chooses is no id: it cannot be made to be that of another movement of money.
+        for key in [payment.ulid().to_string(), other.ulid().to_string(), refund.to_string()] {
+            let sending = OperationId::refund_of(refund_under(payment, &key));
+            let others = [payment, other].map(OperationId::settlement_of);
+            assert!(!others.contains(&sending) && sending != OperationId::refund_of(refund), "{key}");
+        }
+        assert_eq!(refund.ulid().timestamp_ms(), payment.ulid().timestamp_ms());
+    }
 }

@@ -10,6 +10,7 @@ use axum::middleware::Next;
 use axum::response::Response;
 
 use super::Operator;
+use crate::http::error::Listener;
 use crate::http::{REQUEST_TIMEOUT, edge};
 
 /// The policy of what is no page.
@@ -17,7 +18,7 @@ const POLICY: &str = "default-src 'none'; base-uri 'none'; form-action 'none'; f
 
 /// As for the public listener: an id, a line in the log, a document for every failure.
 pub(super) async fn surround(State(operator): State<Operator>, request: Request, next: Next) -> Response {
-    edge::within(&operator.door, REQUEST_TIMEOUT, request, next).await
+    edge::within(Listener::Operator, &operator.door, REQUEST_TIMEOUT, request, next).await
 }
 
 /// Puts in the headers that an answer does not have yet.

@@ -19,7 +19,7 @@ use super::words::{Tone, ago, badge, clock, count, grouped, plain, short, status
 use crate::http::error::{ApiError, FieldError};
 use crate::http::extract::Fields;
 use crate::operator::Operator;
-use crate::operator::decisions::{Asked, carry_out, destination, find, unsuitable_at};
+use crate::operator::decisions::{Asked, carry_out, destination, find, next_refund, unsuitable_at};
 use crate::operator::read::decisions::{BlockedLine, Decisions, Possible, RefundLine, TransferLine};
 
 /// The fields of a decision about a transfer, as programs name them.
@@ -34,11 +34,12 @@ const SCREEN_FIELDS: [(&str, Sort); 5] = [
 const SCREEN_REFUND_FIELDS: [(&str, Sort); 3] =
     [("refund_id", Sort::Text), ("decision", Sort::Text), ("reason", Sort::Text)];
 /// The fields of a sending of blocked money.
-const REFUND_FIELDS: [(&str, Sort); 5] = [
+const REFUND_FIELDS: [(&str, Sort); 6] = [
     ("chain", Sort::Text),
     ("token_address", Sort::Text),
     ("address", Sort::Text),
     ("amount", Sort::Text),
+    ("idempotency_key", Sort::Text),
     ("reason", Sort::Text),
 ];
 /// The field of a wish to settle again, and of one to have listed what was set aside.
@@ -161,6 +162,7 @@ async fn decide(
     let refused = |detail: &str| html! { div.notice.bad role="alert" { "Nothing was changed: " (detail) } };
     match outcome {
         Ok(_) => Ok(Redirect::to(&format!("{}/{id}/decide?done=decided", path("payments"))).into_response()),
+        Err(ApiError::TimedOut) => Err(Failure::unknown("payment", format!("{}/{id}", path("payments"))).into()),
         // What does not fit is said where it was asked for.
         Err(ApiError::Conflict(_, detail, _) | ApiError::Unprocessable(_, detail, _)) => {
             let page = page(&before, &refused(&detail), form, &filled, now);
@@ -222,7 +224,7 @@ fn page(decisions: &Decisions, said: &Markup, sent: &str, filled: &Filled, now: 
                 @for line in &open { (screening(&here, line, filled_of("screen"), now)) }
                 @for line in decisions.refunds.iter().filter(|line| !line.may.is_empty()) { (refund_screening(&here, line, filled_of("screen_refund"), now)) }
                 @if can("refund_blocked") {
-                    @for held in &decisions.blocked { (refund(&here, held, filled_of("refund_blocked"))) }
+                    @for held in &decisions.blocked { (refund(&here, held, &next_refund(decisions), filled_of("refund_blocked"))) }
                 }
                 @if can("retry_settlement") { (retry(&here, decisions, filled_of("retry_settlement"), now)) }
                 @if can("take_in") { (taking_in(&here, decisions, filled_of("take_in"))) }
@@ -306,7 +308,8 @@ fn refund_screening(here: &str, line: &RefundLine, filled: &Filled, now: Timesta
     }
 }
 
-fn refund(here: &str, held: &BlockedLine, filled: &Filled) -> Markup {
+/// `key` is that of the refund which comes after those that this page knows, whatever was sent before.
+fn refund(here: &str, held: &BlockedLine, key: &str, filled: &Filled) -> Markup {
     let place = held.misdirected.as_deref().map(|token| format!("-{}-{token}", held.chain)).unwrap_or_default();
     html! {
         section.panel aria-labelledby={ "blocked" (place) } {
@@ -320,6 +323,7 @@ fn refund(here: &str, held: &BlockedLine, filled: &Filled) -> Markup {
                         input type="hidden" name="chain" value=(held.chain);
                         input type="hidden" name="token_address" value=(token);
                     }
+                    input type="hidden" name="idempotency_key" value=(key);
                     (filled.line("address", "Send it to", "0x…", true))
                     (filled.line("amount", "Amount; all of it, if empty", &held.amount, false))
                     (filled.line("reason", "Reason, without personal data", "what it was decided on", true))

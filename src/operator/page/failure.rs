@@ -16,6 +16,8 @@ pub(super) enum Failure {
     NotFound { what: &'static str, name: String },
     /// The database is away, or holds what cannot be read.
     Unreadable(String),
+    /// A form's wish may have been carried out, or may yet be; what to look at before it is repeated, and where that is.
+    Unknown { about: &'static str, path: String },
 }
 
 /// Why a form came to nothing. Its page stands still: the path of a form is nothing that can be fetched again.
@@ -28,6 +30,10 @@ const NAME_CHARS_MAX: usize = 80;
 impl Failure {
     pub(super) fn not_found(what: &'static str, name: impl Into<String>) -> Self {
         Self::NotFound { what, name: name.into() }
+    }
+
+    pub(super) fn unknown(about: &'static str, path: String) -> Self {
+        Self::Unknown { about, path }
     }
 }
 
@@ -47,6 +53,7 @@ impl From<ApiError> for Failure {
     fn from(error: ApiError) -> Self {
         match error {
             ApiError::NotFound(what) => Self::not_found(what, "that id"),
+            ApiError::TimedOut => Self::unknown("overview", "/ops".to_owned()),
             other => {
                 Self::Unreadable(other.for_log().map_or_else(|| format!("{other:?}"), |(_, reason)| reason.to_owned()))
             }
@@ -66,12 +73,21 @@ impl Failure {
         let (status, headline, words) = match self {
             Self::NotFound { what, name } => {
                 let name: String = name.chars().take(NAME_CHARS_MAX).collect();
-                (StatusCode::NOT_FOUND, format!("No such {what}"), format!("There is no {what} “{name}” here."))
+                let words = html! { "There is no " (what) " “" (name) "” here." };
+                (StatusCode::NOT_FOUND, format!("No such {what}"), words)
             }
             Self::Unreadable(error) => {
                 tracing::error!(error, "an operator's page failed: {error}");
-                let words = "The database does not answer as it should; the log has the reason.".to_owned();
+                let words = html! { "The database does not answer as it should; the log has the reason." };
                 (StatusCode::SERVICE_UNAVAILABLE, "Not available".to_owned(), words)
+            }
+            Self::Unknown { about, path } => {
+                tracing::error!(about = %path, "nobody knows whether what an operator wished was done: {path}");
+                let words = html! {
+                    "This was not answered in time: it may have been carried out, or may yet be. Look at the "
+                    a #about href=(path) { (about) } " before you repeat it."
+                };
+                (StatusCode::SERVICE_UNAVAILABLE, "Outcome unknown".to_owned(), words)
             }
         };
         let body = html! {

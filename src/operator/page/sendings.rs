@@ -55,6 +55,9 @@ pub(super) async fn screen(
     };
     match outcome {
         Ok(_) => Ok(Redirect::to(&format!("{}/{}", path("sendings"), before.id)).into_response()),
+        Err(ApiError::TimedOut) => {
+            Err(Failure::unknown(before.kind, format!("{}/{}", path("sendings"), before.id)).into())
+        }
         Err(ApiError::Conflict(_, detail, _)) => {
             let said = html! { div.notice.bad role="alert" { "Nothing was changed: " (detail) } };
             Ok(answer(StatusCode::CONFLICT, page(&operator, &before, &said, &filled)))

@@ -14,6 +14,7 @@ mod pages;
 mod pauses;
 mod sendings;
 mod stuck;
+mod unknown;
 mod wallets;
 
 use std::net::SocketAddr;

@@ -102,7 +102,15 @@ async fn a_decision_of_which_nobody_knows_is_not_said_to_be_unmade() {
     let order = ordered(&desk, "4").await;
     let path = ops(&order, "/screen");
     let failing = desk.app.database.fail_commits("sendings").await;
-    desk.post(&path, &allow()).await.assert_problem(503, "timed_out");
+    let asked = desk.post(&path, &allow()).await;
+    asked.assert_problem(503, "timed_out");
+    let detail = asked.json["detail"].as_str().unwrap();
+    assert!(detail.contains("before you repeat it") && !detail.contains("Idempotency-Key"), "{detail}");
+    let view = format!("/ops/view/sendings/{}", id_of(&order));
+    let form = desk.call(Method::POST, &format!("{view}/screen")).body("decision=allow&reason=ours&confirm=true");
+    let page = reply(form.header("content-type", "application/x-www-form-urlencoded")).await;
+    assert_eq!(page.status, 503);
+    assert!(page.text().contains("may have been carried out") && page.text().contains(&format!("href=\"{view}\"")));
     failing.end().await;
     let decided = desk.post(&path, &allow()).await;
     assert_eq!(decided.status, 200, "{}", decided.text());

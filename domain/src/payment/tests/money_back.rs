@@ -254,6 +254,31 @@ fn blocked_money_is_the_operators() {
 }
 
 #[test]
+fn blocked_money_that_is_asked_for_again_under_one_id_goes_out_once() {
+    let part = |n, text: Option<&str>, to| Command::RequestRefund {
+        refund_id: refund_id(n),
+        amount: text.map(amount),
+        to: Some(to),
+        funds: Funds::Blocked,
+        asset: None,
+        by: Requester::Operator,
+    };
+    given(terms())
+        .tainted(tx(1))
+        .when(part(1, Some("4"), ELSEWHERE))
+        .unchanged(&part(1, Some("4"), ELSEWHERE))
+        .refused(&part(1, Some("5"), ELSEWHERE), "refund_exists")
+        .refused(&part(1, Some("4"), Address([0xad; 20])), "refund_exists")
+        .cleared(1)
+        .queues(&[(Queue, "4.00")])
+        .when(sent(1))
+        .unchanged(&part(1, Some("4"), ELSEWHERE))
+        .when(part(2, None, ELSEWHERE))
+        .cleared(2)
+        .queues(&[(Queue, "6.00")]);
+}
+
+#[test]
 fn a_refund_goes_to_the_sender_only_if_that_is_one_plain_account() {
     let unaddressed = Command::RequestRefund {
         refund_id: refund_id(1),

@@ -1,0 +1,132 @@
+//! Decisions of which nobody knows whether they were carried out: whoever asked is told so, and what was asked for goes out
+//! once, however often that is asked for again.
+
+use payferry_actors::observe::ActorKind;
+use payferry_domain::payment::Decision;
+use payferry_domain::{Chain, PaymentId, Token};
+use payferry_harness::database::Lock;
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use super::decisions::{Opinions, desk_of};
+use super::{Desk, reply};
+use crate::app::Reply;
+use crate::chainside::balance;
+
+const ADA: &str = "0x000000000000000000000000000000000000ada3";
+
+/// A payment whose 10 tokens are blocked, and a screener that finds nothing against anybody from then on.
+async fn blocked() -> (Desk, PaymentId) {
+    let opinions = Opinions::new(Decision::Block);
+    let desk = desk_of(&opinions).await;
+    let merchant = desk.app.add_merchant().await;
+    let made = desk.app.add_payment(&merchant).await;
+    desk.app.pay(&made, "10").await;
+    desk.app.payment_when(&made, "failed").await;
+    opinions.set(Decision::Allow);
+    let id = made.json["payment_id"].as_str().unwrap().parse().unwrap();
+    (desk, id)
+}
+
+async fn refunds(desk: &Desk, id: PaymentId) -> Vec<Value> {
+    desk.app.get(&format!("/payments/{id}/refunds")).await.json["refunds"].as_array().unwrap().clone()
+}
+
+/// That one refund of 4 tokens was made and nothing else.
+async fn four_are_sent(desk: &Desk, id: PaymentId) {
+    let sent = async |desk: &Desk| {
+        let refunds = refunds(desk, id).await;
+        (!refunds.is_empty() && refunds.iter().all(|refund| refund["status"] == "sent")).then_some(refunds)
+    };
+    let refunds = desk.until("the refund is sent", sent).await;
+    assert_eq!(refunds.len(), 1, "{refunds:#?}");
+    assert_eq!(balance(&desk.app, Chain::Base, Token::Usdc, ADA).await, 4_000_000);
+}
+
+/// Has the next decision written after its payment's actor has died, so that its answer is lost.
+async fn losing_the_answer<T>(desk: &Desk, id: PaymentId, asked: impl Future<Output = T>) -> T {
+    let system = &desk.app.state.system;
+    let held = desk.app.database.lock(Lock::Writes).await;
+    let dies = async {
+        let busy = async |_: &Desk| system.observe_payment(id).await.filter(|view| view.memory.is_none());
+        desk.until("the decision waits to be written", busy).await;
+        system.inject_crash(ActorKind::Shard);
+    };
+    let (answer, ()) = tokio::join!(asked, dies);
+    held.release().await;
+    answer
+}
+
+async fn form(desk: &Desk, id: PaymentId, pairs: &[(&str, &str)]) -> Reply {
+    let body = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish();
+    let call = desk.call(Method::POST, &format!("/ops/view/payments/{id}/refund_blocked")).body(body);
+    reply(call.header("content-type", "application/x-www-form-urlencoded")).await
+}
+
+/// The key in the form of a decision's page.
+async fn key_of_form(desk: &Desk, id: PaymentId) -> String {
+    let page = desk.get(&format!("/ops/view/payments/{id}/decide")).await;
+    let (_, rest) = page.text().split_once("name=\"idempotency_key\" value=\"").expect("the form has a key");
+    rest.split('"').next().unwrap().to_owned()
+}
+
+fn assert_told_to_look(page: &Reply, path: &str) {
+    assert_eq!(page.status, 503);
+    let text = page.text();
+    assert!(text.contains("may have been carried out") && text.contains("before you repeat it"), "{text}");
+    assert!(text.contains(&format!("href=\"{path}\"")) && !text.contains("does not answer as it should"), "{text}");
+}
+
+#[tokio::test]
+async fn blocked_money_that_is_asked_for_again_under_its_key_goes_out_once() {
+    let (desk, id) = blocked().await;
+    let path = format!("/ops/payments/{id}/refund_blocked");
+    let body = json!({ "address": ADA, "amount": "4", "idempotency_key": "case-17", "reason": "by order" });
+    let asked = losing_the_answer(&desk, id, desk.post(&path, &body)).await;
+    asked.assert_problem(503, "timed_out");
+    let detail = asked.json["detail"].as_str().unwrap();
+    assert!(detail.contains("before you repeat it") && !detail.contains("Idempotency-Key"), "{detail}");
+
+    let again = async |desk: &Desk| Some(desk.post(&path, &body).await).filter(|reply| reply.status == 202);
+    desk.until("it is taken", again).await;
+    four_are_sent(&desk, id).await;
+    // Whenever it comes again; and it is that refund and no other.
+    assert_eq!(desk.post(&path, &body).await.status, 202);
+    let other = json!({ "address": ADA, "amount": "5", "idempotency_key": "case-17", "reason": "by order" });
+    desk.post(&path, &other).await.assert_problem(409, "refund_exists");
+    four_are_sent(&desk, id).await;
+    let history = desk.get(&format!("/ops/payments/{id}")).await.json["history"].clone();
+    assert_eq!(history.as_array().unwrap().len(), 1, "{history:#}");
+    // Another key is another refund.
+    let rest = json!({ "address": ADA, "idempotency_key": "case-18", "reason": "by order" });
+    assert_eq!(desk.post(&path, &rest).await.status, 202);
+    assert_eq!(refunds(&desk, id).await.len(), 2);
+    for key in ["", "with a space", &"x".repeat(256)] {
+        let bad = json!({ "address": ADA, "idempotency_key": key, "reason": "x" });
+        assert_eq!(desk.post(&path, &bad).await.faults(), ["idempotency_key: invalid_key"]);
+    }
+    desk.stop().await;
+}
+
+#[tokio::test]
+async fn a_form_of_which_nobody_knows_says_so_and_sends_once_however_often_it_is_sent() {
+    let (desk, id) = blocked().await;
+    let key = key_of_form(&desk, id).await;
+    let filled = [("idempotency_key", &*key), ("address", ADA), ("amount", "4"), ("reason", "x"), ("confirm", "true")];
+    let asked = losing_the_answer(&desk, id, form(&desk, id, &filled)).await;
+    assert_told_to_look(&asked, &format!("/ops/view/payments/{id}"));
+    // Whoever sends the form again has seen no refund in it.
+    let decide = format!("/ops/view/payments/{id}/decide?done=decided");
+    let taken = async |desk: &Desk| Some(form(desk, id, &filled).await).filter(|page| page.status == 303);
+    let taken = desk.until("it is taken", taken).await;
+    assert_eq!(taken.header("location"), Some(&*decide));
+    let mut more = filled;
+    more[2] = ("amount", "5");
+    let refused = form(&desk, id, &more).await;
+    assert_eq!(refused.status, 409, "{}", refused.text());
+    assert!(refused.text().contains("look at the payment before you ask for more"), "{}", refused.text());
+    four_are_sent(&desk, id).await;
+    // Whoever has seen it asks for the next one.
+    assert_ne!(key_of_form(&desk, id).await, key);
+    desk.stop().await;
+}
