@@ -271,6 +271,11 @@ impl System {
         let _ = self.inner.root.cast(RootMessage::Kill(kind));
     }
 
+    /// Why a payment, payout or withdrawal is not run any more, if it is not.
+    pub fn quarantine_of(&self, of: impl Into<Ferried>) -> Option<Quarantine> {
+        self.books().quarantine_of(of)
+    }
+
     /// Lets a quarantined payment, payout or withdrawal run again, and take in what came meanwhile; answers whether it was
     /// quarantined.
     pub fn release(&self, of: impl Into<Ferried>) -> bool {

@@ -6,7 +6,6 @@ use payferry_actors::SystemView;
 use payferry_actors::observe::{Ferried, KindView, PaymentLine, TreeView};
 use payferry_domain::PaymentId;
 use serde::Serialize;
-use serde_json::json;
 
 use super::Operator;
 use super::admin::{id_of, payment_id_of};
@@ -78,7 +77,7 @@ pub(super) fn limit(text: &str) -> Result<usize, Fault> {
 }
 
 /// Whose actor a path names: a payout's or withdrawal's, or else a payment's.
-fn ferried_of(text: &str) -> Result<Ferried, ApiError> {
+pub(super) fn ferried_of(text: &str) -> Result<Ferried, ApiError> {
     text.parse().map(Ferried::Sending).or_else(|_| payment_id_of(text).map(Ferried::Payment))
 }
 
@@ -101,22 +100,4 @@ pub(super) fn quarantined(of: impl Into<Ferried>) -> ApiError {
     };
     let detail = format!("The {word} {of} is quarantined: it has to be released before anything is decided about it.");
     ApiError::Conflict(code, detail, Vec::new())
-}
-
-/// Lets a quarantined payment, payout or withdrawal run again.
-pub(super) async fn release(State(operator): State<Operator>, Path(id): Path<String>) -> Result<Answer, ApiError> {
-    let of = ferried_of(&id)?;
-    let (word, code) = match of {
-        Ferried::Payment(_) => ("payment", "payment_not_quarantined"),
-        Ferried::Sending(id) => (id.kind().as_str(), "sending_not_quarantined"),
-    };
-    if !operator.system.release(of) {
-        return Err(ApiError::Conflict(code, format!("The {word} {of} is not quarantined."), Vec::new()));
-    }
-    tracing::info!(actor.kind = of.kind().as_str(), actor.name = %of, "the operator released {of} from quarantine");
-    let message = format!("The {word} runs again");
-    Answer::ok(&match of {
-        Ferried::Payment(id) => json!({ "message": message, "payment_id": id }),
-        Ferried::Sending(id) => json!({ "message": message, "sending_id": id }),
-    })
 }

@@ -18,6 +18,7 @@ mod page;
 mod pauses;
 pub mod read;
 mod record;
+mod release;
 mod routes;
 mod secure;
 mod sendings;
@@ -30,7 +31,7 @@ use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware;
 use payferry_actors::System;
-use tokio::sync::Semaphore;
+use tokio::sync::{Mutex, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 pub use admit::{Admission, FAILED_ATTEMPTS_PER_MINUTE_MAX, SESSION_SECS};
@@ -77,6 +78,8 @@ pub struct Shared {
     admission: Admission,
     /// Room for requests.
     door: Semaphore,
+    /// Held by whoever releases something from quarantine.
+    releasing: Mutex<()>,
     pulse: Pulse,
 }
 
@@ -86,7 +89,8 @@ impl Operator {
         let OperatorConfig { token, key_mode, documents, closing } = config;
         let admission = Admission::new(&token, system.clock().clone());
         let door = Semaphore::new(REQUESTS_AT_ONCE);
-        Self(Arc::new(Shared { system, key_mode, documents, closing, admission, door, pulse: Pulse::default() }))
+        let (releasing, pulse) = (Mutex::default(), Pulse::default());
+        Self(Arc::new(Shared { system, key_mode, documents, closing, admission, door, releasing, pulse }))
     }
 }
 

@@ -5,8 +5,8 @@ use axum::http::Method;
 use axum::routing::{MethodRouter, get, on, patch, post};
 
 use super::{
-    Operator, actors, admin, audit, customers, decisions, documents, events, health, login, page, pauses, sendings,
-    stuck,
+    Operator, actors, admin, audit, customers, decisions, documents, events, health, login, page, pauses, release,
+    sendings, stuck,
 };
 
 /// Who reaches a route.
@@ -40,7 +40,7 @@ pub fn table() -> Vec<Route> {
         write("/ops/logout", login::leave),
         read("/ops/actors", actors::tree),
         read("/ops/actors/{actor_id}", actors::one),
-        write("/ops/actors/{actor_id}/release", actors::release),
+        write("/ops/actors/{actor_id}/release", release::release),
         read("/ops/shards/{shard}", actors::shard),
         read("/ops/overview", actors::overview),
         read("/ops/stuck", stuck::list),

@@ -19,6 +19,7 @@ use super::{actor, decisions, deliveries, operations, path};
 use crate::operator::Operator;
 use crate::operator::read::aside::AsideLine;
 use crate::operator::read::payment::{self, PaymentFacts};
+use crate::operator::release::let_run;
 
 /// What the search box sends.
 #[derive(Deserialize)]
@@ -53,7 +54,7 @@ pub(super) async fn show(
 pub(super) async fn release(State(operator): State<Operator>, Path(id): Path<String>) -> Result<Response, Refused> {
     let id: PaymentId = id.parse().map_err(|_| Failure::not_found("payment", id.clone()))?;
     // Whether it was quarantined: the page says how it is now.
-    operator.system.release(id);
+    let_run(&operator, id).await?;
     Ok((StatusCode::SEE_OTHER, Redirect::to(&format!("{}/{id}", path("payments")))).into_response())
 }
 

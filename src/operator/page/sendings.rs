@@ -18,6 +18,7 @@ use super::{actor, deliveries, operations, path};
 use crate::http::error::ApiError;
 use crate::operator::Operator;
 use crate::operator::read::sendings::SendingFacts;
+use crate::operator::release::let_run;
 use crate::operator::sendings::{Asked, carry_out, find};
 
 /// The fields of a decision about the address, as programs name them.
@@ -37,7 +38,7 @@ pub(super) async fn show(
 pub(super) async fn release(State(operator): State<Operator>, Path(id): Path<String>) -> Result<Response, Refused> {
     let id: SendingId = id.parse().map_err(|_| Failure::not_found("sending", id.clone()))?;
     // Whether it was quarantined: the page says how it is now.
-    operator.system.release(id);
+    let_run(&operator, id).await?;
     Ok(Redirect::to(&format!("{}/{id}", path("sendings"))).into_response())
 }
 

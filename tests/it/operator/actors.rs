@@ -1,6 +1,7 @@
 //! `/ops/actors`, `/ops/overview` and `/ops/shards`.
 
 use payferry_domain::PaymentId;
+use payferry_harness::database::TableAway;
 use payferry_harness::receiver::Receiver;
 use serde_json::{Value, json};
 
@@ -110,8 +111,39 @@ async fn a_payment_that_fails_too_often_is_given_up_and_released() {
     let released = page().await;
     assert!(!released.contains("given up"), "{released}");
     desk.post(&release, &Value::Null).await.assert_problem(409, "payment_not_quarantined");
+    // By the page's button as well: each is written down, and who was late has done nothing.
+    let button = format!("/ops/view/payments/{id}/release");
+    for _ in 0..4 {
+        desk.panic(id).await;
+    }
+    for _ in 0..2 {
+        assert_eq!(desk.post(&button, &Value::Null).await.status, 303);
+    }
+    let audit = desk.get(&format!("/ops/audit?subject={id}")).await.json;
+    let entries = audit["entries"].as_array().unwrap();
+    let done: Vec<_> = entries.iter().map(|entry| [&entry["action"], &entry["actor_kind"], &entry["psp_id"]]).collect();
+    let psp_id = json!(desk.app.psp_id.to_string());
+    assert_eq!(done, [[&json!("payment.released"), &json!("operator"), &psp_id]; 2]);
     desk.app.pay(&made, "10").await;
     desk.app.payment_when(&made, "settled").await;
+    desk.stop().await;
+}
+
+#[tokio::test]
+async fn nothing_is_released_that_cannot_be_written_down() {
+    let desk = Desk::start_with_chains().await;
+    let merchant = desk.app.add_merchant().await;
+    let id = id_of(&desk.app.add_payment(&merchant).await);
+    for _ in 0..4 {
+        desk.panic(id).await;
+    }
+    let release = format!("/ops/actors/{id}/release");
+    let away = TableAway::take(desk.app.database.url(), "audit_log").await;
+    assert!(desk.post(&release, &Value::Null).await.status.is_server_error());
+    assert!(desk.post(&format!("/ops/view/payments/{id}/release"), &Value::Null).await.status.is_server_error());
+    assert_eq!(desk.get(&format!("/ops/actors/{id}")).await.json["actor"]["state"], "quarantined");
+    away.bring_back().await;
+    assert_eq!(desk.post(&release, &Value::Null).await.status, 200);
     desk.stop().await;
 }
 

@@ -269,6 +269,11 @@ async fn a_withdrawal_that_fails_too_often_is_given_up_shown_and_released() {
     let pressed = reply(desk.call(Method::POST, &format!("{view}/release"))).await;
     assert_eq!((pressed.status.as_u16(), pressed.header("location")), (303, Some(view.as_str())));
     desk.post(&release, &Value::Null).await.assert_problem(409, "sending_not_quarantined");
+    // Each is written down, and who was late has done nothing.
+    let history = desk.get(&ops(&bad, "")).await.json["history"].as_array().unwrap().clone();
+    let done: Vec<_> = history.iter().map(|entry| [&entry["action"], &entry["actor_kind"], &entry["psp_id"]]).collect();
+    let psp_id = json!(desk.app.psp_id.to_string());
+    assert_eq!(done, [[&json!("sending.released"), &json!("operator"), &psp_id]; 2]);
     assert_eq!(desk.post(&ops(&bad, "/screen"), &allow()).await.status, 200);
     ended(&desk, &bad, "sent").await;
     assert_eq!(balance(&desk.app, Chain::Base, Token::Usdc, TREASURER).await, 5_000_000);
