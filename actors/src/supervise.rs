@@ -26,11 +26,15 @@ pub const BACKOFF_FORGIVEN_AFTER: Duration = Duration::from_mins(1);
 pub(crate) type Start =
     Arc<dyn Fn(ActorCell) -> BoxFuture<'static, Result<ActorCell, ActorProcessingErr>> + Send + Sync>;
 
+/// What is to be forgotten of an actor that has failed, before it is started again: that may be a while.
+pub(crate) type Forget = Arc<dyn Fn() + Send + Sync>;
+
 /// A permanent actor.
 pub(crate) struct Child {
     pub(crate) kind: ActorKind,
     pub(crate) name: String,
     pub(crate) start: Start,
+    pub(crate) forget: Forget,
 }
 
 pub(crate) enum RootMessage {
@@ -125,6 +129,7 @@ impl Behaviour for Root {
             return Ok(());
         };
         slot.cell = None;
+        (slot.child.forget)();
         if slot.started.elapsed() >= BACKOFF_FORGIVEN_AFTER {
             slot.pause = BACKOFF_MIN;
         }

@@ -96,7 +96,7 @@ pub enum CommandError {
 /// What the tree shows of itself.
 #[derive(Debug, Clone, Serialize)]
 pub struct SystemView {
-    /// Whether every shard has read its live payments.
+    /// Whether every shard runs and has read its live payments.
     pub ready: bool,
     /// Live payment actors.
     pub payments_live: usize,
@@ -317,7 +317,7 @@ impl System {
         }
     }
 
-    /// Whether every shard has read its live payments; one that was restarted has to do so again.
+    /// Whether every shard runs and has read its live payments; one that was restarted has to do so again.
     pub fn is_ready(&self) -> bool {
         self.inner.services.is_rehydrated()
     }

@@ -40,7 +40,7 @@ pub struct DatabaseReadiness {
 /// Whether live payments were taken up.
 #[derive(Debug, Clone, Serialize)]
 pub struct PaymentsReadiness {
-    /// Every shard has read its live payments.
+    /// Every shard runs and has read its live payments.
     pub ok: bool,
 }
 

@@ -49,16 +49,22 @@ pub(crate) struct Services {
     pub(crate) webhooks: RwLock<Option<WebhookSender>>,
     /// When the tree was started.
     pub(crate) started: Instant,
-    /// Shards that have read their live payments since they were last started.
+    /// Shards that run and have read their live payments.
     pub(crate) rehydrated: Mutex<BTreeSet<usize>>,
     /// Over when all of them had for the first time.
     pub(crate) rehydrated_first: Once,
 }
 
 impl Services {
-    /// Whether every shard has read its live payments; one that was restarted has to do so again.
+    /// Whether every shard runs and has read its live payments; one that was restarted has to do so again.
     pub(crate) fn is_rehydrated(&self) -> bool {
         self.rehydrated.lock().len() == self.router.shards_len()
+    }
+
+    /// Goes by it that a shard has died, before it is started again: nothing of it is live, and nothing of it was read.
+    pub(crate) fn shard_died(&self, index: usize) {
+        self.rehydrated.lock().remove(&index);
+        self.router.forget_shard(index);
     }
 
     /// Carries out what a transition, or a restart, asks for. Everything here is a nudge: what it is about is committed.

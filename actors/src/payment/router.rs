@@ -79,7 +79,16 @@ impl Router {
     /// Makes a shard's supervisor known. The payments of the one before it died with it, unseen by anybody: they are
     /// taken out, so that they are started again.
     pub(crate) fn take_over(&self, index: usize, shard: Mailbox<ShardMessage>) {
-        self.shards.write()[index] = Some(shard);
+        self.replace(index, Some(shard));
+    }
+
+    /// The same of a shard that died and is not started again yet: it looks after nobody meanwhile.
+    pub(crate) fn forget_shard(&self, index: usize) {
+        self.replace(index, None);
+    }
+
+    fn replace(&self, index: usize, shard: Option<Mailbox<ShardMessage>>) {
+        self.shards.write()[index] = shard;
         let orphaned = std::mem::take(&mut *self.live[index].write());
         for actor in orphaned.into_values() {
             self.owners.remove(&actor.get_id());
@@ -206,7 +215,7 @@ impl Router {
             actor.stop(None);
             return Ok(first);
         }
-        // Looked at after the entry was made, as `take_over` looks for entries after the shard was made known: one of
+        // Looked at after the entry was made, as `replace` looks for entries after the shard was made known: one of
         // the two sees the other.
         if self.shard_of(id).is_none_or(|current| current.get_id() != shard) {
             self.forget(actor.get_id());

@@ -16,7 +16,7 @@ use crate::observe::{Mailbox, SendingLine, read_sending_note};
 #[derive(Default)]
 pub(crate) struct LiveSendings {
     live: RwLock<BTreeMap<SendingId, Mailbox<Message>>>,
-    /// Set once it runs, and again when it was restarted.
+    /// Set while it runs.
     desk: RwLock<Option<Mailbox<DeskMessage>>>,
 }
 
@@ -24,7 +24,16 @@ impl LiveSendings {
     /// Makes the desk known. The actors of the one before it died with it, unseen by anybody: they are taken out, so that
     /// they are started again.
     pub(crate) fn take_over(&self, desk: Mailbox<DeskMessage>) {
-        *self.desk.write() = Some(desk);
+        self.replace_desk(Some(desk));
+    }
+
+    /// The same where it died and is not started again yet.
+    pub(crate) fn forget_desk(&self) {
+        self.replace_desk(None);
+    }
+
+    fn replace_desk(&self, desk: Option<Mailbox<DeskMessage>>) {
+        *self.desk.write() = desk;
         let orphaned = std::mem::take(&mut *self.live.write());
         for actor in orphaned.into_values() {
             actor.kill();

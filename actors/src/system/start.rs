@@ -30,7 +30,7 @@ use crate::reconcile;
 use crate::reconcile::watch::{self, VaultAuditor, VaultFindings};
 use crate::seal::Sealer;
 use crate::sending::SendingDesk;
-use crate::supervise::{Child, Root, RootMessage, Start};
+use crate::supervise::{Child, Root, RootMessage};
 use crate::wallet::OperatorSigner;
 use crate::webhook::{WebhookConfig, WebhookSender};
 
@@ -246,7 +246,9 @@ impl System {
 
     async fn start_sending_desk(&self) -> Result<(), StartError> {
         let services = self.inner.services.clone();
-        self.adopt(ActorKind::SendingDesk, "sending desk", move |root| {
+        let died = services.clone();
+        let forget = move || died.router.sendings().forget_desk();
+        let start = move |root| {
             let services = services.clone();
             async move {
                 let books = services.books.clone();
@@ -254,8 +256,8 @@ impl System {
                 Ok(desk.get_cell())
             }
             .boxed()
-        })
-        .await
+        };
+        self.adopt_with(ActorKind::SendingDesk, "sending desk", start, forget).await
     }
 
     async fn start_ledger_auditor(&self, config: AuditorsConfig) -> Result<(), StartError> {
@@ -337,7 +339,9 @@ impl System {
 
     async fn start_shard(&self, index: usize) -> Result<(), StartError> {
         let services = self.inner.services.clone();
-        self.adopt(ActorKind::Shard, &index.to_string(), move |root| {
+        let died = services.clone();
+        let forget = move || died.shard_died(index);
+        let start = move |root| {
             let services = services.clone();
             async move {
                 let books = services.books.clone();
@@ -345,16 +349,24 @@ impl System {
                 Ok(shard.get_cell())
             }
             .boxed()
-        })
-        .await
+        };
+        self.adopt_with(ActorKind::Shard, &index.to_string(), start, forget).await
     }
 
+    /// Adopts an actor of which nothing has to be forgotten.
     async fn adopt<F>(&self, kind: ActorKind, name: &str, start: F) -> Result<(), StartError>
     where
         F: Fn(ActorCell) -> BoxFuture<'static, Result<ActorCell, ActorProcessingErr>> + Send + Sync + 'static,
     {
-        let start: Start = Arc::new(start);
-        let child = Child { kind, name: name.to_owned(), start };
+        self.adopt_with(kind, name, start, || ()).await
+    }
+
+    async fn adopt_with<F, G>(&self, kind: ActorKind, name: &str, start: F, forget: G) -> Result<(), StartError>
+    where
+        F: Fn(ActorCell) -> BoxFuture<'static, Result<ActorCell, ActorProcessingErr>> + Send + Sync + 'static,
+        G: Fn() + Send + Sync + 'static,
+    {
+        let child = Child { kind, name: name.to_owned(), start: Arc::new(start), forget: Arc::new(forget) };
         let failed = |reason: String| StartError { what: format!("{} {name}", kind.as_str()), reason };
         match ractor::call!(self.inner.root, |reply| RootMessage::Adopt(child, reply)) {
             Ok(Ok(())) => Ok(()),

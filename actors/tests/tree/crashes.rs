@@ -69,6 +69,32 @@ async fn a_tree_whose_shards_died_is_ready_again_when_all_have_read_their_paymen
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_shard_that_died_is_not_ready_and_has_no_live_payments_until_it_runs_again() {
+    let world = World::new().await;
+    for _ in 0..20 {
+        world.initiate("10").await;
+    }
+    // Each time it stays away for twice as long: in the end for 1.6 s.
+    for died in 1..=6 {
+        let since = Instant::now();
+        while !world.system.is_ready() {
+            assert!(since.elapsed() < READY_MAX, "it is not ready again");
+            a_moment().await;
+        }
+        assert_eq!(world.system.observe().payments_live, 20);
+        world.system.inject_crash(ActorKind::Shard);
+        while world.system.observe().restarts.get(&ActorKind::Shard) != Some(&(16 * died)) {
+            a_moment().await;
+        }
+    }
+    let view = world.system.observe();
+    assert_eq!((view.ready, view.payments_live), (false, 0));
+    assert!(
+        world.system.tree().root.children.iter().all(|node| node.children_live == 0 || node.kind != ActorKind::Shard)
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn every_permanent_actor_may_die_at_any_moment() {
     let world = World::new().await;
     let mut paid = Vec::new();
