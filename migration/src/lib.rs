@@ -21,6 +21,7 @@ mod m0011_payment_lists;
 mod m0012_by_time;
 mod m0013_set_aside;
 mod m0014_customers_by_time;
+mod m0015_undelivered;
 mod statements;
 
 /// All changes, oldest first.
@@ -44,6 +45,7 @@ impl MigratorTrait for Migrator {
             Box::new(m0012_by_time::Migration),
             Box::new(m0013_set_aside::Migration),
             Box::new(m0014_customers_by_time::Migration),
+            Box::new(m0015_undelivered::Migration),
         ]
     }
 }

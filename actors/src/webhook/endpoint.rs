@@ -34,6 +34,8 @@ pub(super) const WINDOW_MAX: usize = 1_024;
 const READY_MIN: usize = 64;
 /// How old the configuration that is used may be. A change made by this node is seen at once.
 const TARGET_STALE_MAX: Duration = Duration::from_secs(1);
+/// Why nothing is sent to a PSP that has not said where to.
+pub const NO_URL: &str = "no webhook URL is set";
 /// Pause before rows that could not be read are read again.
 const DATABASE_PAUSE: Duration = Duration::from_millis(500);
 
@@ -53,6 +55,9 @@ pub(super) enum Message {
     /// Panic, to see that nothing is lost by it.
     #[cfg(test)]
     Panic,
+    /// Be busy for so long, to see who waits for it.
+    #[cfg(test)]
+    Stall(Duration),
 }
 
 /// The end of a delivery's turn.
@@ -84,10 +89,6 @@ pub struct EndpointView {
     pub limit: usize,
     /// The circuit breaker.
     pub breaker: BreakerState,
-    /// Deliveries that were not attempted since they were queued; more than 10,000 are shown as so many.
-    pub queued: i64,
-    /// Deliveries that wait for a retry; likewise.
-    pub retrying: i64,
     /// Deliveries read ahead and not begun.
     pub read_ahead: usize,
     /// Attempts since the actor started.
@@ -192,11 +193,13 @@ impl Behaviour for Endpoint {
                 self.note_breaker(state);
             }
             Message::Observe(reply) => {
-                let _ = reply.send(Box::pin(self.view(state)).await);
+                let _ = reply.send(self.view(state));
                 return Ok(());
             }
             #[cfg(test)]
             Message::Panic => panic!("panicked on purpose, as a test asked"),
+            #[cfg(test)]
+            Message::Stall(time) => tokio::time::sleep(time).await,
         }
         if let Err(error) = Box::pin(self.drain(myself, state)).await {
             tracing::warn!(psp.id = %self.psp_id, %error, "deliveries of {} could not be read", self.psp_id);
@@ -285,7 +288,7 @@ impl Endpoint {
             }
             _ => None,
         };
-        state.held_by = target.is_none().then_some("no webhook URL is set");
+        state.held_by = target.is_none().then_some(NO_URL);
         state.target = Some((target.clone(), Instant::now()));
         Ok(target)
     }
@@ -379,15 +382,13 @@ impl Endpoint {
         }
     }
 
-    async fn view(&self, state: &State) -> EndpointView {
-        let (queued, retrying) = queue::depths(&self.desk.database, self.psp_id).await.unwrap_or_default();
+    /// From memory: every operator's page asks every endpoint for it, again and again.
+    fn view(&self, state: &State) -> EndpointView {
         EndpointView {
             psp_id: self.psp_id,
             in_flight: state.in_flight,
             limit: state.concurrency.limit(),
             breaker: state.breaker.state(Instant::now()),
-            queued,
-            retrying,
             read_ahead: state.window.len() + state.retries.len(),
             attempts: state.attempts,
             failures: state.failures,

@@ -23,7 +23,7 @@ mod window;
 
 pub use breaker::{BreakerState, OPEN_MAX, OPEN_MIN, TRIP_AFTER};
 pub use concurrency::{IN_FLIGHT_MAX, IN_FLIGHT_MIN};
-pub use endpoint::EndpointView;
+pub use endpoint::{EndpointView, NO_URL};
 pub use schedule::{JITTER_PERCENT, RETRY_AFTER_MAX, Schedule};
 pub use sender::{TestError, TestOutcome, WebhookSender};
 pub use url_guard::{UrlPolicy, UrlRejection};

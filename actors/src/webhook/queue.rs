@@ -8,7 +8,7 @@ use sea_orm::{ConnectionTrait, DbErr, FromQueryResult, Statement, Value};
 
 /// Rows read at once.
 pub(super) const PAGE: usize = 256;
-/// Rows counted for the operator's view; more are shown as so many.
+/// Rows counted of each PSP; more are shown as so many.
 pub(super) const COUNTED_MAX: i64 = 10_000;
 
 /// A delivery that waits for an attempt. Its body is read when its turn has come, or with it if that is now.
@@ -59,10 +59,6 @@ const BACKLOG: &str = "SELECT \
     (SELECT MIN(d.next_attempt_at) FROM deliveries d WHERE d.psp_id = e.psp_id AND d.status IN ('queued', 'failed')) \
         AS due_first_at \
     FROM webhook_endpoints e) w";
-const COUNT_QUEUED: &str = "SELECT COUNT(*) FROM \
-    (SELECT 1 FROM deliveries WHERE psp_id = $1 AND status = 'queued' LIMIT $2) counted";
-const COUNT_FAILED: &str = "SELECT COUNT(*) FROM \
-    (SELECT 1 FROM deliveries WHERE psp_id = $1 AND status = 'failed' LIMIT $2) counted";
 
 /// PSPs with deliveries that are neither delivered nor exhausted.
 pub(super) async fn psps_with_open(database: &Database) -> Result<Vec<PspId>, DbErr> {
@@ -112,16 +108,6 @@ pub(super) async fn due(database: &Database, delivery_ids: &[String]) -> Result<
 pub(super) fn due_sql(places: usize) -> String {
     let places: Vec<String> = (1..=places).map(|place| format!("${place}")).collect();
     format!("{DUE} ({})", places.join(", "))
-}
-
-/// Deliveries queued and waiting for a retry, each at most [`COUNTED_MAX`].
-pub(super) async fn depths(database: &Database, psp: PspId) -> Result<(i64, i64), DbErr> {
-    let count = async |sql: &str| {
-        let values = [psp.to_string().into(), COUNTED_MAX.into()];
-        let row = database.reader().query_one_raw(statement(database, sql, values)).await?;
-        row.map_or(Ok(0), |row| row.try_get_by_index(0))
-    };
-    Ok((count(COUNT_QUEUED).await?, count(COUNT_FAILED).await?))
 }
 
 /// What waits, of PSPs that have an endpoint.

@@ -11,7 +11,7 @@ use dashmap::{DashMap, DashSet};
 use payferry_domain::payment::test_payload;
 use payferry_domain::{EventId, PspId};
 use payferry_entities::Database;
-use ractor::{ActorCell, ActorId, ActorProcessingErr, RpcReplyPort, SupervisionEvent};
+use ractor::{ActorCell, ActorId, ActorProcessingErr, SupervisionEvent};
 use serde::Serialize;
 use tokio::sync::Semaphore;
 
@@ -117,7 +117,6 @@ pub(super) enum Message {
     Refresh(PspId),
     Sweep,
     Restart(PspId),
-    Observe(RpcReplyPort<Vec<Mailbox<endpoint::Message>>>),
     #[cfg(test)]
     PanicEndpoint(PspId),
 }
@@ -223,13 +222,17 @@ impl WebhookSender {
         Ok(())
     }
 
-    /// What the endpoints show of themselves.
-    pub async fn observe(&self) -> Vec<EndpointView> {
-        let endpoints = ractor::call_t!(self.actor, Message::Observe, timeout_ms()).unwrap_or_default();
-        let views = endpoints
-            .iter()
-            .map(|endpoint| async move { ractor::call_t!(endpoint, endpoint::Message::Observe, timeout_ms()).ok() });
-        futures::future::join_all(views).await.into_iter().flatten().collect()
+    /// The endpoints that run, and what they show of themselves; nothing of one that is too busy to say.
+    pub async fn observe(&self) -> Vec<(PspId, Option<EndpointView>)> {
+        let running: Vec<_> = self.desk.running.iter().map(|entry| (*entry.key(), entry.value().clone())).collect();
+        let views = running.iter().map(|(psp_id, endpoint)| async move { (*psp_id, view_of(endpoint).await) });
+        futures::future::join_all(views).await
+    }
+
+    /// The same of one PSP's; `None` if it does not run.
+    pub async fn observe_one(&self, psp_id: PspId) -> Option<(PspId, Option<EndpointView>)> {
+        let endpoint = self.desk.running.get(&psp_id).map(|entry| entry.value().clone())?;
+        Some((psp_id, view_of(&endpoint).await))
     }
 
     /// Lets attempts under way end, for at most [`STOP_PATIENCE`], and stops. What waits stays queued.
@@ -241,13 +244,21 @@ impl WebhookSender {
     }
 
     #[cfg(test)]
+    pub(super) fn stall_endpoint(&self, psp_id: PspId, time: Duration) {
+        if let Some(endpoint) = self.desk.running.get(&psp_id) {
+            let _ = endpoint.cast(endpoint::Message::Stall(time));
+        }
+    }
+
+    #[cfg(test)]
     pub(super) fn panic_endpoint(&self, psp_id: PspId) {
         let _ = self.actor.cast(Message::PanicEndpoint(psp_id));
     }
 }
 
-fn timeout_ms() -> u64 {
-    u64::try_from(OBSERVE_TIMEOUT.as_millis()).unwrap_or(u64::MAX)
+async fn view_of(endpoint: &Mailbox<endpoint::Message>) -> Option<EndpointView> {
+    let patience_ms = u64::try_from(OBSERVE_TIMEOUT.as_millis()).unwrap_or(u64::MAX);
+    ractor::call_t!(endpoint, endpoint::Message::Observe, patience_ms).ok()
 }
 
 impl std::fmt::Debug for WebhookSender {
@@ -308,9 +319,6 @@ impl Behaviour for Sender {
                 if state.endpoints.get(&psp_id).is_some_and(|slot| slot.actor.is_none()) {
                     self.start(myself, state, psp_id).await;
                 }
-            }
-            Message::Observe(reply) => {
-                let _ = reply.send(state.endpoints.values().filter_map(|slot| slot.actor.clone()).collect());
             }
             #[cfg(test)]
             Message::PanicEndpoint(psp_id) => self.tell(myself, state, psp_id, endpoint::Message::Panic).await,

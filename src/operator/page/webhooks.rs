@@ -34,7 +34,10 @@ pub(super) async fn list(State(operator): State<Operator>, asked: Asked) -> Resu
         div.col {
             (figures(&webhooks.backlog, now))
             section.panel aria-labelledby="endpoints" {
-                header { h2 #endpoints { "Endpoints" } p { (grouped(webhooks.endpoints.len().try_into().unwrap_or(i128::MAX))) } }
+                header {
+                    h2 #endpoints { "Endpoints" }
+                    p { @if webhooks.more { "more than " } (grouped(webhooks.endpoints.len().try_into().unwrap_or(i128::MAX))) }
+                }
                 (table(&webhooks.endpoints, now))
             }
         }
@@ -86,8 +89,15 @@ fn body(psp_id: &str, line: Option<&EndpointLine>, node: Option<&NodeView>, now:
         p.crumbs { a href="/ops" { "Overview" } a href=(path("webhooks")) { "webhooks" } span { "endpoint" } }
         div.title {
             h1 { "Endpoint" @if let Some(line) = line.filter(|line| !line.psp_name.is_empty()) { " of " (line.psp_name) } }
-            @if let Some(view) = view { (breaker(view.breaker)) }
+            @match (view, line) {
+                (Some(view), _) => (breaker(view.breaker)),
+                (None, Some(line)) => (unseen(line)),
+                (None, None) => {},
+            }
             p { a.mono href={ (path("psps")) "/" (psp_id) } { (psp_id) } }
+        }
+        @if let Some(held_by) = line.and_then(|line| line.held_by) {
+            p.notice #held-by role="status" { "Nothing is sent: " (plain(held_by)) "." }
         }
         div.col {
             @if let Some(line) = line { (figures(&line.backlog, now)) }
@@ -100,7 +110,6 @@ fn body(psp_id: &str, line: Option<&EndpointLine>, node: Option<&NodeView>, now:
                         dt { "Read ahead" } dd { (count(view.read_ahead)) " not begun" }
                         dt { "Attempts" } dd { (count(view.attempts)) ", " (count(view.failures)) " of them failed, since the actor started" }
                         @if let Some(failure) = &view.last_failure { dt { "Last failure" } dd { span.reason { (failure) } } }
-                        @if let Some(held_by) = view.held_by { dt { "Held by" } dd { span.warn-ink { (plain(held_by)) } } }
                     }
                 }
             }
@@ -116,6 +125,15 @@ fn figures(backlog: &Backlog, now: Timestamp) -> Markup {
             div {
                 dt { "Oldest" }
                 dd.word { @match backlog.waiting_since { Some(since) => (ago(since.0, now)), None => "none waits" } }
+            }
+            @if backlog.unaddressed.counted > 0 {
+                div {
+                    dt { "Without a URL" }
+                    dd {
+                        (bounded(backlog.unaddressed))
+                        small { @if let Some(since) = backlog.unaddressed_since { "oldest " (ago(since.0, now)) } }
+                    }
+                }
             }
             div {
                 dt { "Exhausted" }
@@ -160,8 +178,11 @@ fn table(endpoints: &[EndpointLine], now: Timestamp) -> Markup {
                                 @if line.psp_name.is_empty() { span.mono { "…" (tail(&line.psp_id)) } } @else { (line.psp_name) }
                             }
                         }
-                        td { @match &line.actor { Some(view) => (breaker(view.breaker)), None => (badge("not running", Tone::Idle)) } }
-                        td.n { (waiting(&line.backlog)) }
+                        td { @match &line.actor { Some(view) => (breaker(view.breaker)), None => (unseen(line)) } }
+                        td.n {
+                            (waiting(&line.backlog))
+                            @if line.backlog.unaddressed.counted > 0 { br; small { (bounded(line.backlog.unaddressed)) " without a URL" } }
+                        }
                         td.n.wide { @match line.backlog.waiting_since { Some(since) => (ago(since.0, now)), None => "–" } }
                         td.n { span.bad-ink[line.backlog.exhausted.counted > 0] { (bounded(line.backlog.exhausted)) } }
                         td.n { @match &line.actor { Some(view) => { (count(view.in_flight)) small { " of " (view.limit) } }, None => "–" } }
@@ -183,6 +204,11 @@ fn breaker(state: BreakerState) -> Markup {
         BreakerState::Open => badge("open", Tone::Bad),
         BreakerState::Probing => badge("probing", Tone::Warn),
     }
+}
+
+/// One whose actor has not shown itself.
+fn unseen(line: &EndpointLine) -> Markup {
+    if line.running { badge("busy", Tone::Warn) } else { badge("not running", Tone::Idle) }
 }
 
 fn tail(id: &str) -> &str {

@@ -59,6 +59,15 @@ async fn what_needs_a_person_is_listed_with_why_and_what_to_do() {
     }
     let stuck = desk.get("/ops/stuck").await;
     insta::assert_json_snapshot!("stuck", stuck.redacted());
+    // What waits for a webhook URL is no backlog of a receiver's, and its own page says what it waits for.
+    let backlog = desk.get("/ops/overview").await.json["webhooks"]["backlog"].clone();
+    let counted = |what: &str| backlog[what]["counted"].as_u64().unwrap();
+    assert_eq!((counted("queued"), counted("unaddressed"), counted("exhausted")), (0, 4, 2), "{backlog:#}");
+    assert!(backlog["waiting_since"].is_null() && backlog["unaddressed_since"].is_string(), "{backlog:#}");
+    let page = desk.get(&format!("/ops/view/webhooks/{}", desk.app.psp_id)).await;
+    assert!(page.text().contains("Nothing is sent: no webhook URL is set."), "{}", page.text());
+    let page = desk.get("/ops/view/webhooks").await;
+    assert!(page.text().contains("4 without a URL"), "{}", page.text());
     let one = desk.get("/ops/stuck?kind=overdue&limit=1").await.json;
     assert_eq!(one["kinds"].as_array().unwrap().len(), 1);
     assert_eq!(one["kinds"][0]["items"][0]["id"], id_of(&overdue));

@@ -196,7 +196,7 @@ impl World {
     async fn view(&self) -> EndpointView {
         let since = Instant::now();
         loop {
-            if let Some(view) = self.sender.observe().await.into_iter().next() {
+            if let Some((_, Some(view))) = self.sender.observe().await.into_iter().next() {
                 return view;
             }
             assert!(since.elapsed() < PATIENCE, "no endpoint shows itself");

@@ -2,7 +2,7 @@
 
 use super::receiver::{Answer, Receiver};
 use super::*;
-use crate::webhook::{BreakerState, OPEN_MIN, RESPONSE_KEPT_BYTES, TRIP_AFTER, queue};
+use crate::webhook::{BreakerState, NO_URL, OPEN_MIN, RESPONSE_KEPT_BYTES, TRIP_AFTER, queue};
 
 #[tokio::test]
 async fn a_receiver_that_answers_500_gets_four_attempts_with_one_id_and_then_it_is_exhausted_and_can_be_redelivered() {
@@ -172,4 +172,24 @@ async fn a_delivery_whose_outcome_is_refused_is_left_alone_and_others_go_on() {
     world.until("whd_pay_1_2", "delivered").await;
     assert_eq!(receiver.ids(), ["evt_pay_1_1", "evt_pay_1_2"]);
     assert!(!world.sender.is_under_way("whd_pay_1_1"));
+}
+
+#[tokio::test]
+async fn an_endpoint_that_is_busy_is_known_to_run_though_it_does_not_show_itself() {
+    let world = World::new(quick()).await;
+    let psp = world.psp(None).await;
+    world.announce(psp, "pay_1", 1).await;
+    let since = Instant::now();
+    while world.view().await.held_by != Some(NO_URL) {
+        assert!(since.elapsed() < PATIENCE, "it does not say what it waits for");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    world.sender.stall_endpoint(psp, Duration::from_secs(4));
+    let since = Instant::now();
+    let (all, one) = tokio::join!(world.sender.observe(), world.sender.observe_one(psp));
+    assert!(matches!(&all[..], [(id, None)] if *id == psp), "{all:?}");
+    assert!(matches!(one, Some((id, None)) if id == psp), "{one:?}");
+    assert!(since.elapsed() < Duration::from_secs(3), "they are waited for side by side, and not for long");
+    assert!(world.sender.observe_one(PspId::generate()).await.is_none(), "it does not run");
+    assert_eq!(world.view().await.psp_id, psp, "it is back");
 }

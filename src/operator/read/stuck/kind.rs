@@ -191,7 +191,11 @@ impl StuckKind {
                 "Look at who sent so many; take in what is money and no flood (`take_in`), and it is screened and counted."
             }
             Self::BreakerOpen => "Tell the PSP; it is probed and goes on by itself, and nothing is lost meanwhile.",
-            Self::WebhooksDelayed => "Look at the PSP's receiver; tell the PSP if it is slow or failing.",
+            Self::WebhooksDelayed => {
+                "Read the reason. Where no webhook URL is set, have the PSP set one (`set_webhook`), and what waits goes out; until then it has the \
+                 feed of events. Where the signing secret does not open, find the master key that sealed it. Else look at the PSP's \
+                 receiver; tell the PSP if it is slow or failing."
+            }
             Self::Paused => "Lift the pause once its reason is gone: `payferry pause lift`, or the page of pauses.",
             Self::WebhooksExhausted => "Once the receiver works, have the PSP redeliver, or read the feed of events.",
         }

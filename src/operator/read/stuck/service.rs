@@ -11,7 +11,7 @@ use payferry_domain::ledger::Asset;
 
 use super::super::chains::{self, ChainState};
 use super::super::decisions::Possible;
-use super::super::webhooks::{EndpointLine, Webhooks};
+use super::super::webhooks::{Backlog, EndpointLine, Webhooks};
 use super::{Count, Found, StuckItem, StuckKind, UNDELIVERED_AFTER_SECS};
 
 /// What is known without the database.
@@ -59,7 +59,8 @@ pub(super) fn webhooks(system: &System, kind: StuckKind, webhooks: &Webhooks, li
         item.psp_id = Some(line.psp_id.clone());
         Some(item)
     });
-    first(items.collect(), limit)
+    let (total, items) = first(items.collect(), limit);
+    (Count { more: webhooks.more && total != Count::default(), ..total }, items)
 }
 
 fn first(mut items: Vec<StuckItem>, limit: usize) -> Found {
@@ -156,12 +157,19 @@ fn tripped(line: &EndpointLine, now: Timestamp) -> Option<StuckItem> {
 }
 
 fn delayed(line: &EndpointLine, now: Timestamp) -> Option<StuckItem> {
-    let since = line.backlog.waiting_since?.0;
+    let Backlog { queued, retrying, unaddressed, waiting_since, unaddressed_since, .. } = line.backlog;
+    let since = waiting_since.or(unaddressed_since)?.0;
     if now.millis_since(since) < UNDELIVERED_AFTER_SECS * 1_000 {
         return None;
     }
-    let (queued, retrying) = (line.backlog.queued, line.backlog.retrying);
-    Some(StuckItem::new(&line.psp_id, Some(since), now, format!("{queued} are queued and {retrying} wait for a retry")))
+    let waits = if waiting_since.is_some() {
+        format!("{queued} are queued and {retrying} wait for a retry")
+    } else {
+        format!("{unaddressed} wait for it")
+    };
+    // What keeps them from being sent at all is no fault of the receiver's.
+    let reason = line.held_by.map_or_else(|| waits.clone(), |held_by| format!("{held_by}: {waits}"));
+    Some(StuckItem::new(&line.psp_id, Some(since), now, reason))
 }
 
 fn exhausted(line: &EndpointLine, now: Timestamp) -> Option<StuckItem> {
