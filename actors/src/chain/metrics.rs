@@ -39,6 +39,7 @@ const TAKEN_BACK: &str = "payferry_settler_taken_back_total";
 const MINED: &str = "payferry_settler_mined_total";
 const GAS_USED: &str = "payferry_settler_gas_used_total";
 const GAS_SPENT: &str = "payferry_settler_gas_spent_gwei_total";
+const GAS_BALANCE: &str = "payferry_settler_gas_balance_gwei";
 const OPERATIONS_FAILED: &str = "payferry_settler_operations_failed_total";
 
 /// Those whose one label is the chain.
@@ -93,6 +94,11 @@ pub(crate) fn describe() {
     describe_counter!(MINED, "Transactions seen in a block, again after a reorganisation.");
     describe_counter!(GAS_USED, "Gas that our transactions used.");
     describe_counter!(GAS_SPENT, "What that gas cost, in billionths of the chain's coin.");
+    describe_gauge!(
+        GAS_BALANCE,
+        "What the account that pays for gas held when that was last read, in billionths of the chain's coin; of two accounts the \
+         poorer one."
+    );
     describe_counter!(OPERATIONS_FAILED, "Operations that failed for a lasting reason.");
 }
 
@@ -240,6 +246,11 @@ pub(super) fn gas(chain: Chain, used: u64, price_wei: u128) {
     let spent_gwei = u128::from(used).saturating_mul(price_wei) / WEI_PER_GWEI;
     counter!(GAS_USED, "chain" => chain.as_str()).increment(used);
     counter!(GAS_SPENT, "chain" => chain.as_str()).increment(u64::try_from(spent_gwei).unwrap_or(u64::MAX));
+}
+
+#[allow(clippy::cast_precision_loss, reason = "a gauge tells an account that runs dry, not its last gwei")]
+pub(super) fn gas_balance(chain: Chain, wei: u128) {
+    gauge!(GAS_BALANCE, "chain" => chain.as_str()).set((wei / WEI_PER_GWEI) as f64);
 }
 
 pub(super) fn mined(chain: Chain) {

@@ -18,6 +18,7 @@ mod failures;
 pub mod fees;
 pub mod finality;
 mod found;
+mod gas_money;
 mod given_up;
 mod http;
 pub mod inspect;

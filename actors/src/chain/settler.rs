@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::RwLock;
-use payferry_domain::Address;
+use payferry_domain::{Address, Timestamp};
 use payferry_entities::Database;
 use ractor::{ActorCell, ActorProcessingErr, RpcReplyPort, SpawnErr};
 use serde::Serialize;
@@ -22,6 +22,7 @@ use super::checkpoint::{Checkpoint, NoCheckpoint};
 use super::client::ChainClient;
 use super::config::ChainSpec;
 use super::errors::{Errors, SettleError};
+use super::gas_money;
 use super::ledger;
 use super::metrics;
 use super::operations::Role;
@@ -45,7 +46,8 @@ struct HandleInner {
     settle_paused: AtomicBool,
     send_paused: AtomicBool,
     submitted: AtomicU64,
-    trouble: RwLock<Option<String>>,
+    trouble: RwLock<Option<(Timestamp, String)>>,
+    gas_balance_wei: RwLock<Option<u128>>,
 }
 
 impl SettlerHandle {
@@ -77,7 +79,28 @@ impl SettlerHandle {
 
     /// Why settling is held up at the moment, if so: by the last pass of any incarnation.
     pub fn trouble(&self) -> Option<String> {
-        self.inner.trouble.read().clone()
+        self.inner.trouble.read().as_ref().map(|(_, why)| why.clone())
+    }
+
+    /// Since when it is, by the wall clock, whatever the reason was at first.
+    pub fn trouble_since(&self) -> Option<Timestamp> {
+        self.inner.trouble.read().as_ref().map(|(since, _)| *since)
+    }
+
+    /// What the account that signs holds of the chain's own coin, wei: of two accounts the poorer one. As it was when that was
+    /// last read; `None` until it was.
+    pub fn gas_balance_wei(&self) -> Option<u128> {
+        *self.inner.gas_balance_wei.read()
+    }
+
+    pub(super) fn weighed(&self, gas_balance_wei: u128) {
+        *self.inner.gas_balance_wei.write() = Some(gas_balance_wei);
+    }
+
+    fn tell_trouble(&self, trouble: Option<&str>, now: Timestamp) {
+        let mut told = self.inner.trouble.write();
+        let since = told.as_ref().map_or(now, |(since, _)| *since);
+        *told = trouble.map(|why| (since, why.to_owned()));
     }
 
     pub(super) fn count_submitted(&self) {
@@ -127,6 +150,13 @@ impl SettlerArgs {
     /// The default checkpoint: none.
     pub fn no_checkpoint() -> Arc<dyn Checkpoint> {
         Arc::new(NoCheckpoint)
+    }
+
+    /// Whoever pays for gas, each once.
+    pub(super) fn payers(&self) -> Vec<Address> {
+        let mut payers = vec![self.settle_signer.address(), self.send_signer.address()];
+        payers.dedup();
+        payers
     }
 
     pub(super) fn signer(&self, role: Role) -> &OperatorSigner {
@@ -215,6 +245,7 @@ pub struct SettlerState {
     looking: Pass,
     sending: Pass,
     _ticker: AbortOnDrop,
+    _weigher: AbortOnDrop,
 }
 
 impl std::fmt::Debug for SettlerState {
@@ -250,6 +281,7 @@ impl Behaviour for Settler {
         // What the one before it said is shown still: whoever finds that it is over has to know of it.
         let report = SettlerReport { trouble: args.handle.trouble(), ..SettlerReport::default() };
         let ticker = AbortOnDrop(tokio::spawn(tick(myself.clone(), args.clone(), looks.clone())));
+        let weigher = AbortOnDrop(tokio::spawn(gas_money::weigh(args.clone())));
         Ok(SettlerState {
             args,
             report,
@@ -270,6 +302,7 @@ impl Behaviour for Settler {
             looking: Pass::default(),
             sending: Pass::default(),
             _ticker: ticker,
+            _weigher: weigher,
         })
     }
 
@@ -393,7 +426,7 @@ impl SettlerState {
             } else {
                 tracing::info!(%chain, "settling on {chain} goes on");
             }
-            (*self.args.handle.inner.trouble.write()).clone_from(&trouble);
+            self.args.handle.tell_trouble(trouble.as_deref(), self.args.clock.real_now());
             self.report.trouble = trouble;
         }
     }

@@ -269,3 +269,25 @@ async fn a_transaction_that_nobody_can_sign_again_holds_up_no_other_and_is_told_
     stop(settler).await;
     stop(watcher).await;
 }
+
+#[tokio::test]
+async fn what_the_signer_holds_for_gas_is_known_and_is_not_forgotten_while_nothing_can_be_read() {
+    let world = World::new().await;
+    let operator = world.operator.address();
+    world.chain.set_balance(operator, U256::from(123_000_000_000_000_000_u64)).await.unwrap();
+    assert_eq!(world.handle.gas_balance_wei(), None, "nothing was read yet");
+    let settler = world.settle().await;
+    let is = async |wei: u128| world.handle.gas_balance_wei() == Some(wei);
+    world.until("it is read", async || is(123_000_000_000_000_000).await).await;
+    stop(settler).await;
+    world.chain.set_faults(Faults { unavailable_rate: 1.0, ..Faults::default() });
+    world.chain.set_balance(operator, U256::from(7)).await.unwrap();
+    let settler = world.settle().await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert!(is(123_000_000_000_000_000).await);
+    stop(settler).await;
+    world.chain.set_faults(Faults::default());
+    let settler = world.settle().await;
+    world.until("it is read anew", async || is(7).await).await;
+    stop(settler).await;
+}

@@ -150,6 +150,7 @@ fn body(line: &ChainLine, now: Timestamp) -> Markup {
                     dt { "Sent" } dd { (bounded(line.settler.submitted)) " in a transaction that is not mined" }
                     dt { "Mined" } dd { (bounded(line.settler.mined)) " in a transaction that is not final" }
                     dt { "Signed" } dd { (count(line.settler.transactions_signed)) " transactions since the start" }
+                    dt { "Gas money" } dd #gas-money { @if let Some(held) = &line.settler.gas_balance_wei { (coins(held)) } @else { "–" } }
                 }
             }
         }
@@ -160,6 +161,12 @@ fn body(line: &ChainLine, now: Timestamp) -> Markup {
 fn gwei(wei: &str) -> String {
     const WEI: f64 = 1e9;
     wei.parse::<f64>().map_or_else(|_| format!("{wei} wei"), |wei| format!("{} Gwei", three_digits(wei / WEI)))
+}
+
+/// Wei as coins of the chain's own.
+fn coins(wei: &str) -> String {
+    const WEI: f64 = 1e18;
+    wei.parse::<f64>().map_or_else(|_| format!("{wei} wei"), |wei| format!("{} coins", three_digits(wei / WEI)))
 }
 
 fn three_digits(number: f64) -> String {
@@ -199,6 +206,7 @@ mod tests {
                 submitted: queued,
                 mined: Count::default(),
                 transactions_signed: 0,
+                gas_balance_wei: None,
             },
         }
     }

@@ -1,6 +1,7 @@
 //! The chains: how far each was read, how old its head is, and how its settler gets on.
 
 use payferry_actors::System;
+use payferry_actors::chain::SettlerHandle;
 use payferry_actors::chain::operations::Role;
 use payferry_domain::Chain;
 use sea_orm::{ConnectionTrait, DbErr, Statement};
@@ -80,6 +81,8 @@ pub struct SettlerLine {
     pub mined: Count,
     /// Transactions signed since the service started.
     pub transactions_signed: u64,
+    /// What the account that pays for gas held of the chain's own coin when that was last read, wei.
+    pub gas_balance_wei: Option<String>,
 }
 
 /// Whether each chain that runs here can take payments.
@@ -127,13 +130,14 @@ async fn settler(system: &System, chain: Chain) -> Result<SettlerLine, DbErr> {
     let handle = system.chains().settler(chain);
     let paused = |role| handle.is_some_and(|handle| handle.is_paused(role));
     Ok(SettlerLine {
-        trouble: handle.and_then(payferry_actors::chain::SettlerHandle::trouble),
+        trouble: handle.and_then(SettlerHandle::trouble),
         settling_paused: paused(Role::Settle),
         sending_paused: paused(Role::Send),
         queued: operations(system, chain, "queued").await?,
         submitted: operations(system, chain, "submitted").await?,
         mined: operations(system, chain, "mined").await?,
-        transactions_signed: handle.map_or(0, payferry_actors::chain::SettlerHandle::submitted_total),
+        transactions_signed: handle.map_or(0, SettlerHandle::submitted_total),
+        gas_balance_wei: handle.and_then(SettlerHandle::gas_balance_wei).map(|wei| wei.to_string()),
     })
 }
 

@@ -78,3 +78,26 @@ async fn every_counter_whose_rise_is_an_alarm_is_there_from_the_start() {
     assert_eq!(of("payferry_sendings_quarantined_total"), Cause::ALL.len());
     desk.stop().await;
 }
+
+#[tokio::test]
+async fn what_the_signer_has_left_for_gas_is_shown() {
+    let _metrics = payferry::telemetry::metrics();
+    let desk = Desk::start_with_chains().await;
+    let held = async |desk: &Desk| {
+        let chains = desk.get("/ops/overview").await.json["chains"].as_array().unwrap().clone();
+        chains
+            .iter()
+            .map(|chain| chain["settler"]["gas_balance_wei"].as_str().map(str::to_owned))
+            .collect::<Option<Vec<_>>>()
+    };
+    let held = desk.until("it was read on every chain", held).await;
+    assert!(held.iter().all(|wei| wei.parse::<u128>().unwrap() > 0), "{held:?}");
+    let metrics = desk.get("/metrics").await;
+    let gauges = metrics.text().lines().filter(|line| is_of(line, "payferry_settler_gas_balance_gwei"));
+    let gauges: Vec<f64> = gauges.map(|line| line.rsplit(' ').next().unwrap().parse().unwrap()).collect();
+    assert!(gauges.len() == Chain::ALL.len() && gauges.iter().all(|gwei| *gwei > 0.0), "{gauges:?}");
+    let page = desk.get("/ops/view/chains/base").await;
+    let (_, shown) = page.text().split_once("id=\"gas-money\">").unwrap();
+    assert!(shown.split('<').next().unwrap().ends_with(" coins"), "{}", page.text());
+    desk.stop().await;
+}

@@ -112,6 +112,7 @@ async fn a_settler_without_gas_is_stuck_until_it_has_some() {
     let item = until_stuck(&desk, "settler", true).await;
     assert_eq!(item["id"], "base", "{item:#}");
     assert!(item["reason"].as_str().unwrap().contains("cannot pay"), "{item:#}");
+    assert!(item["since"].is_string() && item["age_ms"].as_i64().unwrap() < 600_000, "{item:#}");
     desk.app.payment_when(&made, "confirmed").await;
     chain.set_balance(operator, U256::from(10).pow(U256::from(20))).await.unwrap();
     desk.app.payment_when(&made, "settled").await;

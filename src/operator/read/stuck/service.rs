@@ -6,8 +6,8 @@ use payferry_actors::observe::Quarantine;
 use payferry_actors::pauses::{Pause, Scope};
 use payferry_actors::reconcile::watch::Standing;
 use payferry_actors::reconcile::{Owner, Place};
-use payferry_domain::Timestamp;
 use payferry_domain::ledger::Asset;
+use payferry_domain::{Chain, Timestamp};
 
 use super::super::chains::{self, ChainState};
 use super::super::decisions::Possible;
@@ -127,12 +127,11 @@ fn chains_in_trouble(system: &System) -> Vec<StuckItem> {
 }
 
 fn settlers_in_trouble(system: &System, now: Timestamp) -> Vec<StuckItem> {
-    let trouble = |chain| system.chains().settler(chain).and_then(payferry_actors::chain::SettlerHandle::trouble);
-    let items = system
-        .chains()
-        .running()
-        .filter_map(|spec| trouble(spec.chain).map(|reason| StuckItem::new(spec.chain.as_str(), None, now, reason)));
-    items.collect()
+    let item = |chain: Chain| {
+        let settler = system.chains().settler(chain)?;
+        Some(StuckItem::new(chain.as_str(), settler.trouble_since(), now, settler.trouble()?))
+    };
+    system.chains().running().filter_map(|spec| item(spec.chain)).collect()
 }
 
 fn paused(system: &System, now: Timestamp) -> Vec<StuckItem> {
