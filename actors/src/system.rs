@@ -23,7 +23,7 @@ use crate::chain::ChainView;
 use crate::chains::Chains;
 use crate::clock::Clock;
 use crate::compliance::identity::ComplianceDesk;
-use crate::journal::Journal;
+use crate::journal::{Hindrance, Journal};
 use crate::ledger::check::LedgerView;
 use crate::observe::{
     ActorKind, Books, Failure, Ferried, Figures, Incident, KindView, Mailbox, NodeState, PaymentLine, Quarantine,
@@ -325,6 +325,11 @@ impl System {
     /// Whether the database takes what is written, as far as is known.
     pub fn is_writing(&self) -> bool {
         self.inner.services.journal.is_writing()
+    }
+
+    /// Why it does not, and since when.
+    pub fn hindrance(&self) -> Option<Hindrance> {
+        self.inner.services.journal.hindrance()
     }
 
     /// How a chain stood when it was last looked at; `None` if it does not run here or was not looked at yet.

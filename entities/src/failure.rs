@@ -1,5 +1,7 @@
 //! What an error of the database means to whoever asked for something.
 
+use std::borrow::Cow;
+
 use sea_orm::error::ConnAcquireErr;
 use sea_orm::sqlx::Error as SqlxError;
 use sea_orm::{DbErr, RuntimeErr};
@@ -27,6 +29,9 @@ const SQLITE_AWAY: [u32; 10] = [3, 7, 8, 9, 10, 11, 13, 14, 15, 26];
 /// SQLite's primary codes: BUSY, LOCKED.
 const SQLITE_CONTENTION: [u32; 2] = [5, 6];
 
+/// What is said where all connections are taken.
+const NO_CONNECTION: &str = "no connection to it was free in time";
+
 impl Failure {
     /// What `error` means. Of an error of a commit, only [`Self::Contention`] is certain: every other leaves open whether
     /// the commit was made.
@@ -38,6 +43,39 @@ impl Failure {
             }
             _ => Self::Request,
         }
+    }
+
+    /// The error in words for whoever operates the service. Nothing stands in them of what was asked for, nor of where the
+    /// database is.
+    pub fn words(error: &DbErr) -> Cow<'static, str> {
+        match error {
+            DbErr::ConnectionAcquire(ConnAcquireErr::Timeout) => NO_CONNECTION.into(),
+            DbErr::Conn(RuntimeErr::SqlxError(error))
+            | DbErr::Exec(RuntimeErr::SqlxError(error))
+            | DbErr::Query(RuntimeErr::SqlxError(error)) => match &**error {
+                SqlxError::Database(error) => Self::words_of_code(&error.code().unwrap_or_default()),
+                SqlxError::PoolTimedOut => NO_CONNECTION.into(),
+                _ => "the connection to it failed".into(),
+            },
+            _ => "the connection to it failed".into(),
+        }
+    }
+
+    fn words_of_code(code: &str) -> Cow<'static, str> {
+        let primary = if code.len() < 5 { code.parse::<u32>().ok().map(|number| number & 0xff) } else { None };
+        let words = match (primary, code) {
+            (Some(5 | 6), _) | (None, "55P03") => "somebody else holds a lock",
+            (Some(13), _) | (None, "53100") => "its disk is full",
+            (Some(8), _) | (None, POSTGRES_READ_ONLY) => "it can only be read",
+            (Some(10), _) => "its disk fails",
+            (Some(14), _) => "its file cannot be opened",
+            (Some(11 | 26), _) => "its file is damaged",
+            (None, "53300") => "it takes no more connections",
+            (None, "57014") => "it took too long",
+            (None, "57P01" | "57P02" | "57P03") => "it is stopping or starting",
+            _ => return format!("it failed with the code {code}").into(),
+        };
+        words.into()
     }
 
     /// Whether opening took too long, or somebody was in the way: nothing is known to be wrong.
@@ -86,7 +124,28 @@ impl Failure {
 
 #[cfg(test)]
 mod tests {
+    use sea_orm::DbErr;
+
     use super::Failure;
+
+    #[test]
+    fn words_tell_what_is_wrong_and_nothing_of_what_was_asked() {
+        for (code, words) in [
+            ("5", "somebody else holds a lock"),
+            ("517", "somebody else holds a lock"),
+            ("55P03", "somebody else holds a lock"),
+            ("13", "its disk is full"),
+            ("53100", "its disk is full"),
+            ("266", "its disk fails"),
+            ("25006", "it can only be read"),
+            ("57P01", "it is stopping or starting"),
+            ("58030", "it failed with the code 58030"),
+        ] {
+            assert_eq!(Failure::words_of_code(code), words, "{code}");
+        }
+        let secret = DbErr::Custom("postgres://payferry:hunter2@db/payferry".to_owned());
+        assert_eq!(Failure::words(&secret), "the connection to it failed");
+    }
 
     #[test]
     fn databases_tell_of_themselves_or_of_what_was_asked() {

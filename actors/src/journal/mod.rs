@@ -32,7 +32,7 @@ use tokio_util::sync::CancellationToken;
 use crate::observe::{ActorBooks, ActorKind, Books, Stamp};
 
 pub use queue::{GROUP_INITIATIONS_MIN, GROUP_UNITS_MAX, GROUP_WAIT, INITIATIONS_QUEUED_MAX, TRANSITIONS_QUEUED_MAX};
-pub use stats::JournalStats;
+pub use stats::{Hindrance, JournalStats};
 pub use task::JournalTask;
 pub use unit::{
     AppliedTransfer, Carried, ChainBatch, ChainTxOutcome, CustomerCreation, DELIVERY_RETRIES_MAX, DaySends,
@@ -199,14 +199,18 @@ impl Journal {
 
     /// Whether the database takes what is written, as far as is known: `false` while groups fail.
     pub fn is_writing(&self) -> bool {
-        !self.shared.counters.is_hindered()
+        self.hindrance().is_none()
+    }
+
+    /// Why it does not, and since when.
+    pub fn hindrance(&self) -> Option<Hindrance> {
+        self.shared.counters.hindrance()
     }
 
     /// Shows what is not counted as it happens.
     pub(crate) fn refresh_metrics(&self) {
         let JournalStats { transitions_queued, initiations_queued, .. } = self.stats();
-        let is_hindered = self.shared.counters.is_hindered();
-        self.shared.metrics.refresh(transitions_queued, initiations_queued, is_hindered);
+        self.shared.metrics.refresh(transitions_queued, initiations_queued, !self.is_writing());
     }
 
     /// What the journal did so far, and how long its queues are now.

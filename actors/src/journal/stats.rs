@@ -1,9 +1,11 @@
 //! What the journal counts of itself.
 
+use std::borrow::Cow;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use payferry_domain::Timestamp;
 
 /// What the journal did since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
@@ -46,8 +48,17 @@ pub(super) struct Counters {
     pub(super) failed: AtomicU64,
     pub(super) retries: AtomicU64,
     pub(super) panics: AtomicU64,
-    /// When a group was last kept from being written; `None` since one was written.
-    hindered_at: Mutex<Option<Instant>>,
+    /// What last kept a group from being written; `None` since one was written.
+    hindered: Mutex<Option<(Instant, Hindrance)>>,
+}
+
+/// What keeps groups from being written.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Hindrance {
+    /// Since when, by the wall clock.
+    pub since: Timestamp,
+    /// What is the matter with the database, in words that name nothing that was to be written.
+    pub why: Cow<'static, str>,
 }
 
 /// A journal that has had nothing to write for so long does not know whether it could.
@@ -55,17 +66,19 @@ const HINDRANCE_KNOWN: Duration = Duration::from_secs(15);
 
 impl Counters {
     /// The database is away, held or full.
-    pub(super) fn hindered(&self) {
-        *self.hindered_at.lock() = Some(Instant::now());
+    pub(super) fn hindered(&self, why: Cow<'static, str>, now: Timestamp) {
+        let since = self.hindrance().map_or(now, |before| before.since);
+        *self.hindered.lock() = Some((Instant::now(), Hindrance { since, why }));
     }
 
-    /// Whether the last group could not be written.
-    pub(super) fn is_hindered(&self) -> bool {
-        self.hindered_at.lock().is_some_and(|at| at.elapsed() < HINDRANCE_KNOWN)
+    /// What kept the last group from being written, if anything did.
+    pub(super) fn hindrance(&self) -> Option<Hindrance> {
+        let hindered = self.hindered.lock();
+        hindered.as_ref().filter(|(at, _)| at.elapsed() < HINDRANCE_KNOWN).map(|(_, hindrance)| hindrance.clone())
     }
 
     pub(super) fn committed(&self, units: usize, took: Duration) {
-        *self.hindered_at.lock() = None;
+        *self.hindered.lock() = None;
         let took_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         self.groups.fetch_add(1, Ordering::Relaxed);
         self.units.fetch_add(units as u64, Ordering::Relaxed);

@@ -146,8 +146,8 @@ impl Shared {
         while !part.is_empty() {
             let begun = Instant::now();
             let attempt = self.attempt(&part).await;
-            if matches!(attempt, Attempt::Failed(Failure::Contention | Failure::Away, _) | Attempt::Unknown(_)) {
-                self.counters.hindered();
+            if let Attempt::Failed(Failure::Contention | Failure::Away, error) | Attempt::Unknown(error) = &attempt {
+                self.counters.hindered(Failure::words(error), self.books.now());
             }
             match attempt {
                 Attempt::Committed(receipts) => {

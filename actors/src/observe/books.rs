@@ -130,7 +130,8 @@ impl Books {
         &self.inner.tally
     }
 
-    fn now(&self) -> Timestamp {
+    /// By the wall clock.
+    pub(crate) fn now(&self) -> Timestamp {
         self.inner.clock.real_now()
     }
 

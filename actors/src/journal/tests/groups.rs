@@ -207,9 +207,17 @@ async fn a_database_that_is_away_for_a_moment_is_waited_for() {
     assert!(world.journal.is_writing());
     assert!(matches!(world.submit(initiation("2", None)).await, Err(JournalError::Unavailable(_))));
     assert!(!world.journal.is_writing());
+    let hindrance = world.journal.hindrance().unwrap();
+    assert_eq!(hindrance.why, "the connection to it failed");
+    world.fault(Fault::Contention);
+    for _ in 0..3 {
+        world.fault(Fault::Away);
+    }
+    assert!(matches!(world.submit(initiation("2", None)).await, Err(JournalError::Unavailable(_))));
+    assert_eq!(world.journal.hindrance().unwrap().since, hindrance.since, "it has lasted since then");
     assert_eq!(world.count::<payments::Entity>().await, 1);
     world.submit(initiation("2", None)).await.unwrap();
-    assert!(world.journal.is_writing());
+    assert!(world.journal.is_writing() && world.journal.hindrance().is_none());
 }
 
 #[tokio::test]

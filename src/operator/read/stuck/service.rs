@@ -1,6 +1,7 @@
 //! What the parts of the service tell of themselves: journal, chains, settlers, quarantine, webhooks.
 
 use payferry_actors::System;
+use payferry_actors::journal::Hindrance;
 use payferry_actors::ledger::check::Imbalance;
 use payferry_actors::observe::Quarantine;
 use payferry_actors::pauses::{Pause, Scope};
@@ -18,9 +19,7 @@ use super::{Count, Found, StuckItem, StuckKind, UNDELIVERED_AFTER_SECS};
 pub(super) fn of(system: &System, kind: StuckKind, limit: usize) -> Found {
     let now = system.clock().real_now();
     let items: Vec<StuckItem> = match kind {
-        StuckKind::JournalHindered if !system.is_writing() => {
-            vec![StuckItem::new("journal", None, now, "the last groups could not be written")]
-        }
+        StuckKind::JournalHindered => hindered(system, now).into_iter().collect(),
         StuckKind::Chain => chains_in_trouble(system),
         StuckKind::Settler => settlers_in_trouble(system, now),
         StuckKind::Quarantined => {
@@ -39,6 +38,11 @@ pub(super) fn of(system: &System, kind: StuckKind, limit: usize) -> Found {
         _ => Vec::new(),
     };
     first(items, limit)
+}
+
+fn hindered(system: &System, now: Timestamp) -> Option<StuckItem> {
+    let Hindrance { since, why } = system.hindrance()?;
+    Some(StuckItem::new("journal", Some(since), now, format!("the last groups could not be written: {why}")))
 }
 
 fn given_up(id: &str, quarantine: Quarantine, now: Timestamp) -> StuckItem {
