@@ -8,7 +8,7 @@ use payferry_entities::Database;
 use super::database::DatabaseArgs;
 use crate::config::Config;
 use crate::keys::Scope;
-use crate::tenants::{self, EXPIRES_DAYS_MAX, Name, NewKey, Slice};
+use crate::tenants::{self, EXPIRES_DAYS_MAX, KeyOrder, Name, NewKey, Slice};
 
 /// Keys read at once.
 const PAGE: usize = 1_000;
@@ -86,7 +86,7 @@ async fn list(database: &Database, psp: Option<PspId>) -> anyhow::Result<()> {
     let moment = |at: Option<Timestamp>| at.map_or_else(|| "never".to_owned(), |at| at.to_string());
     for offset in (0..).step_by(PAGE) {
         let slice = Slice { limit: PAGE as u64, offset };
-        let (total, keys) = tenants::list_keys(database, psp, slice).await?;
+        let (total, keys) = tenants::list_keys(database, psp, KeyOrder::OldestFirst, slice).await?;
         for key in keys {
             println!(
                 "{}  {}  {}  scopes {}  expires {}  last used {}  {}",

@@ -4,9 +4,10 @@ use payferry_actors::customers::audit::Actor;
 use payferry_actors::seal::Sealer;
 use payferry_domain::{KeyId, PspId, Timestamp};
 use payferry_entities::{Database, api_keys};
+use sea_orm::sea_query::{Expr, ExprTrait, SimpleExpr};
 use sea_orm::{
-    ActiveModelTrait, ColumnTrait, EntityTrait, IntoActiveModel, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect,
-    Set,
+    ActiveModelTrait, ColumnTrait, Condition, EntityTrait, IntoActiveModel, PaginatorTrait, QueryFilter, QueryOrder,
+    QuerySelect, Set,
 };
 use serde::Serialize;
 use serde_json::json;
@@ -110,10 +111,20 @@ pub async fn create(
     Ok((record, key))
 }
 
-/// A part of the keys, of one PSP or of all, the oldest first, and how many there are.
+/// In what order keys are listed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyOrder {
+    /// As they were made.
+    OldestFirst,
+    /// Those first that open something at this moment of the wall clock; of these and of the others the newest first.
+    ActiveFirst(Timestamp),
+}
+
+/// A part of the keys, of one PSP or of all, and how many there are.
 pub async fn list(
     database: &Database,
     psp_id: Option<PspId>,
+    order: KeyOrder,
     slice: Slice,
 ) -> Result<(u64, Vec<KeyRecord>), TenantError> {
     let mut keys = api_keys::Entity::find();
@@ -122,14 +133,23 @@ pub async fn list(
         keys = keys.filter(api_keys::Column::PspId.eq(psp_id.to_string()));
     }
     let total = keys.clone().count(database.reader()).await?;
-    let rows = keys
-        .order_by_asc(api_keys::Column::CreatedAt)
-        .order_by_asc(api_keys::Column::Id)
-        .limit(slice.limit)
-        .offset(slice.offset)
-        .all(database.reader())
-        .await?;
+    let keys = match order {
+        KeyOrder::OldestFirst => keys.order_by_asc(api_keys::Column::CreatedAt).order_by_asc(api_keys::Column::Id),
+        KeyOrder::ActiveFirst(now) => keys
+            .order_by_asc(is_over(now))
+            .order_by_desc(api_keys::Column::CreatedAt)
+            .order_by_desc(api_keys::Column::Id),
+    };
+    let rows = keys.limit(slice.limit).offset(slice.offset).all(database.reader()).await?;
     Ok((total, rows.into_iter().map(record).collect::<Result<_, _>>()?))
+}
+
+/// 0 of a key that opens something, 1 of every other, as [`KeyRecord::state`] has it.
+fn is_over(now: Timestamp) -> SimpleExpr {
+    let is_active = Condition::all()
+        .add(api_keys::Column::RevokedAt.is_null())
+        .add(api_keys::Column::ExpiresAt.is_null().or(api_keys::Column::ExpiresAt.gt(now.as_millis())));
+    Expr::case(is_active, 0).finally(1).into()
 }
 
 /// Refuses a key from now on; of this PSP only, if one is named. Repeatable: the first time counts.

@@ -18,7 +18,8 @@ use payferry_domain::{Address, KeyId, PspId, Timestamp};
 use payferry_entities::Transaction;
 
 pub use api_keys::{
-    EXPIRES_DAYS_MAX, KeyRecord, KeyState, NewKey, create as create_key, list as list_keys, revoke as revoke_key,
+    EXPIRES_DAYS_MAX, KeyOrder, KeyRecord, KeyState, NewKey, create as create_key, list as list_keys,
+    revoke as revoke_key,
 };
 pub use psps::{
     DEFAULT_WORD, OwnOrDefault, PolicyChange, PspRecord, change as change_psp, change_in as change_psp_in,

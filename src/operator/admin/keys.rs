@@ -13,7 +13,7 @@ use crate::http::extract::{Fault, Fields, JsonBody, Path, QueryFields, read};
 use crate::keys::{ApiKey, Scope};
 use crate::operator::Operator;
 use crate::operator::read::Moment;
-use crate::tenants::{self, EXPIRES_DAYS_MAX, KeyRecord, KeyState, NewKey, Slice};
+use crate::tenants::{self, EXPIRES_DAYS_MAX, KeyOrder, KeyRecord, KeyState, NewKey, Slice};
 
 /// The fields of a key that can be set.
 const FIELDS: [&str; 3] = ["name", "scopes", "expires_days"];
@@ -73,7 +73,7 @@ pub(in crate::operator) async fn list(
     let page = query.page();
     query.finish()?;
     let (system, slice) = (&operator.system, Slice { limit: page.limit, offset: page.offset });
-    let (total, keys) = tenants::list_keys(system.database(), Some(psp_id), slice).await?;
+    let (total, keys) = tenants::list_keys(system.database(), Some(psp_id), KeyOrder::OldestFirst, slice).await?;
     let now = system.clock().real_now();
     Answer::ok(&KeyList { total, keys: keys.into_iter().map(|key| KeyLine::of(key, now)).collect() })
 }

@@ -13,6 +13,7 @@ mod desk;
 mod failure;
 mod form;
 mod incidents;
+mod keys;
 mod operations;
 mod overview;
 mod pauses;
@@ -67,8 +68,8 @@ pub(super) fn routes() -> Vec<Route> {
         read("/ops/view/psps/{psp_id}", psps::show),
         write("/ops/view/psps/{psp_id}", psps::change),
         write("/ops/view/psps/{psp_id}/withdrawal-wallets", wallets::set),
-        write("/ops/view/psps/{psp_id}/keys", psps::create_key),
-        write("/ops/view/psps/{psp_id}/keys/{key_id}/revoke", psps::revoke_key),
+        write("/ops/view/psps/{psp_id}/keys", keys::create),
+        write("/ops/view/psps/{psp_id}/keys/{key_id}/revoke", keys::revoke),
     ]
 }
 

@@ -1,4 +1,5 @@
-//! PSPs, their policies and their keys, as forms over what programs use (`operator::admin`).
+//! PSPs and their policies, as forms over what programs use (`operator::admin`). Keys and withdrawal wallets are panels of
+//! their own.
 
 use axum::Form;
 use axum::extract::{Path, Query, State};
@@ -6,30 +7,27 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
 use payferry_domain::payment::OverpaymentPolicy;
-use payferry_domain::{Amount, KeyId, PspId, Timestamp};
+use payferry_domain::{Amount, PspId, Timestamp};
 use serde::Deserialize;
 
 use super::failure::{Failure, Refused};
-use super::form::{Filled, Sort, at, ticked};
+use super::form::{Filled, Sort, ticked};
+use super::keys::{self, Keys};
 use super::path;
 use super::shell::{Page, Place};
 use super::wallets::panel as wallets_panel;
-use super::words::{Tone, ago, badge, grouped};
+use super::words::{ago, grouped};
 use crate::http::error::ApiError;
 use crate::http::extract::Fields;
 use crate::http::settings::wallets::WalletRecord;
-use crate::keys::ApiKey;
 use crate::operator::Operator;
-use crate::operator::admin::{keys, psps, wallets};
-use crate::tenants::{self, DEFAULT_WORD, EXPIRES_DAYS_MAX, KeyRecord, KeyState, PspRecord, Slice};
+use crate::operator::admin::{psps, wallets};
+use crate::tenants::{self, DEFAULT_WORD, PspRecord, Slice};
 
 /// PSPs of one page.
 const PSPS_MAX: u64 = 50;
-/// Keys that are listed, the oldest.
-const KEYS_MAX: u64 = 200;
 /// A whole in basis points.
 const BPS_MAX: i64 = 10_000;
-const SCOPES: [&str; 6] = ["full", "read", "payments", "customers", "money", "webhooks"];
 const OVERPAYMENT: [(&str, &str); 3] =
     [("hold", "the PSP decides"), ("accept", "settle all of it"), ("refund_excess", "refund the excess")];
 
@@ -52,10 +50,8 @@ const PSP_FIELDS: [(&str, Sort); 11] = [
 ];
 /// Of a new one: the policies are set on its own page.
 const NEW_PSP_FIELDS: [(&str, Sort); 1] = [("name", Sort::Text)];
-/// The fields of a key.
-const KEY_FIELDS: [(&str, Sort); 3] = [("name", Sort::Text), ("scopes", Sort::Boxes), ("expires_days", Sort::Whole)];
 
-type Pairs = Form<Vec<(String, String)>>;
+pub(super) type Pairs = Form<Vec<(String, String)>>;
 
 /// Which part of the list.
 #[derive(Deserialize)]
@@ -63,10 +59,11 @@ pub(super) struct Part {
     offset: Option<u64>,
 }
 
-/// What has just been done.
+/// What has just been done, and which part of the keys is looked at.
 #[derive(Deserialize)]
-pub(super) struct Done {
+pub(super) struct Shown {
     done: Option<String>,
+    keys: Option<u32>,
 }
 
 /// `/ops/view/psps`: all of them.
@@ -94,10 +91,10 @@ pub(super) async fn create(State(operator): State<Operator>, Form(pairs): Pairs)
 pub(super) async fn show(
     State(operator): State<Operator>,
     Path(psp_id): Path<String>,
-    Query(done): Query<Done>,
+    Query(shown): Query<Shown>,
 ) -> Result<Response, Failure> {
-    let site = Site::of(&operator, &psp_id).await?;
-    let said = match done.done.as_deref() {
+    let site = Site::with_keys_from(&operator, &psp_id, shown.keys.unwrap_or_default()).await?;
+    let said = match shown.done.as_deref() {
         Some("saved") => {
             html! { p.notice.good role="status" { "The policies are saved. They hold for payments made from now on." } }
         }
@@ -136,43 +133,7 @@ pub(super) async fn change(
     }
 }
 
-/// Makes a key and shows it, this once.
-pub(super) async fn create_key(
-    State(operator): State<Operator>,
-    Path(psp_id): Path<String>,
-    Form(pairs): Pairs,
-) -> Result<Response, Refused> {
-    let psp = find(&operator, &psp_id).await?;
-    let filled = Filled::sent(pairs);
-    let body = filled.json(&KEY_FIELDS);
-    match Fields::of_body(&body).and_then(|fields| fields.finish(Some(keys::read_new(&fields)))) {
-        Ok(new) => {
-            let (_, key) = keys::make(&operator, psp.id, new).await?;
-            let site = Site::of(&operator, &psp_id).await?;
-            let page = site.page(&secret(&key), &policies_of(&site.psp), &Filled::default());
-            Ok(Page { status: StatusCode::CREATED, ..page }.into_response())
-        }
-        Err(error) => {
-            let filled = filled.refused(error)?;
-            let site = Site::of(&operator, &psp_id).await?;
-            let page = site.page(&filled.summary(), &policies_of(&site.psp), &filled);
-            Ok(Page { status: StatusCode::UNPROCESSABLE_ENTITY, ..page }.into_response())
-        }
-    }
-}
-
-/// Refuses a key from now on.
-pub(super) async fn revoke_key(
-    State(operator): State<Operator>,
-    Path((psp_id, key_id)): Path<(String, String)>,
-) -> Result<Response, Refused> {
-    let psp = find(&operator, &psp_id).await?;
-    let id: KeyId = key_id.parse().map_err(|_| Failure::not_found("key", key_id.clone()))?;
-    keys::refuse(&operator, psp.id, id).await?;
-    Ok(Redirect::to(&format!("{}/{}?done=revoked", path("psps"), psp.id)).into_response())
-}
-
-async fn find(operator: &Operator, psp_id: &str) -> Result<PspRecord, Failure> {
+pub(super) async fn find(operator: &Operator, psp_id: &str) -> Result<PspRecord, Failure> {
     let missing = || Failure::not_found("PSP", psp_id);
     let id: PspId = psp_id.parse().map_err(|_| missing())?;
     match tenants::find_psp(operator.system.database(), id).await {
@@ -247,19 +208,21 @@ pub(super) struct Site {
     wallets: Vec<WalletRecord>,
     /// What was filled in for another one.
     pub(super) wallet: Filled,
-    keys: Vec<KeyRecord>,
-    keys_total: u64,
+    keys: Keys,
     now: Timestamp,
 }
 
 impl Site {
     pub(super) async fn of(operator: &Operator, psp_id: &str) -> Result<Self, Failure> {
-        let psp = find(operator, psp_id).await?;
-        let slice = Slice { limit: KEYS_MAX, offset: 0 };
-        let listed = tenants::list_keys(operator.system.database(), Some(psp.id), slice).await;
-        let (keys_total, keys) = listed.map_err(ApiError::from)?;
-        let (wallets, now) = (wallets::of(operator, psp.id).await?, operator.system.clock().real_now());
-        Ok(Self { psp, wallets, wallet: Filled::default(), keys, keys_total, now })
+        Self::with_keys_from(operator, psp_id, 0).await
+    }
+
+    /// With another part of the keys than the first.
+    async fn with_keys_from(operator: &Operator, psp_id: &str, keys_from: u32) -> Result<Self, Failure> {
+        let (psp, now) = (find(operator, psp_id).await?, operator.system.clock().real_now());
+        let keys = Keys::of(operator, psp.id, keys_from, now).await?;
+        let wallets = wallets::of(operator, psp.id).await?;
+        Ok(Self { psp, wallets, wallet: Filled::default(), keys, now })
     }
 
     pub(super) fn page(&self, said: &Markup, policies: &Filled, key: &Filled) -> Page {
@@ -274,13 +237,13 @@ impl Site {
             (said)
             div.grid.two {
                 div.col {
-                    (self.keys(&here))
+                    (self.keys.panel(&here, *now))
                     (wallets_panel(&here, &self.wallets, &self.wallet))
                 }
                 div.col {
                     section.panel aria-labelledby="make-key" {
                         header { h2 #make-key { "Make a key" } p { "it is shown once" } }
-                        div.body { (key_form(&here, key)) }
+                        div.body { (keys::form(&here, key)) }
                     }
                     section.panel aria-labelledby="set-policies" {
                         header { h2 #set-policies { "Policies" } p { "for payments made from then on" } }
@@ -290,72 +253,6 @@ impl Site {
             }
         };
         Page::still(psp.name.clone(), Place::Psps, body)
-    }
-
-    fn keys(&self, here: &str) -> Markup {
-        html! {
-            section.panel #keys aria-labelledby="its-keys" {
-                header { h2 #its-keys { "API keys" } p { (grouped(self.keys_total.into())) } }
-                @if self.keys.is_empty() { p.none { "None: it can call nothing." } } @else {
-                    table {
-                        thead {
-                            tr {
-                                th scope="col" { "Key" }
-                                th scope="col" { "State" }
-                                th.wide scope="col" { "May" }
-                                th.n.wide scope="col" { "Last used" }
-                                th.n.wide scope="col" { "Ends" }
-                                th scope="col" { span.soft { "Revoke" } }
-                            }
-                        }
-                        tbody { @for key in &self.keys { (self.key(here, key)) } }
-                    }
-                }
-            }
-        }
-    }
-
-    fn key(&self, here: &str, key: &KeyRecord) -> Markup {
-        let state = key.state(self.now);
-        let tone = if state == KeyState::Active { Tone::Good } else { Tone::Idle };
-        html! {
-            tr id=(key.id) {
-                th scope="row" { @if key.name.is_empty() { span.soft { "without a name" } } @else { (key.name) } br; small.mono { (key.id) } }
-                td { (badge(state.as_str(), tone)) }
-                td.wide { (key.scopes.iter().filter_map(|scope| serde_json::to_value(scope).ok()?.as_str().map(str::to_owned)).collect::<Vec<_>>().join(", ")) }
-                td.n.wide { (at(key.last_used_at, self.now, "never")) }
-                td.n.wide { (at(key.revoked_at.or(key.expires_at), self.now, "never")) }
-                td {
-                    @if state == KeyState::Active {
-                        form.inline method="post" action={ (here) "/keys/" (key.id) "/revoke" } {
-                            button.danger aria-label={ "Revoke " (key.id) } { "Revoke" }
-                        }
-                    }
-                }
-            }
-        }
-    }
-}
-
-fn secret(key: &ApiKey) -> Markup {
-    html! {
-        div.notice.good role="status" {
-            strong { "The key is made. " } "Copy it now: it is stored only as a keyed hash and never shown again."
-            span.secret { (key.expose()) }
-        }
-    }
-}
-
-fn key_form(here: &str, filled: &Filled) -> Markup {
-    html! {
-        form.stack #new-key method="post" action={ (here) "/keys" } {
-            div.pair {
-                (filled.line("name", "Name", "what it is for", false))
-                (filled.whole("expires_days", "Days until it ends", "never", 1, EXPIRES_DAYS_MAX.into()))
-            }
-            (filled.ticks("scopes", "What it may do", &SCOPES))
-            div { button { "Make it" } }
-        }
     }
 }
 

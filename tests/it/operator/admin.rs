@@ -7,6 +7,30 @@ use serde_json::{Value, json};
 use super::{Desk, TOKEN, reply};
 
 #[tokio::test]
+async fn the_page_of_a_psp_has_first_the_keys_that_can_be_revoked() {
+    let desk = Desk::start().await;
+    let psp = desk.app.add_psp().await;
+    let (oldest, _) = desk.app.add_key_as(psp, &[Scope::Read], |row| row.created_at = -1).await;
+    // More than a page of keys that open nothing any more, younger than it.
+    for _ in 0..26 {
+        desk.app.add_key_as(psp, &[Scope::Read], |row| row.revoked_at = Some(1)).await;
+        desk.app.add_key_as(psp, &[Scope::Read], |row| row.expires_at = Some(1)).await;
+    }
+    let (newest, _) = desk.app.add_key_as(psp, &[Scope::Read], |row| row.expires_at = Some(i64::MAX)).await;
+    let here = format!("/ops/view/psps/{psp}");
+    let page = desk.get(&here).await;
+    let rows = |page: &str| page.matches("<tr id=\"key_").count();
+    let places = [newest, oldest].map(|key| page.text().find(&format!("<tr id=\"{key}\"")));
+    assert!(places[0].is_some() && places.is_sorted(), "{places:?}");
+    assert_eq!((rows(page.text()), page.text().matches("/revoke\"").count()), (50, 2), "{}", page.text());
+    assert!(page.text().contains(&format!("rel=\"next\" href=\"{here}?keys=50\"")), "{}", page.text());
+    let rest = desk.get(&format!("{here}?keys=50")).await;
+    assert_eq!((rows(rest.text()), rest.text().matches("/revoke\"").count()), (4, 0), "{}", rest.text());
+    assert!(rest.text().contains(&format!("rel=\"prev\" href=\"{here}?keys=0\"")), "{}", rest.text());
+    desk.stop().await;
+}
+
+#[tokio::test]
 async fn a_psp_is_made_changed_and_listed() {
     let desk = Desk::start().await;
     let made = desk.post("/ops/psps", &json!({ "name": " Northern Pay ", "fee_bps": 80, "tolerance": "0.05" })).await;
