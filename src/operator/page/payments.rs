@@ -62,7 +62,6 @@ fn table(tally: &[Tallied]) -> Markup {
 
 /// How the journal gets on.
 pub(super) fn journal(stats: &JournalStats) -> Markup {
-    let troubled = stats.refused + stats.failed;
     html! {
         section.panel aria-labelledby="journal" {
             header { h2 #journal { "Journal" } p { "every write of the payments, in groups" } }
@@ -78,7 +77,7 @@ pub(super) fn journal(stats: &JournalStats) -> Markup {
                 dt { "Not at once" }
                 dd {
                     (count(stats.conflicts)) " lost a gate, " (count(stats.retries)) " retries, "
-                    span.bad-ink[troubled > 0] { (count(troubled)) " failed" }
+                    span.bad-ink[stats.failed > 0] { (count(stats.failed)) " not written, or not known to be" }
                 }
             }
         }
@@ -102,4 +101,16 @@ fn us(us: u64) -> f64 {
 #[allow(clippy::cast_precision_loss, reason = "three digits are shown")]
 fn float(number: u64) -> f64 {
     number as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_refused_is_counted_once_among_what_was_not_written() {
+        let stats = JournalStats { refused: 2, failed: 5, ..JournalStats::default() };
+        let shown = journal(&stats).into_string();
+        assert!(shown.contains("bad-ink\">5 not written, or not known to be"), "{shown}");
+    }
 }
