@@ -1,7 +1,7 @@
 //! One actor as a page shows it: a permanent one as a row of figures, one of very many as a panel.
 
 use maud::{Markup, html};
-use payferry_actors::observe::{Failure, Figures, Incident, NodeState, NodeView, Quarantine};
+use payferry_actors::observe::{ActorKind, Failure, Figures, Incident, NodeState, NodeView, Quarantine};
 use payferry_actors::system::{PaymentView, SendingView};
 use payferry_domain::Timestamp;
 use serde::Serialize;
@@ -13,7 +13,7 @@ use super::{incidents, tree};
 pub(super) fn figures(node: &NodeView, now: Timestamp) -> Markup {
     html! {
         dl.figures {
-            div { dt { "Children" } dd { (count(node.children_live)) } }
+            @if supervises(node.kind) { div { dt { "Children" } dd { (count(node.children_live)) } } }
             (of(&node.figures))
             div {
                 dt { "Restarts" }
@@ -24,6 +24,10 @@ pub(super) fn figures(node: &NodeView, now: Timestamp) -> Markup {
             p.notice { "Last failure " (ago(failure.at, now)) ", " (incidents::cause(failure.cause)) ": " span.reason { (failure.reason) } }
         }
     }
+}
+
+const fn supervises(kind: ActorKind) -> bool {
+    matches!(kind, ActorKind::Root | ActorKind::Shard | ActorKind::SendingDesk | ActorKind::WebhookSender)
 }
 
 /// Mailbox, messages and times.
@@ -118,10 +122,16 @@ pub(super) fn panel(actor: Option<&One<'_>>, incidents: &[Incident], now: Timest
                         dt { "Last failure" }
                         dd #last-failure { (ago(failure.at, now)) ", " (incidents::cause(failure.cause)) ": " span.reason { (failure.reason) } }
                     }
-                    @if let Some(memory) = &actor.memory {
-                        dt { "Remembers" } dd { "version " (memory.version) @if memory.stale { ", and knows that its row may be newer" } }
-                        dt { "Still owes" }
-                        dd { @if memory.owes.is_empty() { "nothing" } @else { (memory.owes) } }
+                    @match &actor.memory {
+                        Some(memory) => {
+                            dt { "Remembers" } dd { "version " (memory.version) @if memory.stale { ", and knows that its row may be newer" } }
+                            dt { "Still owes" }
+                            dd { @if memory.owes.is_empty() { "nothing" } @else { (memory.owes) } }
+                        }
+                        // One that is quarantined does not run, and remembers nothing.
+                        None => @if actor.since.is_some() {
+                            dt { "Remembers" } dd #too-busy { span.warn-ink { "it is too busy to say" } }
+                        },
                     }
                 },
             }
@@ -139,5 +149,24 @@ pub(super) fn given_up(quarantined: Option<&Quarantine>, here: &str, now: Timest
                 form method="post" action={ (here) "/release" } { button { "Release" } }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_actor_that_says_nothing_of_itself_is_said_to_be_too_busy_unless_it_does_not_run() {
+        let shown = |since: Option<Timestamp>, memory: Option<Memory>| {
+            let (state, figures) = (NodeState::Running, Figures::default());
+            let one = One { state, since, figures, restarts: 0, last_failure: None, memory };
+            panel(Some(&one), &[], Timestamp(1)).into_string()
+        };
+        let memory = Memory { version: 3, stale: false, owes: String::new() };
+        let tells = shown(Some(Timestamp(0)), Some(memory));
+        assert!(tells.contains("version 3") && !tells.contains("too busy"), "{tells}");
+        assert!(shown(Some(Timestamp(0)), None).contains("it is too busy to say"));
+        assert!(!shown(None, None).contains("too busy"));
     }
 }

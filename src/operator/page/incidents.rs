@@ -6,9 +6,9 @@ use maud::{Markup, html};
 use payferry_actors::observe::{Action, ActorKind, Cause, Incident, LOG_ENTRIES_MAX};
 use payferry_domain::Timestamp;
 
-use super::path;
 use super::shell::{Asked, Page, Place};
 use super::words::{Tone, ago, badge, grouped, payment_link, plain, sending_link};
+use super::{path, permanent};
 use crate::operator::Operator;
 
 /// An incident is marked as new for so long, milliseconds.
@@ -57,7 +57,7 @@ fn who(incident: &Incident) -> Markup {
             ActorKind::Shard => a href={ (path("shards")) "/" (name) } { (kind) " " (name) },
             ActorKind::Watcher | ActorKind::Settler => a href={ (path("chains")) "/" (name) } { (kind) " " (name) },
             ActorKind::Endpoint => { (kind) " " a.mono href={ (path("webhooks")) "/" (name) } { (name) } },
-            _ => { (kind) @if plain(name) != kind { " " (name) } },
+            of => a href=(permanent::page(of, name)) { (kind) @if plain(name) != kind { " " (name) } },
         }
     }
 }

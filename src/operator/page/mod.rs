@@ -19,6 +19,7 @@ mod overview;
 mod pauses;
 mod payment;
 mod payments;
+mod permanent;
 mod psps;
 mod sendings;
 mod shard;
@@ -40,6 +41,7 @@ pub(super) fn routes() -> Vec<Route> {
         read("/ops", overview::show),
         read("/ops/view/incidents", incidents::show),
         read("/ops/view/stuck", stuck::show),
+        read("/ops/view/actors/{kind}/{name}", permanent::show),
         read("/ops/view/shards/{shard}", shard::show),
         read("/ops/view/payments", payment::find),
         read("/ops/view/payments/{payment_id}", payment::show),

@@ -117,7 +117,7 @@ pub async fn payment(system: &System, id: PaymentId) -> Result<Option<PaymentFac
 }
 
 /// Failures of one actor, newest first.
-pub(super) fn incidents_of(system: &System, kind: ActorKind, name: &str) -> Vec<Incident> {
+pub(in crate::operator) fn incidents_of(system: &System, kind: ActorKind, name: &str) -> Vec<Incident> {
     let mut incidents = system.incidents(None);
     incidents.retain(|incident| incident.kind == kind && incident.name == name);
     incidents.reverse();
