@@ -91,14 +91,8 @@ impl PaymentRecord {
     pub(super) fn of(facts: PaymentFacts) -> Result<Self, ApiError> {
         let payment = &facts.payment;
         let terms = &payment.terms;
-        let transfer = |transfer: &Transfer| {
-            let row = facts.transfer_rows.iter().find(|row| {
-                row.tx_hash == transfer.key.tx_hash.to_string()
-                    && row.log_index == i64::from(transfer.key.log_index)
-                    && row.chain == transfer.key.chain.as_str()
-            });
-            transfer_record(payment, transfer, row.map(|row| row.revision))
-        };
+        let transfer =
+            |transfer: &Transfer| transfer_record(payment, transfer, facts.row_revisions.get(&transfer.key).copied());
         Ok(Self {
             payment_id: terms.id.to_string(),
             psp_id: terms.psp_id.to_string(),

@@ -1,17 +1,15 @@
 //! Everything of one payment: its row, what happened to it, what it sent out, and its actor.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use payferry_actors::System;
 use payferry_actors::observe::{ActorKind, Incident};
 use payferry_actors::payment::store::{self, StoreError};
 use payferry_actors::system::PaymentView;
 use payferry_actors::webhook::log::{self, LogEntry};
-use payferry_domain::payment::{Event, Payment};
-use payferry_domain::{PaymentId, Timestamp};
-use payferry_entities::{
-    chain_tx_attempts, chain_txs, operations, payment_transitions, psps, transfers as transfer_rows,
-};
+use payferry_domain::payment::{Event, Payment, TransferKey};
+use payferry_domain::{Chain, Hash32, PaymentId, Timestamp};
+use payferry_entities::{chain_tx_attempts, chain_txs, operations, payment_transitions, psps, transfers};
 use sea_orm::{ColumnTrait, Condition, DbErr, EntityTrait, ExprTrait, QueryFilter, QueryOrder, QuerySelect};
 
 use super::aside::{self, AsideLine};
@@ -19,8 +17,8 @@ use super::decisions::{self, Possible};
 
 /// Transitions that are shown, the latest: a payment has a handful.
 pub const TRANSITIONS_MAX: u64 = 500;
-/// Rows about transfers that are shown, the first.
-pub const TRANSFERS_MAX: u64 = 500;
+/// Transactions whose rows are read at once.
+const HASHES_AT_ONCE: usize = 500;
 /// Operations that are shown, the first.
 pub const OPERATIONS_MAX: u64 = 100;
 /// Incidents of one actor that are shown, the latest.
@@ -41,8 +39,8 @@ pub struct PaymentFacts {
     pub actor: Option<PaymentView>,
     /// What happened to it, oldest first; of many the last [`TRANSITIONS_MAX`].
     pub transitions: Vec<Transition>,
-    /// The watcher's rows about transfers to its wallet.
-    pub transfer_rows: Vec<transfer_rows::Model>,
+    /// The newest revision of the watcher's row about each transfer that it lists; none of one that has no row.
+    pub row_revisions: HashMap<TransferKey, i64>,
     /// What was told about it.
     pub deliveries: Vec<LogEntry>,
     /// What moves its money out, and the transactions that carry that.
@@ -94,13 +92,6 @@ pub async fn payment(system: &System, id: PaymentId) -> Result<Option<PaymentFac
     let text = id.to_string();
     let public_id = payment.terms.public_id();
     let set_aside = aside::of_payment(system, id).await?;
-    let transfer_rows = transfer_rows::Entity::find()
-        .filter(transfer_rows::Column::PaymentId.eq(&text))
-        .order_by_asc(transfer_rows::Column::BlockNumber)
-        .order_by_asc(transfer_rows::Column::LogIndex)
-        .limit(TRANSFERS_MAX)
-        .all(database.reader())
-        .await?;
     Ok(Some(PaymentFacts {
         psp_name: psp.map(|psp| psp.name).unwrap_or_default(),
         can: decisions::possible_of_all(system, &payment, &set_aside, system.clock().now()),
@@ -108,12 +99,36 @@ pub async fn payment(system: &System, id: PaymentId) -> Result<Option<PaymentFac
         shard: shard_of(system, id),
         actor,
         transitions: transitions(system, &text).await?,
-        transfer_rows,
+        row_revisions: row_revisions(system, &payment).await?,
         deliveries: log::deliveries_of(database, psp_id, &public_id).await?,
         operations: operations_of(system, &text).await?,
         incidents: incidents_of(system, ActorKind::Payment, &text),
         payment,
     }))
+}
+
+/// By the keys of what it lists: to its wallet anybody may have sent any number of others.
+async fn row_revisions(system: &System, payment: &Payment) -> Result<HashMap<TransferKey, i64>, DbErr> {
+    let mut hashes: BTreeMap<Chain, BTreeSet<Hash32>> = BTreeMap::new();
+    for transfer in payment.transfers.iter() {
+        hashes.entry(transfer.key.chain).or_default().insert(transfer.key.tx_hash);
+    }
+    let mut revisions = HashMap::new();
+    for (chain, hashes) in hashes {
+        let hashes: Vec<String> = hashes.iter().map(Hash32::to_string).collect();
+        for some in hashes.chunks(HASHES_AT_ONCE) {
+            let rows = transfers::Entity::find()
+                .filter(transfers::Column::Chain.eq(chain.as_str()))
+                .filter(transfers::Column::TxHash.is_in(some))
+                .all(system.database().reader())
+                .await?;
+            revisions.extend(rows.into_iter().filter_map(|row| {
+                let (tx_hash, log_index) = (row.tx_hash.parse().ok()?, u32::try_from(row.log_index).ok()?);
+                Some((TransferKey { chain, tx_hash, log_index }, row.revision))
+            }));
+        }
+    }
+    Ok(revisions)
 }
 
 /// Failures of one actor, newest first.
