@@ -43,7 +43,8 @@ const RETRY_AFTER_MS: std::ops::Range<u64> = 2_000..6_000;
 const FULL_RETRY_SECS: u64 = 30;
 
 /// Proxies that gather answers let this one through as it comes.
-const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
+pub(crate) const UNBUFFERED: (HeaderName, HeaderValue) =
+    (HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
 
 /// Who has a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -122,7 +123,7 @@ pub(super) fn follow(app: AppState, payment: Payment, place: Place, render: Rend
     };
     let stream = futures::stream::unfold(follower, Follower::next);
     let stream = Sse::new(stream).keep_alive(KeepAlive::new().interval(KEEP_ALIVE_EVERY));
-    ([(X_ACCEL_BUFFERING, HeaderValue::from_static("no"))], stream).into_response()
+    ([UNBUFFERED], stream).into_response()
 }
 
 /// One open stream.

@@ -15,7 +15,7 @@ pub mod error;
 pub mod extract;
 pub mod idempotency;
 pub mod limits;
-mod live;
+pub(crate) mod live;
 pub mod merchants;
 mod metrics;
 pub mod money;

@@ -1,8 +1,9 @@
 //! `/ops/events`: what happens, as it happens: server-sent events.
 //!
-//! `incident` is a line of the supervision log, with its number as the event's id, so that a browser that comes back hears
-//! of what it missed, as far as the log still has it. `tick` is the state of things once a second, made once for all who
-//! listen. `hello` is the first.
+//! `incident` is a line of the supervision log; its number, with the moment of the service's start before it, is the event's
+//! id, so that a browser that comes back hears of what it missed, as far as the log still has it, and of everything if the
+//! service was started anew meanwhile and counts from one again. `tick` is the state of things once a second, made once for
+//! all who listen. `hello` is the first.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -12,10 +13,11 @@ use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::HeaderMap;
+use axum::response::IntoResponse;
 use axum::response::sse::{Event, KeepAlive, Sse};
-use futures::Stream;
 use payferry_actors::System;
 use payferry_actors::observe::Tallied;
+use payferry_domain::Timestamp;
 use serde::Serialize;
 use serde_json::json;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
@@ -26,6 +28,7 @@ use super::read::chains::{self, ChainHealth};
 use super::read::overview::{self, JournalLine};
 use super::read::webhooks::{self, Backlog};
 use crate::http::error::{ApiError, Away};
+use crate::http::live::UNBUFFERED;
 
 /// Listeners at once.
 pub const EVENT_LISTENERS_MAX: usize = 64;
@@ -63,18 +66,33 @@ pub struct Tick {
 
 /// Makes the ticks, while somebody listens.
 pub(super) struct Pulse {
+    /// When the service was started: numbers of incidents are of this run.
+    started: Timestamp,
     latest: watch::Sender<Option<Arc<Tick>>>,
     beating: AtomicBool,
     room: Arc<Semaphore>,
 }
 
-impl Default for Pulse {
-    fn default() -> Self {
+impl Pulse {
+    /// Of a service that was started then, by the wall clock.
+    pub(super) fn new(started: Timestamp) -> Self {
         Self {
+            started,
             latest: watch::Sender::new(None),
             beating: AtomicBool::new(false),
             room: Arc::new(Semaphore::new(EVENT_LISTENERS_MAX)),
         }
+    }
+
+    /// The id of the event about an incident.
+    fn id_of(&self, incident: u64) -> String {
+        format!("{}-{incident}", self.started.as_millis())
+    }
+
+    /// Which incident has that id; none if it is of another run, or no id.
+    fn incident_of(&self, id: &str) -> Option<u64> {
+        let (started, incident) = id.split_once('-')?;
+        (started.parse() == Ok(self.started.as_millis())).then(|| incident.parse().ok()).flatten()
     }
 }
 
@@ -93,22 +111,24 @@ struct Listener {
 pub(super) async fn listen(
     State(operator): State<Operator>,
     headers: HeaderMap,
-) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, ApiError> {
+) -> Result<impl IntoResponse, ApiError> {
     let room = operator.pulse.room.clone().try_acquire_owned();
     let room = room.map_err(|_| ApiError::Unavailable(Away::Capacity, "too many listen to events".into()))?;
     let incidents = operator.system.watch_incidents();
     let newest = *incidents.borrow();
-    let heard = headers.get("last-event-id").and_then(|id| id.to_str().ok()?.parse::<u64>().ok());
-    // A number that is not given out yet is of the service before this one: all that is known now is new.
-    let told = heard.map_or(newest, |heard| if heard > newest { 0 } else { heard });
-    let hello = Event::default().event("hello").retry(RETRY_AFTER).id(told.to_string());
+    let pulse = &operator.pulse;
+    let heard = headers.get("last-event-id").and_then(|id| id.to_str().ok()).filter(|id| !id.is_empty());
+    // Whoever heard the service before this one knows nothing of what is known now.
+    let told = heard.map_or(newest, |id| pulse.incident_of(id).map_or(0, |heard| heard.min(newest)));
+    let hello = Event::default().event("hello").retry(RETRY_AFTER).id(pulse.id_of(told));
     let ticks = operator.pulse.latest.subscribe();
     operator.beat();
     let mut listener = Listener { incidents, ticks, told, waiting: VecDeque::new(), _room: room, operator };
     listener.waiting.extend(hello.json_data(json!({"incidents": newest})).ok());
     listener.take_incidents();
     let stream = futures::stream::unfold(listener, Listener::next);
-    Ok(Sse::new(stream).keep_alive(KeepAlive::new().interval(KEEP_ALIVE_EVERY)))
+    let stream = Sse::new(stream).keep_alive(KeepAlive::new().interval(KEEP_ALIVE_EVERY));
+    Ok(([UNBUFFERED], stream))
 }
 
 impl Listener {
@@ -137,7 +157,7 @@ impl Listener {
         self.incidents.borrow_and_update();
         for incident in self.operator.system.incidents(Some(self.told)) {
             self.told = self.told.max(incident.number);
-            let event = Event::default().event("incident").id(incident.number.to_string());
+            let event = Event::default().event("incident").id(self.operator.pulse.id_of(incident.number));
             self.waiting.extend(event.json_data(&incident).ok());
         }
     }

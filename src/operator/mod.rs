@@ -89,7 +89,7 @@ impl Operator {
         let OperatorConfig { token, key_mode, documents, closing } = config;
         let admission = Admission::new(&token, system.clock().clone());
         let door = Semaphore::new(REQUESTS_AT_ONCE);
-        let (releasing, pulse) = (Mutex::default(), Pulse::default());
+        let (releasing, pulse) = (Mutex::default(), Pulse::new(system.clock().real_now()));
         Self(Arc::new(Shared { system, key_mode, documents, closing, admission, door, releasing, pulse }))
     }
 }

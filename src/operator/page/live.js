@@ -2,13 +2,17 @@
 // again and change in place only what differs, so that scroll, focus, selection and open details stay.
 'use strict';
 (() => {
-  const QUIET_MS = 250, POLL_MS = 1000, STALE_MS = 6000, TIMEOUT_MS = 8000, AGAIN_POLLS = 3;
+  const QUIET_MS = 250, POLL_MS = 1000, STALE_MS = 6000, TIMEOUT_MS = 8000, SILENT_MS = 3000, AGAIN_POLLS = 3;
   const link = document.getElementById('link');
-  let stream, busy = false, wanted = false, fetchedAt = Date.now(), closed = 0;
+  let stream, busy = false, wanted = false, fetchedAt = Date.now(), heardAt = Date.now(), cut = 0;
+
+  // There is a tick each second: a stream that is open and silent is one whose other end is gone, or that somebody in
+  // between holds back.
+  const hears = () => stream?.readyState === EventSource.OPEN && Date.now() - heardAt < SILENT_MS;
 
   const say = () => {
-    const old = Date.now() - fetchedAt, open = stream && stream.readyState === EventSource.OPEN;
-    const state = old > STALE_MS ? 'away' : open ? 'live' : 'polling';
+    const old = Date.now() - fetchedAt;
+    const state = old > STALE_MS ? 'away' : hears() ? 'live' : 'polling';
     const words = { live: 'live', polling: 'polling', away: 'disconnected' };
     if (link.textContent !== words[state]) link.textContent = words[state];
     link.dataset.state = state;
@@ -81,7 +85,8 @@
   const listen = () => {
     stream?.close();
     stream = new EventSource('/ops/events');
-    for (const name of ['incident', 'tick']) stream.addEventListener(name, refresh);
+    stream.addEventListener('hello', () => { heardAt = Date.now(); say(); });
+    for (const name of ['incident', 'tick']) stream.addEventListener(name, () => { heardAt = Date.now(); refresh(); });
     stream.onopen = say;
     stream.onerror = say;
   };
@@ -89,6 +94,7 @@
   // Only a page that is seen listens: a browser has few connections to one site, and each stream keeps one.
   const attend = () => {
     if (document.hidden) { stream?.close(); return; }
+    heardAt = Date.now();
     listen();
     refresh();
   };
@@ -100,9 +106,10 @@
     addEventListener('pageshow', event => { if (event.persisted) attend(); });
     setInterval(() => {
       say();
-      if (document.hidden || stream.readyState === EventSource.OPEN) return;
+      if (document.hidden || hears()) { cut = 0; return; }
       refresh();
-      if (stream.readyState === EventSource.CLOSED && ++closed % AGAIN_POLLS === 0) listen();
+      // A stream that is being opened again opens by itself.
+      if (stream.readyState !== EventSource.CONNECTING && cut++ % AGAIN_POLLS === 0) listen();
     }, POLL_MS);
   }
 })();

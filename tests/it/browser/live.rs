@@ -147,6 +147,37 @@ async fn it_says_when_it_is_cut_off_and_goes_on_afterwards() {
     desk.browser.close().await;
 }
 
+/// Whoever comes between holds the stream's events back: the browser has it open, and hears nothing.
+const SILENT: &str = "window.RealEventSource = EventSource;\
+    window.EventSource = class extends EventTarget {\
+        static CONNECTING = 0; static OPEN = 1; static CLOSED = 2;\
+        readyState = 1; close() { this.readyState = 2; }\
+    };\
+    document.dispatchEvent(new Event('visibilitychange'));";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_that_is_open_and_silent_is_polled_around_and_opened_again() {
+    let desk = Desk::logged_in().await;
+    let browser = &desk.browser;
+    browser.until("#link", |text| text == "live").await;
+    desk.mark().await;
+    browser.run(SILENT).await;
+    browser.until("#link", |text| text == "polling").await;
+    // For longer than the page waits before it calls itself cut off.
+    let since = Instant::now();
+    while since.elapsed() < Duration::from_secs(8) {
+        assert_eq!(browser.text("#link").await.as_deref(), Some("polling"));
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    desk.payment().await;
+    browser.until("#status-pending td:nth-of-type(2)", |text| text == "1").await;
+    browser.run("window.EventSource = window.RealEventSource").await;
+    browser.until("#link", |text| text == "live").await;
+    assert!(desk.is_marked().await, "the page was not loaded again");
+    desk.assert_calm().await;
+    desk.browser.close().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_quarantined_payment_stands_first_and_is_released() {
     let desk = Desk::logged_in().await;

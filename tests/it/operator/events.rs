@@ -19,6 +19,13 @@ struct Heard {
     data: Value,
 }
 
+impl Heard {
+    /// Of the incident that it tells of, or that is the newest.
+    fn number(&self) -> u64 {
+        self.id.as_ref().unwrap().split_once('-').unwrap().1.parse().unwrap()
+    }
+}
+
 /// A stream that is listened to.
 struct Listening {
     response: futures::stream::BoxStream<'static, reqwest::Result<Vec<u8>>>,
@@ -29,6 +36,7 @@ impl Listening {
     fn to(response: Response) -> Self {
         assert_eq!(response.status(), 200);
         assert_eq!(response.headers()["content-type"], "text/event-stream");
+        assert_eq!(response.headers()["x-accel-buffering"], "no");
         Self {
             response: response.bytes_stream().map(|chunk| chunk.map(|bytes| bytes.to_vec())).boxed(),
             text: String::new(),
@@ -86,7 +94,7 @@ async fn incidents_are_told_as_they_happen_and_again_to_who_missed_them() {
     let id = made.json["payment_id"].as_str().unwrap();
     let mut stream = listen(&desk, None).await;
     let hello = stream.next().await.unwrap();
-    assert_eq!((hello.name.as_str(), hello.id.as_deref()), ("hello", Some("0")));
+    assert_eq!((hello.name.as_str(), hello.number()), ("hello", 0));
     // A tick that the database did not answer in time for has no backlog.
     let whole = async {
         loop {
@@ -108,17 +116,40 @@ async fn incidents_are_told_as_they_happen_and_again_to_who_missed_them() {
 
     desk.panic(id.parse::<PaymentId>().unwrap()).await;
     let incident = tokio::time::timeout(PATIENCE, stream.until("incident")).await.unwrap();
-    assert_eq!((incident.id.as_deref(), &incident.data["name"]), (Some("1"), &json!(id)));
+    assert_eq!((incident.number(), &incident.data["name"]), (1, &json!(id)));
     assert!(incident.data["reason"].as_str().unwrap().contains("on purpose"), "{incident:?}");
     drop(stream);
     desk.panic(id.parse::<PaymentId>().unwrap()).await;
-    let mut again = listen(&desk, Some("1")).await;
-    assert_eq!(again.until("incident").await.id.as_deref(), Some("2"));
-    // Of another run of the service, and so unknown here: everything is told.
-    let mut stranger = listen(&desk, Some("77")).await;
-    assert_eq!(stranger.until("incident").await.id.as_deref(), Some("1"));
+    let mut again = listen(&desk, incident.id.as_deref()).await;
+    assert_eq!(again.until("incident").await.number(), 2);
     desk.stop().await;
     while again.next().await.is_some() {}
+}
+
+#[tokio::test]
+async fn whoever_heard_the_service_before_hears_everything_of_this_one() {
+    let mut heard: Vec<String> = Vec::new();
+    for _ in 0..2 {
+        let desk = Desk::start_with_chains().await;
+        let merchant = desk.app.add_merchant().await;
+        let id: PaymentId = desk.app.add_payment(&merchant).await.json["payment_id"].as_str().unwrap().parse().unwrap();
+        for _ in 0..2 {
+            desk.panic(id).await;
+        }
+        // As many incidents as before, and not the same ones.
+        for before in &heard {
+            let mut stream = listen(&desk, Some(before)).await;
+            let numbers = [stream.until("incident").await.number(), stream.until("incident").await.number()];
+            assert_eq!(numbers, [1, 2], "after {before}");
+        }
+        let mut stream = listen(&desk, None).await;
+        heard.push(stream.next().await.unwrap().id.unwrap());
+        // What no service has given out is of none.
+        heard.extend(["2".to_owned(), "x-2".to_owned()]);
+        let mut beyond = listen(&desk, Some(&format!("{}7", heard[heard.len() - 3]))).await;
+        assert_eq!(beyond.next().await.unwrap().number(), 2, "nothing that is to come is left out");
+        desk.stop().await;
+    }
 }
 
 #[tokio::test]
