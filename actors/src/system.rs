@@ -6,17 +6,15 @@ mod initiate;
 mod order;
 mod refresh;
 mod sendings;
+mod show;
 mod start;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use payferry_domain::payment::{Command, ObservedTransfer, Payment, Rejection};
-use payferry_domain::sending::SendingId;
-use payferry_domain::{Amount, Chain, PaymentId, Timestamp};
+use payferry_domain::{Amount, Chain, PaymentId};
 use payferry_entities::Database;
-use serde::Serialize;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::chain::ChainView;
@@ -25,13 +23,10 @@ use crate::clock::Clock;
 use crate::compliance::identity::ComplianceDesk;
 use crate::journal::{Hindrance, Journal};
 use crate::ledger::check::LedgerView;
-use crate::observe::{
-    ActorKind, Books, Failure, Ferried, Figures, Incident, KindView, Mailbox, NodeState, PaymentLine, Quarantine,
-    Tallied, TreeView,
-};
+use crate::observe::{ActorKind, Books, Ferried, Mailbox, Quarantine};
 use crate::pauses::Pauses;
 use crate::payment::store;
-use crate::payment::{Ask, Beside, CommandFailure, Message, PaymentMemory, Services};
+use crate::payment::{Ask, Beside, CommandFailure, Message, Services};
 use crate::psps::PspDirectory;
 use crate::reconcile::watch::VaultsView;
 use crate::seal::Sealer;
@@ -43,6 +38,7 @@ use crate::webhook::WebhookSender;
 pub use initiate::{ChainAsked, InitiateError, InitiatePayment};
 pub use order::{OrderAnswer, OrderError, OrderSending, SendingCommandError};
 pub use sendings::SendingView;
+pub use show::{OBSERVE_TIMEOUT, PaymentView, SystemView};
 pub use start::{ChainSetup, StartError, SystemConfig};
 
 /// Shard supervisors of one tree, unless configured otherwise.
@@ -50,8 +46,6 @@ pub const SHARDS_DEFAULT: usize = 16;
 /// How long a command waits for its payment before the caller is told that nobody knows what becomes of it: it stays with
 /// the payment, which may yet carry it out.
 pub const COMMAND_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a payment may take to show itself.
-pub const OBSERVE_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long the journal may take to flush when the tree stops.
 pub const FLUSH_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long each half of the tree may take to stop, milliseconds.
@@ -91,49 +85,6 @@ pub enum CommandError {
     /// refund that is asked for anew is another refund.
     #[error("{0}")]
     Unknown(String),
-}
-
-/// What the tree shows of itself.
-#[derive(Debug, Clone, Serialize)]
-pub struct SystemView {
-    /// Whether every shard runs and has read its live payments.
-    pub ready: bool,
-    /// Live payment actors.
-    pub payments_live: usize,
-    /// Payment actors started so far.
-    pub payments_spawned: u64,
-    /// Live actors of payouts and withdrawals.
-    pub sendings_live: usize,
-    /// Restarts so far.
-    pub restarts: BTreeMap<ActorKind, u64>,
-    /// Payments given up until an operator looks at them.
-    pub quarantined: BTreeMap<PaymentId, Quarantine>,
-    /// Payouts and withdrawals given up in the same way.
-    pub sendings_quarantined: BTreeMap<SendingId, Quarantine>,
-    /// Recent incidents, newest first.
-    pub incidents: Vec<Incident>,
-}
-
-/// A payment's actor as it shows itself.
-#[derive(Debug, Clone, Serialize)]
-pub struct PaymentView {
-    /// Which.
-    pub payment_id: PaymentId,
-    /// How the actor is.
-    pub state: NodeState,
-    /// Since when it runs, by the wall clock; `None` while it does not.
-    pub since: Option<Timestamp>,
-    /// What is measured of it since then.
-    #[serde(flatten)]
-    pub figures: Figures,
-    /// Restarts, as far as they are remembered.
-    pub restarts: u64,
-    /// The last failure, as far as it is remembered.
-    pub last_failure: Option<Failure>,
-    /// Why it is not run any more, if it is not.
-    pub quarantined: Option<Quarantine>,
-    /// What the actor remembers; `None` if it is not there or too busy to say.
-    pub memory: Option<PaymentMemory>,
 }
 
 /// Handle to a running tree. Clones are the same tree.
@@ -183,68 +134,6 @@ impl System {
             .await
             .map_err(|error| unavailable(&error))?;
         chains.facts(database, &rows).await.map_err(|error| unavailable(&error))
-    }
-
-    /// Shows a payment's actor; `None` if it has none and is not quarantined.
-    pub async fn observe_payment(&self, payment_id: PaymentId) -> Option<PaymentView> {
-        let Services { router, books, .. } = &*self.inner.services;
-        let (actor, quarantined) = (router.live(payment_id), books.quarantine_of(payment_id));
-        if actor.is_none() && quarantined.is_none() {
-            return None;
-        }
-        let (restarts, last_failure) = books.failures_of(payment_id);
-        let state = if quarantined.is_some() { NodeState::Quarantined } else { NodeState::Running };
-        // Before it is asked, so that the question is not among what waits.
-        let (since, figures) = match &actor {
-            Some(actor) => (Some(actor.books().since()), actor.books().figures()),
-            None => (None, Figures::default()),
-        };
-        let memory = match &actor {
-            Some(actor) => {
-                let (reply, replied) = ractor::concurrency::oneshot();
-                let _ = actor.cast(Message::Observe(reply.into()));
-                tokio::time::timeout(OBSERVE_TIMEOUT, replied).await.ok().and_then(Result::ok)
-            }
-            None => None,
-        };
-        Some(PaymentView { payment_id, state, since, figures, restarts, last_failure, quarantined, memory })
-    }
-
-    /// The tree: every permanent actor by name; payments are counted in their shards, payouts and withdrawals at their desk.
-    pub fn tree(&self) -> TreeView {
-        let Services { router, books, .. } = &*self.inner.services;
-        books.tree(|shard| router.live_len_in(shard), router.sendings().live_len())
-    }
-
-    /// The figures of every kind of actor.
-    pub fn kinds(&self) -> Vec<KindView> {
-        self.books().kinds()
-    }
-
-    /// A page of the live payments of a shard after `after`, in the order of their ids. Cheap however many there are.
-    pub fn payments_of_shard(&self, index: usize, after: Option<PaymentId>, limit: usize) -> Vec<PaymentLine> {
-        self.inner.services.router.lines(index, after, limit)
-    }
-
-    /// Payments by status and chain, also where there are none: counted at the start and kept by each commit. Whether
-    /// they have been counted yet is what [`System::tally_is_counted`] says.
-    pub fn tally(&self) -> Vec<Tallied> {
-        self.books().tally().read()
-    }
-
-    /// Whether all payments were counted since the start; until then the tally holds only what happened since.
-    pub fn tally_is_counted(&self) -> bool {
-        self.books().tally().is_counted()
-    }
-
-    /// Incidents with a number above `after` that are still kept (all of them for `None`), oldest first.
-    pub fn incidents(&self, after: Option<u64>) -> Vec<Incident> {
-        self.books().incidents(after.unwrap_or_default())
-    }
-
-    /// Changes whenever there is an incident; holds the number of the newest one, 0 before the first.
-    pub fn watch_incidents(&self) -> tokio::sync::watch::Receiver<u64> {
-        self.books().watch_incidents()
     }
 
     fn books(&self) -> &Books {
@@ -300,21 +189,6 @@ impl System {
             services.router.send(payment_id, Message::Resume);
         }
         released
-    }
-
-    /// What the tree shows of itself.
-    pub fn observe(&self) -> SystemView {
-        let services = &self.inner.services;
-        SystemView {
-            ready: self.is_ready(),
-            payments_live: services.router.live_len(),
-            payments_spawned: services.router.spawned(),
-            sendings_live: services.router.sendings().live_len(),
-            restarts: services.books.restarts(),
-            quarantined: services.books.quarantine(),
-            sendings_quarantined: services.books.quarantine_of_sendings(),
-            incidents: services.books.incidents(0).into_iter().rev().collect(),
-        }
     }
 
     /// Whether every shard runs and has read its live payments; one that was restarted has to do so again.

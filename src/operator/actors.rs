@@ -3,7 +3,7 @@
 use axum::extract::State;
 use axum::http::Uri;
 use payferry_actors::SystemView;
-use payferry_actors::observe::{Ferried, KindView, PaymentLine, TreeView};
+use payferry_actors::observe::{Ferried, GivenUp, Incident, KindView, LOG_ENTRIES_MAX, PaymentLine, TreeView};
 use payferry_domain::PaymentId;
 use serde::Serialize;
 
@@ -21,11 +21,18 @@ pub(super) const LINES_MAX: usize = 500;
 /// Those that are listed unless asked otherwise.
 pub(super) const LINES_DEFAULT: usize = 100;
 
+/// Quarantined ones that stand beside the tree; `/ops/stuck` has them all.
+const QUARANTINED_MAX: usize = 100;
+
 /// The supervision tree as it shows itself.
 #[derive(Serialize)]
 struct Actors {
     #[serde(flatten)]
     system: SystemView,
+    /// The longest given up.
+    quarantined: Vec<GivenUp>,
+    /// Newest first.
+    incidents: Vec<Incident>,
     kinds: Vec<KindView>,
     tree: TreeView,
 }
@@ -41,12 +48,18 @@ struct ShardPage {
 /// The tree: every permanent actor by name, figures by kind, what is quarantined, the supervision log.
 pub(super) async fn tree(State(operator): State<Operator>) -> Result<Answer, ApiError> {
     let system = &operator.system;
-    Answer::ok(&Actors { system: system.observe(), kinds: system.kinds(), tree: system.tree() })
+    Answer::ok(&Actors {
+        system: system.observe(),
+        quarantined: system.given_up(None, QUARANTINED_MAX),
+        incidents: system.latest_incidents(LOG_ENTRIES_MAX),
+        kinds: system.kinds(),
+        tree: system.tree(),
+    })
 }
 
 /// Everything at a glance, as the page shows it.
 pub(super) async fn overview(State(operator): State<Operator>) -> Result<Answer, ApiError> {
-    Answer::ok(&overview::overview(&operator.system).await?)
+    Answer::ok(&overview::overview(&operator.system).await)
 }
 
 /// The live payments of a shard, in the order of their ids; `?after=` an id, `?limit=` so many.

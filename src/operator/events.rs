@@ -205,7 +205,7 @@ async fn tick(system: &System) -> Tick {
         ready: view.ready,
         payments_live: view.payments_live,
         restarts: view.restarts.values().sum(),
-        quarantined: view.quarantined.len() + view.sendings_quarantined.len(),
+        quarantined: view.payments_quarantined + view.sendings_quarantined,
         payments,
         chains: chains::health(system),
         webhooks: backlog.ok().and_then(Result::ok),

@@ -5,11 +5,11 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use payferry_actors::System;
-use sea_orm::ConnectionTrait;
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::Operator;
+use super::read::answers;
 use super::read::chains::{self, ChainHealth, ChainState};
 use crate::telemetry;
 
@@ -69,7 +69,7 @@ pub(super) async fn readyz(State(operator): State<Operator>) -> (StatusCode, Jso
 
 /// Whether payments can be taken.
 pub async fn readiness(system: &System) -> Readiness {
-    let reads = system.database().reader().execute_unprepared("SELECT 1").await.is_ok();
+    let reads = answers(system).await.is_ok();
     let writes = system.is_writing();
     let database = DatabaseReadiness { ok: reads && writes, reads, writes };
     let payments = PaymentsReadiness { ok: system.is_ready() };

@@ -4,12 +4,12 @@ use axum::extract::State;
 use axum::http::Uri;
 
 use super::Operator;
-use super::read::stuck::{self, ITEMS_DEFAULT, ITEMS_MAX, StuckKind};
+use super::read::stuck::{self, ITEMS_DEFAULT, ITEMS_MAX, Position, StuckKind};
 use crate::http::answer::Answer;
 use crate::http::error::ApiError;
 use crate::http::extract::{Fault, QueryFields};
 
-/// Everything that is stuck, by kind; `?kind=` of one kind, `?limit=` so many of each.
+/// Everything that is stuck, by kind; `?kind=` of one kind, `?limit=` so many of each, `?after=` a page of one kind.
 pub(super) async fn list(State(operator): State<Operator>, uri: Uri) -> Result<Answer, ApiError> {
     let mut query = QueryFields::of(&uri);
     let kind = query.optional("kind", |text| {
@@ -21,6 +21,15 @@ pub(super) async fn list(State(operator): State<Operator>, uri: Uri) -> Result<A
         let out = || Fault::new("out_of_range", format!("must be a whole number between 1 and {ITEMS_MAX}"));
         text.parse::<usize>().ok().filter(|limit| (1..=ITEMS_MAX).contains(limit)).ok_or_else(out)
     });
+    let no_position = |_| Fault::new("invalid_cursor", "is no next_after of a page before");
+    let after = query.optional("after", |text| text.parse::<Position>().map_err(no_position));
+    if after.is_some() && kind.is_none() {
+        query.fault("after", Fault::new("invalid_cursor", "goes with the kind of which it is"));
+    }
     query.finish()?;
-    Answer::ok(&stuck::stuck(&operator.system, kind, limit.unwrap_or(ITEMS_DEFAULT)).await?)
+    let (system, limit) = (&operator.system, limit.unwrap_or(ITEMS_DEFAULT));
+    Answer::ok(&match kind {
+        Some(kind) => stuck::stuck_of(system, kind, after.as_ref(), limit).await?,
+        None => stuck::stuck(system, limit).await,
+    })
 }

@@ -5,16 +5,16 @@ use std::fmt;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use payferry_domain::sending::SendingId;
-use payferry_domain::{PaymentId, Timestamp};
+use payferry_domain::Timestamp;
 use ractor::{Actor, ActorCell, SpawnErr};
 use tokio::sync::watch;
 
 use super::figures::{ActorBooks, KindBooks};
 use super::kept::{Behaviour, Kept};
-use super::log::{Cause, Failure, Incident, Quarantine, Record, SupervisionLog, cut};
+use super::log::{Cause, Failure, Incident, Record, SupervisionLog, cut};
 use super::mailbox::Mailbox;
 use super::metrics;
+use super::quarantine::{GivenUp, Quarantine};
 use super::tally::Tally;
 use super::view::NodeState;
 use super::{ActorKind, Ferried};
@@ -168,14 +168,14 @@ impl Books {
         self.inner.log.release(of)
     }
 
-    /// Payments given up.
-    pub fn quarantine(&self) -> BTreeMap<PaymentId, Quarantine> {
-        self.inner.log.quarantine(Ferried::payment)
+    /// Those that are given up, the longest first: at most so many, behind `after` if that is given.
+    pub fn given_up(&self, after: Option<(Timestamp, Ferried)>, limit: usize) -> Vec<GivenUp> {
+        self.inner.log.given_up(after, limit)
     }
 
-    /// Payouts and withdrawals given up.
-    pub fn quarantine_of_sendings(&self) -> BTreeMap<SendingId, Quarantine> {
-        self.inner.log.quarantine(Ferried::sending)
+    /// How many are given up: payments, and payouts and withdrawals.
+    pub fn quarantined_lens(&self) -> (usize, usize) {
+        self.inner.log.quarantined_lens()
     }
 
     pub(crate) fn quarantine_of(&self, of: impl Into<Ferried>) -> Option<Quarantine> {
@@ -185,6 +185,21 @@ impl Books {
     /// Incidents with a number above `after` that are still kept, oldest first.
     pub fn incidents(&self, after: u64) -> Vec<Incident> {
         self.inner.log.since(after)
+    }
+
+    /// The newest incidents that are kept, at most so many, the newest first.
+    pub fn latest_incidents(&self, limit: usize) -> Vec<Incident> {
+        self.inner.log.latest(limit)
+    }
+
+    /// The same of one actor.
+    pub fn latest_incidents_of(&self, kind: ActorKind, name: &str, limit: usize) -> Vec<Incident> {
+        self.inner.log.latest_of(kind, name, limit)
+    }
+
+    /// Incidents that are kept.
+    pub fn incidents_len(&self) -> usize {
+        self.inner.log.len()
     }
 
     /// Yields the number of the newest incident whenever there is one.
@@ -200,8 +215,8 @@ impl Books {
     /// Shows what is not counted as it happens.
     pub(crate) fn refresh_metrics(&self) {
         self.inner.kinds.iter().for_each(|kind| kind.refresh_metrics());
-        let quarantined = |kind| self.inner.log.quarantined_len(kind);
-        metrics::refresh_quarantined(quarantined(ActorKind::Payment), quarantined(ActorKind::Sending));
+        let (payments, sendings) = self.quarantined_lens();
+        metrics::refresh_quarantined(payments, sendings);
         if self.inner.tally.is_counted() {
             metrics::refresh_payments(&self.inner.tally.read());
         }

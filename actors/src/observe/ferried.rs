@@ -1,9 +1,11 @@
 //! What has an actor of its own, of which there are very many: they are counted, not named, and given up one by one.
 
 use std::fmt;
+use std::str::FromStr;
 
 use payferry_domain::PaymentId;
 use payferry_domain::sending::SendingId;
+use serde::{Serialize, Serializer};
 
 use super::ActorKind;
 
@@ -22,20 +24,6 @@ impl Ferried {
         match self {
             Self::Payment(_) => ActorKind::Payment,
             Self::Sending(_) => ActorKind::Sending,
-        }
-    }
-
-    pub(crate) const fn payment(self) -> Option<PaymentId> {
-        match self {
-            Self::Payment(id) => Some(id),
-            Self::Sending(_) => None,
-        }
-    }
-
-    pub(crate) const fn sending(self) -> Option<SendingId> {
-        match self {
-            Self::Sending(id) => Some(id),
-            Self::Payment(_) => None,
         }
     }
 }
@@ -58,5 +46,19 @@ impl fmt::Display for Ferried {
             Self::Payment(id) => id.fmt(f),
             Self::Sending(id) => id.fmt(f),
         }
+    }
+}
+
+impl Serialize for Ferried {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl FromStr for Ferried {
+    type Err = <PaymentId as FromStr>::Err;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        text.parse().map(Self::Sending).or_else(|_| text.parse().map(Self::Payment))
     }
 }

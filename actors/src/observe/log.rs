@@ -9,6 +9,7 @@ use ractor::{ActorCell, ActorProcessingErr, SupervisionEvent};
 use serde::Serialize;
 use tokio::sync::watch;
 
+use super::quarantine::{GivenUp, Quarantine, Quarantined};
 use super::{ActorKind, Ferried};
 
 /// Entries kept; the counters go on.
@@ -90,15 +91,6 @@ pub struct Incident {
     pub action: Action,
 }
 
-/// Why something is not run any more until an operator looks at it.
-#[derive(Debug, Clone, Serialize)]
-pub struct Quarantine {
-    /// Since when, by the wall clock.
-    pub since: Timestamp,
-    /// The last failure.
-    pub reason: String,
-}
-
 /// A panic that was caught, told apart from an error.
 #[derive(Debug)]
 pub(super) struct Panicked(pub(super) String);
@@ -142,7 +134,7 @@ pub(super) struct SupervisionLog {
 #[derive(Debug, Default)]
 struct Inner {
     recent: VecDeque<Incident>,
-    quarantined: BTreeMap<Ferried, Quarantine>,
+    quarantined: Quarantined,
     restarts: BTreeMap<ActorKind, u64>,
     records: HashMap<(ActorKind, String), Record>,
     /// Those of very many with a record, the oldest record first.
@@ -196,25 +188,26 @@ impl SupervisionLog {
     }
 
     pub(super) fn is_quarantined(&self, of: Ferried) -> bool {
-        self.inner.lock().quarantined.contains_key(&of)
+        self.inner.lock().quarantined.contains(of)
     }
 
     pub(super) fn release(&self, of: Ferried) -> bool {
-        self.inner.lock().quarantined.remove(&of).is_some()
+        self.inner.lock().quarantined.remove(of)
     }
 
-    /// Those that `wanted` names.
-    pub(super) fn quarantine<K: Ord>(&self, wanted: impl Fn(Ferried) -> Option<K>) -> BTreeMap<K, Quarantine> {
-        let inner = self.inner.lock();
-        inner.quarantined.iter().filter_map(|(of, quarantine)| Some((wanted(*of)?, quarantine.clone()))).collect()
+    /// Those that are given up, the longest first.
+    pub(super) fn given_up(&self, after: Option<(Timestamp, Ferried)>, limit: usize) -> Vec<GivenUp> {
+        self.inner.lock().quarantined.page(after, limit)
     }
 
     pub(super) fn quarantine_of(&self, of: Ferried) -> Option<Quarantine> {
-        self.inner.lock().quarantined.get(&of).cloned()
+        self.inner.lock().quarantined.get(of).cloned()
     }
 
-    pub(super) fn quarantined_len(&self, kind: ActorKind) -> usize {
-        self.inner.lock().quarantined.keys().filter(|of| of.kind() == kind).count()
+    /// Payments that are given up; payouts and withdrawals.
+    pub(super) fn quarantined_lens(&self) -> (usize, usize) {
+        let inner = self.inner.lock();
+        (inner.quarantined.payments_len(), inner.quarantined.sendings_len())
     }
 
     /// Incidents with a number above `after`, oldest first.
@@ -222,6 +215,23 @@ impl SupervisionLog {
         let inner = self.inner.lock();
         let from = inner.recent.partition_point(|incident| incident.number <= after);
         inner.recent.range(from..).cloned().collect()
+    }
+
+    /// The newest incidents that are kept, at most so many, the newest first.
+    pub(super) fn latest(&self, limit: usize) -> Vec<Incident> {
+        self.inner.lock().recent.iter().rev().take(limit).cloned().collect()
+    }
+
+    /// The same of one actor.
+    pub(super) fn latest_of(&self, kind: ActorKind, name: &str, limit: usize) -> Vec<Incident> {
+        let inner = self.inner.lock();
+        let its = inner.recent.iter().rev().filter(|incident| incident.kind == kind && incident.name == name);
+        its.take(limit).cloned().collect()
+    }
+
+    /// Incidents that are kept.
+    pub(super) fn len(&self) -> usize {
+        self.inner.lock().recent.len()
     }
 
     pub(super) fn watch(&self) -> watch::Receiver<u64> {

@@ -12,6 +12,7 @@ mod kept;
 mod log;
 mod mailbox;
 pub(crate) mod metrics;
+mod quarantine;
 mod tally;
 mod view;
 
@@ -25,8 +26,9 @@ pub(crate) use figures::{ActorBooks, Stamp};
 pub(crate) use kept::Behaviour;
 pub(crate) use kept::words_of;
 pub(crate) use log::ended;
-pub use log::{Action, Cause, Failure, Incident, LOG_ENTRIES_MAX, Quarantine, REASON_CHARS_MAX};
+pub use log::{Action, Cause, Failure, Incident, LOG_ENTRIES_MAX, REASON_CHARS_MAX};
 pub use mailbox::Mailbox;
+pub use quarantine::{GivenUp, Quarantine};
 pub(crate) use tally::Moved;
 pub use tally::{Standing, Tallied};
 pub use view::{Figures, KindView, NodeState, NodeView, PaymentLine, SendingLine, TreeView};

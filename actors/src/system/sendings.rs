@@ -4,7 +4,8 @@ use payferry_domain::Timestamp;
 use payferry_domain::sending::SendingId;
 use serde::Serialize;
 
-use super::{OBSERVE_TIMEOUT, System};
+use super::System;
+use super::show::ask;
 use crate::observe::{Failure, Figures, NodeState, Quarantine, SendingLine};
 use crate::payment::Services;
 use crate::sending::{Message, SendingMemory};
@@ -47,11 +48,7 @@ impl System {
             None => (None, Figures::default()),
         };
         let memory = match &actor {
-            Some(actor) => {
-                let (reply, replied) = ractor::concurrency::oneshot();
-                let _ = actor.cast(Message::Observe(reply.into()));
-                tokio::time::timeout(OBSERVE_TIMEOUT, replied).await.ok().and_then(Result::ok)
-            }
+            Some(actor) => ask(actor, Message::Observe).await,
             None => None,
         };
         Some(SendingView { sending_id: id, state, since, figures, restarts, last_failure, quarantined, memory })

@@ -321,8 +321,8 @@ impl Story {
         for scope in held.keys() {
             self.world.pause(*scope, false).await;
         }
-        for id in self.world.system().observe().quarantined.keys() {
-            self.world.system().release(*id);
+        for given_up in self.world.system().given_up(None, usize::MAX) {
+            self.world.system().release(given_up.id);
         }
         if ends_well {
             let (treasury, psp) = (self.world.chains[&Chain::Base].spec.treasury, self.world.psp_vault());

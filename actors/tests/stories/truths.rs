@@ -291,7 +291,7 @@ fn in_order_of_sequence(world: &World, wrong: &mut Vec<String>) {
 fn is_explained(world: &World, payment: &Payment, wrong: &mut Vec<String>) {
     let id = payment.id();
     let waits = payment.awaits_deadline() && payment.deadline() > world.clock.now();
-    let is_quarantined = world.system().observe().quarantined.contains_key(&id);
+    let is_quarantined = world.system().is_quarantined(id);
     if payment.is_live() && !waits && payment.attention().is_none() && !is_quarantined {
         wrong.push(format!("{id} is live and nobody says why: {payment:#?}"));
     }

@@ -129,9 +129,9 @@ async fn set_aside(world: &World, id: PaymentId) {
 async fn paid_and_untold(world: &World) -> PaymentId {
     let payment = world.initiate("10").await;
     for _ in 0..4 {
-        let before = world.system.observe().incidents.len();
+        let before = world.system.incidents_len();
         world.system.inject_panic(payment.id());
-        while world.system.observe().incidents.len() == before {
+        while world.system.incidents_len() == before {
             a_moment().await;
         }
     }

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use payferry_actors::SendingCommandError;
 use payferry_actors::clock::Clock;
 use payferry_actors::compliance::{KytError, KytScreener, ScreenRequest, ScreeningConfig};
-use payferry_actors::observe::{Action, ActorKind, Cause, Incident, KindView, NodeState, NodeView};
+use payferry_actors::observe::{Action, ActorKind, Cause, Ferried, Incident, KindView, NodeState, NodeView};
 use payferry_actors::sending::store as sendings;
 use payferry_actors::system::SendingView;
 use payferry_domain::payment::{Decision, Verdict};
@@ -177,9 +177,13 @@ async fn a_withdrawal_that_panics_again_and_again_is_given_up_and_its_money_leav
         let waited = view.since.unwrap().millis_since(incident.at);
         assert!(waited >= FIRST_PAUSE_MS << nth, "it came back {waited} ms after failure {nth}");
     }
-    assert!(world.system.observe().sendings_quarantined.is_empty());
+    assert_eq!(world.system.observe().sendings_quarantined, 0);
     assert_eq!(panic(&world, bad).await.action, Action::Quarantined);
-    assert!(world.system.observe().sendings_quarantined[&bad].reason.contains("on purpose"));
+    let given_up = world.system.given_up(None, 2);
+    assert_eq!(given_up.iter().map(|one| one.id).collect::<Vec<_>>(), [Ferried::from(bad)]);
+    assert!(given_up[0].quarantine.reason.contains("on purpose"), "{given_up:?}");
+    let view = world.system.observe();
+    assert_eq!((view.payments_quarantined, view.sendings_quarantined), (0, 1));
     let view = world.system.observe_sending(bad).await.unwrap();
     assert_eq!((view.state, view.since, view.restarts), (NodeState::Quarantined, None, 3));
     let refused = allow(&world, bad).await;
@@ -202,7 +206,7 @@ async fn a_withdrawal_that_panics_again_and_again_is_given_up_and_its_money_leav
     assert!(world.system.release(bad));
     assert_eq!(ended(&world, bad).await.status, SendingStatus::Sent);
     assert!(!world.system.release(bad), "it is given up no more");
-    assert!(world.system.observe().sendings_quarantined.is_empty());
+    assert_eq!(world.system.observe().sendings_quarantined, 0);
     each_was_sent_once(&world, 2).await;
     assert_eq!(balance(&world).await, (9_900_000 - 2 * TOKEN, 0));
 }

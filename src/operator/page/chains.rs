@@ -5,15 +5,16 @@ use std::time::Duration;
 use axum::extract::{Path, State};
 use axum::response::Response;
 use maud::{Markup, html};
+use payferry_actors::observe::{ActorKind, NodeView};
 use payferry_domain::Timestamp;
 
 use super::failure::Failure;
-use super::path;
 use super::shell::{Asked, Page, Place};
 use super::words::{Tone, ago, badge, count, grouped, span};
+use super::{actor, path, permanent, tree};
 use crate::operator::Operator;
-use crate::operator::read::Count;
 use crate::operator::read::chains::{self, ChainLine, ChainState};
+use crate::operator::read::{Count, if_by, soon};
 
 /// `/ops/view/chains/{chain}`: one chain.
 pub(super) async fn show(
@@ -21,11 +22,31 @@ pub(super) async fn show(
     Path(name): Path<String>,
     asked: Asked,
 ) -> Result<Response, Failure> {
-    let chains = chains::chains(&operator.system).await?;
+    let system = &operator.system;
+    let works = if_by(soon(), "what settlers have to do", chains::works(system)).await;
+    let chains = chains::chains(system, works.as_ref());
     let line = chains.iter().find(|line| line.health.chain.as_str() == name);
     let line = line.ok_or_else(|| Failure::not_found("chain", name.clone()))?;
-    let now = operator.system.clock().now();
-    Ok(asked.answer(&Page::live(format!("Chain {name}"), Place::Overview, body(line, now))))
+    let root = system.tree().root;
+    let node = |kind| root.children.iter().find(|node| node.kind == kind && node.name == name);
+    let site = Site {
+        line,
+        watcher: node(ActorKind::Watcher),
+        settler: node(ActorKind::Settler),
+        now: system.clock().now(),
+        real_now: system.clock().real_now(),
+    };
+    Ok(asked.answer(&Page::live(format!("Chain {name}"), Place::Overview, site.body())))
+}
+
+/// Everything that the page of a chain shows.
+struct Site<'a> {
+    line: &'a ChainLine,
+    watcher: Option<&'a NodeView>,
+    settler: Option<&'a NodeView>,
+    /// Heads have the time of their chain, which the service's clock follows; actors go by the wall clock.
+    now: Timestamp,
+    real_now: Timestamp,
 }
 
 /// One row a chain.
@@ -100,15 +121,26 @@ fn age(ms: Option<i64>) -> String {
 
 /// What waits on all chains together, and what is under way there.
 pub(super) fn to_settle(chains: &[ChainLine]) -> Markup {
-    let all = |of: fn(&ChainLine) -> Count| chains.iter().map(of).fold(Count::default(), Count::and);
-    let under_way = all(|line| line.settler.submitted.and(line.settler.mined));
-    html! { (bounded(all(|line| line.settler.queued))) small { (bounded(under_way)) " under way" } }
+    let all = |of: fn(&ChainLine) -> Option<Count>| {
+        chains.iter().map(of).try_fold(Count::default(), |sum, count| Some(sum.and(count?)))
+    };
+    html! {
+        @match (all(|line| line.settler.work.queued), all(|line| line.settler.work.under_way())) {
+            (Some(queued), Some(under_way)) => { (bounded(queued)) small { (bounded(under_way)) " under way" } },
+            _ => { "–" small { "not known" } },
+        }
+    }
 }
 
 fn in_work(line: &ChainLine) -> Markup {
-    let settler = &line.settler;
-    let under_way = settler.submitted.and(settler.mined);
-    html! { (bounded(settler.queued)) @if under_way.counted > 0 { small.wide { " + " (bounded(under_way)) " under way" } } }
+    let work = line.settler.work;
+    let under_way = work.under_way().filter(|under_way| under_way.counted > 0);
+    html! { (known(work.queued)) @if let Some(under_way) = under_way { small.wide { " + " (bounded(under_way)) " under way" } } }
+}
+
+/// A count, if the database told it.
+fn known(number: Option<Count>) -> Markup {
+    html! { @match number { Some(number) => (bounded(number)), None => "–" } }
 }
 
 /// A count that ended at its bound says so.
@@ -122,20 +154,30 @@ pub(super) fn bounded(number: Count) -> Markup {
     }
 }
 
-/// The page of one chain.
-fn body(line: &ChainLine, now: Timestamp) -> Markup {
-    let chain = line.health.chain.as_str();
-    let number = |number: Option<u64>| number.map_or_else(|| "–".to_owned(), |number| grouped(number.into()));
-    html! {
-        p.crumbs { a href="/ops" { "Overview" } span { "chain" } }
-        div.title { h1 { "Chain " (chain) } (state(line)) }
-        @for trouble in troubles(line) { p.notice.bad role="alert" { (trouble) } }
-        div.grid.half {
+impl Site<'_> {
+    fn body(&self) -> Markup {
+        let line = self.line;
+        let chain = line.health.chain.as_str();
+        html! {
+            p.crumbs { a href="/ops" { "Overview" } span { "chain" } }
+            div.title { h1 { "Chain " (chain) } (state(line)) }
+            @for trouble in troubles(line) { p.notice.bad role="alert" { (trouble) } }
+            div.grid.half {
+                div.col { (self.reading()) (self.books(self.watcher)) }
+                div.col { (self.settling()) (self.books(self.settler)) }
+            }
+        }
+    }
+
+    fn reading(&self) -> Markup {
+        let line = self.line;
+        let number = |number: Option<u64>| number.map_or_else(|| "–".to_owned(), |number| grouped(number.into()));
+        html! {
             section.panel aria-labelledby="watcher" {
-                header { h2 #watcher { "Watcher" } p { "reads the chain" } }
+                header { h2 #watcher { "Watcher" } (running(self.watcher)) p { "reads the chain" } (its_actor(self.watcher)) }
                 dl.facts {
                     dt { "Chain id" } dd { (line.chain_id) }
-                    dt { "Head" } dd { (number(line.head_number)) @if let Some(at) = line.head_at { small { ", " (ago(at.0, now)) } } }
+                    dt { "Head" } dd { (number(line.head_number)) @if let Some(at) = line.head_at { small { ", " (ago(at.0, self.now)) } } }
                     dt { "Read up to" } dd { (number(line.read_number)) }
                     dt { "Lag" } dd { @if let Some(lag) = line.lag_blocks { (grouped(lag.into())) " blocks" } @else { "–" } }
                     dt { "Safe" } dd { (number(line.safe_number)) }
@@ -143,18 +185,45 @@ fn body(line: &ChainLine, now: Timestamp) -> Markup {
                     dt { "Base fee" } dd { @if let Some(fee) = &line.base_fee_wei { (gwei(fee)) } @else { "–" } }
                 }
             }
+        }
+    }
+
+    fn settling(&self) -> Markup {
+        let settler = &self.line.settler;
+        let held: Vec<_> = [(settler.settling_paused, "settlements"), (settler.sending_paused, "sendings")]
+            .into_iter()
+            .filter_map(|(is_held, what)| is_held.then_some(what))
+            .collect();
+        html! {
             section.panel aria-labelledby="settler" {
-                header { h2 #settler { "Settler" } p { "moves the money" } }
+                header { h2 #settler { "Settler" } (running(self.settler)) p { "moves the money" } (its_actor(self.settler)) }
                 dl.facts {
-                    dt { "Waiting" } dd { (bounded(line.settler.queued)) " operations" }
-                    dt { "Sent" } dd { (bounded(line.settler.submitted)) " in a transaction that is not mined" }
-                    dt { "Mined" } dd { (bounded(line.settler.mined)) " in a transaction that is not final" }
-                    dt { "Signed" } dd { (count(line.settler.transactions_signed)) " transactions since the start" }
-                    dt { "Gas money" } dd #gas-money { @if let Some(held) = &line.settler.gas_balance_wei { (coins(held)) } @else { "–" } }
+                    @if !held.is_empty() {
+                        dt { "Held back" } dd { span.warn-ink { "new " (held.join(" and ")) } ", by a " a href=(path("pauses")) { "pause" } }
+                    }
+                    dt { "Waiting" } dd { (known(settler.work.queued)) " operations" }
+                    dt { "Sent" } dd { (known(settler.work.submitted)) " in a transaction that is not mined" }
+                    dt { "Mined" } dd { (known(settler.work.mined)) " in a transaction that is not final" }
+                    dt { "Signed" } dd { (count(settler.transactions_signed)) " transactions since the start" }
+                    dt { "Gas money" } dd #gas-money { @if let Some(held) = &settler.gas_balance_wei { (coins(held)) } @else { "–" } }
                 }
             }
         }
     }
+
+    /// How its actor gets on.
+    fn books(&self, node: Option<&NodeView>) -> Markup {
+        html! { @if let Some(node) = node { (actor::figures(node, self.real_now)) } }
+    }
+}
+
+fn running(node: Option<&NodeView>) -> Markup {
+    html! { @if let Some(node) = node { (tree::state(node.state)) } }
+}
+
+/// The way to an actor's failures.
+fn its_actor(node: Option<&NodeView>) -> Markup {
+    html! { @if let Some(node) = node { a.more href=(permanent::page(node.kind, &node.name)) { "its actor" } } }
 }
 
 /// Wei per gas as Gwei.
@@ -184,9 +253,13 @@ mod tests {
     use payferry_domain::Chain;
 
     use super::*;
-    use crate::operator::read::chains::{ChainHealth, SettlerLine};
+    use crate::operator::read::chains::{ChainHealth, SettlerLine, Work};
 
     fn with_queued(queued: Count) -> ChainLine {
+        with(Work { queued: Some(queued), submitted: Some(queued), mined: Some(Count::default()) })
+    }
+
+    fn with(work: Work) -> ChainLine {
         ChainLine {
             health: ChainHealth { chain: Chain::Base, state: ChainState::Ok, head_age_ms: Some(1_000), trouble: None },
             chain_id: Chain::Base.default_id(),
@@ -202,9 +275,7 @@ mod tests {
                 trouble: None,
                 settling_paused: false,
                 sending_paused: false,
-                queued,
-                submitted: queued,
-                mined: Count::default(),
+                work,
                 transactions_signed: 0,
                 gas_balance_wei: None,
             },
@@ -219,6 +290,10 @@ mod tests {
         assert_eq!(sum.matches("&gt; 10,012").count(), 2, "{sum}");
         let exact = to_settle(&[with_queued(few), with_queued(few)]).into_string();
         assert!(exact.contains("24") && !exact.contains("more than"), "{exact}");
+        // Of one chain it is not known: then the sum is not known either.
+        let some = to_settle(&[with_queued(few), with(Work::default())]).into_string();
+        assert!(some.contains("not known") && !some.contains("12"), "{some}");
+        assert_eq!(in_work(&with(Work::default())).into_string(), "–");
         // A row of the table of chains, and its small print.
         assert_eq!(in_work(&with_queued(many)).into_string().matches("more than 10,000").count(), 2);
     }

@@ -16,8 +16,7 @@ const FRESH_MS: i64 = 4_000;
 
 /// `/ops/view/incidents`: every entry that is kept.
 pub(super) async fn show(State(operator): State<Operator>, asked: Asked) -> Response {
-    let mut all = operator.system.incidents(None);
-    all.reverse();
+    let all = operator.system.latest_incidents(LOG_ENTRIES_MAX);
     let now = operator.system.clock().real_now();
     let body = html! {
         p.crumbs { a href="/ops" { "Overview" } span { "log" } }

@@ -7,28 +7,27 @@ use payferry_actors::observe::{ActorKind, KindView};
 use payferry_actors::pauses::Held;
 use payferry_domain::Timestamp;
 
-use super::failure::Failure;
 use super::shell::{Asked, Page, Place};
 use super::words::{Tone, ago, badge, count, counted, grouped, millis};
 use super::{chains, incidents, path, pauses, payments, stuck, tree, webhooks};
 use crate::operator::Operator;
 use crate::operator::health::Readiness;
 use crate::operator::read::overview::{self, Overview};
+use crate::operator::read::{if_by, soon};
 
-/// Lines of the log on this page.
-const INCIDENTS_MAX: usize = 25;
-
-pub(super) async fn show(State(operator): State<Operator>, asked: Asked) -> Result<Response, Failure> {
-    let mut overview = overview::overview(&operator.system).await?;
-    overview.webhooks.endpoints.truncate(webhooks::OVERVIEW_MAX);
-    webhooks::name(&operator.system, &mut overview.webhooks.endpoints).await?;
+pub(super) async fn show(State(operator): State<Operator>, asked: Asked) -> Response {
+    let mut overview = overview::overview(&operator.system).await;
+    if let Some(webhooks) = &mut overview.webhooks {
+        webhooks.endpoints.truncate(webhooks::OVERVIEW_MAX);
+        if_by(soon(), "the names of PSPs", webhooks::name(&operator.system, &mut webhooks.endpoints)).await;
+    }
     let now = operator.system.clock().real_now();
     let held = operator.system.pauses().held();
-    Ok(asked.answer(&Page::live("Overview", Place::Overview, body(&overview, &held, now))))
+    asked.answer(&Page::live("Overview", Place::Overview, body(&overview, &held, now)))
 }
 
 fn body(view: &Overview, held: &Held, now: Timestamp) -> Markup {
-    let given_up = (view.quarantined.len(), view.sendings_quarantined.len());
+    let given_up = (view.payments_quarantined, view.sendings_quarantined);
     html! {
         div.title { h1 { "Overview" } (ready(&view.readiness)) }
         div.col {
@@ -44,7 +43,7 @@ fn body(view: &Overview, held: &Held, now: Timestamp) -> Markup {
                 div.col {
                     (chains::panel(&view.chains))
                     (payments::panel(view.payments.as_deref()))
-                    (webhooks::panel(&view.webhooks, now))
+                    (webhooks::panel(view.webhooks.as_ref(), now))
                     (payments::journal(&view.journal.stats))
                 }
             }
@@ -80,14 +79,16 @@ fn figures(view: &Overview, now: Timestamp) -> Markup {
     let restarts: u64 = view.kinds.iter().flat_map(|kind| kind.restarts.values()).sum();
     let all = view.payments.as_ref().map(|payments| payments.iter().map(|one| one.count).sum::<u64>());
     let stats = &view.journal.stats;
-    let backlog = &view.webhooks.backlog;
     html! {
         dl.figures {
             div {
-                dt { "Live payments" }
+                dt title="Live payments that have an actor; of the quarantined ones it is not run" { "Payment actors" }
                 dd {
                     (count(of(ActorKind::Payment).map_or(0, |kind: &KindView| kind.live)))
-                    small { @match all { Some(all) => { "of " (grouped(all.into())) }, None => "all are being counted" } }
+                    small {
+                        @if view.payments_quarantined > 0 { (count(view.payments_quarantined)) " quarantined, " }
+                        @match all { Some(all) => { "of " (grouped(all.into())) }, None => "all are being counted" }
+                    }
                 }
             }
             div { dt { "Mailboxes" } dd { (count(waiting)) small { "messages wait" } } }
@@ -98,8 +99,13 @@ fn figures(view: &Overview, now: Timestamp) -> Markup {
             div {
                 dt { "Webhooks" }
                 dd {
-                    (webhooks::waiting(backlog))
-                    small { @match backlog.waiting_since { Some(since) => { "oldest " (ago(since.0, now)) }, None => "none waits" } }
+                    @match view.webhooks.as_ref().map(|webhooks| &webhooks.backlog) {
+                        Some(backlog) => {
+                            (webhooks::waiting(backlog))
+                            small { @match backlog.waiting_since { Some(since) => { "oldest " (ago(since.0, now)) }, None => "none waits" } }
+                        }
+                        None => { "–" small { "not known" } }
+                    }
                 }
             }
             div { dt { "To settle" } dd { (chains::to_settle(&view.chains)) } }
@@ -115,13 +121,13 @@ fn figures(view: &Overview, now: Timestamp) -> Markup {
 }
 
 fn log(view: &Overview, now: Timestamp) -> Markup {
-    let shown = &view.incidents[..view.incidents.len().min(INCIDENTS_MAX)];
+    let shown = view.incidents.as_slice();
     html! {
         section.panel aria-labelledby="log" {
             header {
                 h2 #log { "Supervision log" }
-                @if view.incidents.len() > shown.len() {
-                    a.more href=(path("incidents")) { "all " (counted(view.incidents.len(), "entry", "entries")) }
+                @if view.incidents_kept > shown.len() {
+                    a.more href=(path("incidents")) { "all " (counted(view.incidents_kept, "entry", "entries")) }
                 }
             }
             @if shown.is_empty() {

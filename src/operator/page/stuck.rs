@@ -2,47 +2,91 @@
 
 use std::collections::HashMap;
 
-use axum::extract::State;
+use axum::extract::{Query, State};
 use axum::response::Response;
 use maud::{Markup, html};
-use payferry_actors::observe::Ferried;
+use payferry_actors::observe::{Ferried, GivenUp};
 use payferry_domain::Timestamp;
+use serde::Deserialize;
 
+use super::chains::bounded;
 use super::failure::Failure;
 use super::path;
 use super::shell::{Asked, Page, Place};
-use super::words::{Tone, ago, badge, counted, payment_link, plain, sending_link};
+use super::words::{Tone, ago, badge, counted, grouped, payment_link, plain, sending_link};
 use crate::operator::Operator;
 use crate::operator::read::overview::Overview;
-use crate::operator::read::stuck::{self, ITEMS_DEFAULT, StuckGroup, StuckItem, StuckKind};
+use crate::operator::read::stuck::{self, ITEMS_DEFAULT, Position, Stuck, StuckGroup, StuckItem, StuckKind};
 
-/// Quarantined ones that are listed on the overview.
-const QUARANTINED_MAX: usize = 10;
+/// Things of one page of one kind.
+const ITEMS_MAX: usize = 50;
 
-/// `/ops/view/stuck`: everything that waits for somebody.
-pub(super) async fn show(State(operator): State<Operator>, asked: Asked) -> Result<Response, Failure> {
-    let stuck = stuck::stuck(&operator.system, None, ITEMS_DEFAULT).await?;
-    let now = operator.system.clock().real_now();
-    let body = html! {
+/// What is asked for: everything, or a page of one kind.
+#[derive(Deserialize)]
+pub(super) struct Part {
+    kind: Option<String>,
+    /// Where the page before ended.
+    after: Option<String>,
+}
+
+/// `/ops/view/stuck`: everything that waits for somebody; of one kind, a page at a time.
+pub(super) async fn show(
+    State(operator): State<Operator>,
+    Query(part): Query<Part>,
+    asked: Asked,
+) -> Result<Response, Failure> {
+    let system = &operator.system;
+    let now = system.clock().real_now();
+    let Some(name) = part.kind else {
+        let stuck = stuck::stuck(system, ITEMS_DEFAULT).await;
+        return Ok(asked.answer(&Page::live("Stuck", Place::Stuck, body(&stuck, now))));
+    };
+    let kind: StuckKind = name.parse().map_err(|_| Failure::not_found("kind", name.clone()))?;
+    let after = part.after.map(|after| after.parse::<Position>().map_err(|_| Failure::not_found("page", after)));
+    let after = after.transpose()?;
+    let stuck = stuck::stuck_of(system, kind, after.as_ref(), ITEMS_MAX).await?;
+    let title = heading(kind.as_str());
+    let body = body_of(&title, kind, stuck.kinds.first(), after.is_some(), now);
+    Ok(asked.answer(&Page::live(title, Place::Stuck, body)))
+}
+
+/// Every kind, with the first of each.
+fn body(stuck: &Stuck, now: Timestamp) -> Markup {
+    html! {
         div.title {
             h1 { "Stuck" }
             @if stuck.kinds.is_empty() { (badge("nothing", Tone::Good)) } @else { (badge(&stuck.total.to_string(), Tone::Bad)) }
             p { "What needs a person or has waited too long, the most pressing first." }
         }
         div.col {
-            @for group in &stuck.kinds { (kind(group, now)) }
+            @for group in &stuck.kinds { (section(group, false, now)) }
             @if stuck.kinds.is_empty() { section.panel aria-label="Nothing" { p.none { "Nothing is stuck." } } }
         }
-    };
-    Ok(asked.answer(&Page::live("Stuck", Place::Stuck, body)))
+    }
 }
 
-/// Everything of one kind.
-fn kind(group: &StuckGroup, now: Timestamp) -> Markup {
+/// A page of one kind.
+fn body_of(title: &str, kind: StuckKind, group: Option<&StuckGroup>, is_behind: bool, now: Timestamp) -> Markup {
+    html! {
+        p.crumbs { a href=(path("stuck")) { "Stuck" } span { (plain(kind.as_str())) } }
+        div.title {
+            h1 { (title) }
+            @match group { Some(group) => (badge(&group.total.to_string(), Tone::Bad)), None => (badge("nothing", Tone::Good)) }
+        }
+        @match group {
+            Some(group) => (section(group, is_behind, now)),
+            None => section.panel aria-label="Nothing" { p.none { "Nothing of this kind is stuck." } },
+        }
+    }
+}
+
+/// What was read of one kind; `is_behind` others that are not here.
+fn section(group: &StuckGroup, is_behind: bool, now: Timestamp) -> Markup {
     let name = group.kind.as_str();
     html! {
         section.panel.alarm id=(name) aria-labelledby={ "of-" (name) } {
-            header { h2 id={ "of-" (name) } { (heading(name)) " " span.soft { (group.total) } } p { (group.meaning) " " (group.advice) } }
+            header { h2 id={ "of-" (name) } { (heading(name)) " " span.soft { (bounded(group.total)) } } p { (group.meaning) " " (group.advice) } }
+            @if group.items.is_empty() { p.none { "There are no more." } }
             ol.log {
                 @for (id, item) in rows(name, &group.items) {
                     li id=(id) {
@@ -50,12 +94,31 @@ fn kind(group: &StuckGroup, now: Timestamp) -> Markup {
                         span.what { (what(group.kind, item)) }
                         span.why { (item.reason) }
                         span.done {
-                            @if let (StuckKind::Quarantined, Some(of)) = (group.kind, ferried(&item.id)) { (release(of)) }
+                            @if let (StuckKind::Quarantined, Ok(of)) = (group.kind, item.id.parse::<Ferried>()) { (release(of)) }
                             @else if let StuckKind::SendingInReview = group.kind { a href={ (path("sendings")) "/" (item.id) } { "Decide" } }
                             @else if let (false, Some(payment)) = (item.can.is_empty(), &item.payment_id) { a href={ (path("payments")) "/" (payment) "/decide" } { "Decide" } }
                         }
                     }
                 }
+            }
+            (pages(group, is_behind))
+        }
+    }
+}
+
+/// How much of a kind is here, and the way to the rest.
+fn pages(group: &StuckGroup, is_behind: bool) -> Markup {
+    let of_kind = |after: Option<&Position>| {
+        let after = after.map(|after| format!("&after={after}")).unwrap_or_default();
+        format!("{}?kind={}{after}", path("stuck"), group.kind.as_str())
+    };
+    let shown = counted(group.items.len(), "is", "are");
+    html! {
+        @if is_behind || group.next_after.is_some() {
+            nav.pages aria-label={ "Pages of " (plain(group.kind.as_str())) } {
+                span { (shown) " shown of " (bounded(group.total)) }
+                @if is_behind { a rel="first" href=(of_kind(None)) { "First page" } }
+                @if let Some(next) = &group.next_after { a rel="next" href=(of_kind(Some(next))) { "Next " (ITEMS_MAX) } }
             }
         }
     }
@@ -96,44 +159,37 @@ fn heading(name: &str) -> String {
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
-/// What was given up, with a button for each; nothing if nothing was.
+/// What was given up, the first of it with a button for each; nothing if nothing was.
 pub(super) fn quarantined(view: &Overview, now: Timestamp) -> Markup {
-    let (payments, sendings) = (&view.quarantined, &view.sendings_quarantined);
-    let all = payments.iter().map(|(id, quarantine)| (Ferried::from(*id), quarantine));
-    let all = all.chain(sendings.iter().map(|(id, quarantine)| (Ferried::from(*id), quarantine)));
-    let headline = match (payments.len(), sendings.len()) {
+    let headline = match (view.payments_quarantined, view.sendings_quarantined) {
         (payments, 0) => counted(payments, "payment is", "payments are"),
         (0, sendings) => counted(sendings, "payout or withdrawal is", "payouts and withdrawals are"),
         (payments, sendings) => {
+            let sendings = grouped(i128::try_from(sendings).unwrap_or(i128::MAX));
             format!("{}, and of payouts and withdrawals {sendings} are", counted(payments, "payment", "payments"))
         }
     };
     html! {
-        @if !payments.is_empty() || !sendings.is_empty() {
+        @if !view.quarantined.is_empty() {
             section.panel.alarm aria-labelledby="quarantined" {
                 header {
                     h2 #quarantined { (headline) " quarantined" }
                     p { "each failed too often and is not run until it is released" }
-                    a.more href=(path("stuck")) { "all that is stuck" }
+                    a.more href={ (path("stuck")) "?kind=" (StuckKind::Quarantined.as_str()) } { "all of them" }
                 }
                 ol.log {
-                    @for (of, quarantine) in all.take(QUARANTINED_MAX) {
-                        li id={ "quarantined-" (of) } {
+                    @for GivenUp { id, quarantine } in &view.quarantined {
+                        li id={ "quarantined-" (id) } {
                             span.when { (ago(quarantine.since, now)) }
-                            span.what { (link(of)) }
+                            span.what { (link(*id)) }
                             span.why { span.reason { (quarantine.reason) } }
-                            span.done { (release(of)) }
+                            span.done { (release(*id)) }
                         }
                     }
                 }
             }
         }
     }
-}
-
-/// What has an actor of its own by this id.
-fn ferried(id: &str) -> Option<Ferried> {
-    id.parse().map(Ferried::Payment).or_else(|_| id.parse().map(Ferried::Sending)).ok()
 }
 
 fn link(of: Ferried) -> Markup {

@@ -147,12 +147,16 @@ fn figures(backlog: &Backlog, now: Timestamp) -> Markup {
 }
 
 /// A row an endpoint.
-pub(super) fn panel(webhooks: &Webhooks, now: Timestamp) -> Markup {
-    let shown = webhooks.endpoints.as_slice();
+pub(super) fn panel(webhooks: Option<&Webhooks>, now: Timestamp) -> Markup {
+    let shown = webhooks.map(|webhooks| webhooks.endpoints.as_slice());
     html! {
         section.panel aria-labelledby="webhooks" {
             header { h2 #webhooks { "Webhooks" } a.more href=(path("webhooks")) { "all endpoints" } }
-            @if shown.is_empty() { p.none { "No endpoint runs, and nothing waits to be delivered." } } @else { (table(shown, now)) }
+            @match shown {
+                None => p.none { "What waits is not known: the database did not answer in time." },
+                Some([]) => p.none { "No endpoint runs, and nothing waits to be delivered." },
+                Some(shown) => (table(shown, now)),
+            }
         }
     }
 }

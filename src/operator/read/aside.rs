@@ -79,9 +79,12 @@ pub(super) async fn of_payment(system: &System, id: PaymentId) -> Result<Vec<Asi
     lines(system, Whose::One, vec![id.to_string().into()], LINES_MAX).await
 }
 
-/// By payment, chain and token, of all payments.
-pub(super) async fn of_all(system: &System, limit: usize) -> Result<Vec<AsideLine>, DbErr> {
-    lines(system, Whose::All, Vec::new(), limit).await
+/// By payment, chain and token, of all payments; behind these three, if they are given.
+pub(super) async fn of_all(system: &System, after: Option<[&str; 3]>, limit: usize) -> Result<Vec<AsideLine>, DbErr> {
+    match after {
+        None => lines(system, Whose::All, Vec::new(), limit).await,
+        Some(after) => lines(system, Whose::Behind, after.map(Value::from).to_vec(), limit).await,
+    }
 }
 
 /// How many payments, chains and tokens there are.
@@ -98,22 +101,22 @@ enum Whose {
     /// One payment's, whose id is `$1`.
     One,
     All,
+    /// All behind the payment, chain and token that are `$1`, `$2` and `$3`.
+    Behind,
 }
 
 /// `heads`: each payment, chain and token once, so many at most. The one after another is the next entry of the index that
 /// differs from it: as many look-ups as there are of them, however many transfers each has.
 fn heads(whose: Whose, limit: u64) -> String {
     // `|| ''` takes SQLite's text affinity away: with it on both sides, only the first column of the index would be sought by.
+    let all = "(payment_id, chain, token_address) > (h.payment_id || '', h.chain || '', h.token_address || '')";
     let (of, after) = match whose {
         Whose::One => (
             "payment_id = $1 AND",
             "payment_id = $1 AND (chain, token_address) > (h.chain || '', h.token_address || '')",
         ),
-        Whose::All => {
-            let next =
-                "(payment_id, chain, token_address) > (h.payment_id || '', h.chain || '', h.token_address || '')";
-            ("", next)
-        }
+        Whose::All => ("", all),
+        Whose::Behind => ("(payment_id, chain, token_address) > ($1, $2, $3) AND", all),
     };
     let order = "ORDER BY payment_id, chain, token_address LIMIT 1";
     let columns = |place: &str| {
@@ -221,6 +224,7 @@ mod tests {
             (counting(5), Vec::new()),
             (listing(Whose::All, 5), Vec::new()),
             (listing(Whose::One, 5), vec![Value::from("pay_1")]),
+            (listing(Whose::Behind, 5), ["pay_1", "base", "0x1"].map(Value::from).to_vec()),
         ] {
             let explain = format!("EXPLAIN QUERY PLAN {sql}");
             let statement = Statement::from_sql_and_values(database.backend(), &explain, values);
@@ -233,8 +237,10 @@ mod tests {
             let scans = of_transfers.iter().filter(|step| step.starts_with("SCAN")).count();
             assert_eq!(scans, if sql.contains("$1") { 0 } else { 3 }, "{sql}: {plan:#?}");
             let sought = "(payment_id=? AND (chain,token_address)>(?,?))";
-            let next = if sql.contains("$1") { sought } else { "((payment_id,chain,token_address)>(?,?,?))" };
-            assert_eq!(of_transfers.iter().filter(|step| step.contains(next)).count(), 3, "{sql}: {plan:#?}");
+            let is_one = sql.contains("payment_id = $1");
+            let next = if is_one { sought } else { "((payment_id,chain,token_address)>(?,?,?))" };
+            let seeks = if sql.contains("$3") { 6 } else { 3 };
+            assert_eq!(of_transfers.iter().filter(|step| step.contains(next)).count(), seeks, "{sql}: {plan:#?}");
         }
     }
 }

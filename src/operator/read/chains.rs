@@ -1,5 +1,7 @@
 //! The chains: how far each was read, how old its head is, and how its settler gets on.
 
+use std::collections::HashMap;
+
 use payferry_actors::System;
 use payferry_actors::chain::SettlerHandle;
 use payferry_actors::chain::operations::Role;
@@ -73,17 +75,35 @@ pub struct SettlerLine {
     pub settling_paused: bool,
     /// Whether new sendings are held back by the operator.
     pub sending_paused: bool,
-    /// Operations that wait for a transaction.
-    pub queued: Count,
-    /// Operations in a transaction that is not mined.
-    pub submitted: Count,
-    /// Operations in a mined transaction that is not final.
-    pub mined: Count,
+    /// What it has to do; nothing if the database does not answer in time.
+    #[serde(flatten)]
+    pub work: Work,
     /// Transactions signed since the service started.
     pub transactions_signed: u64,
     /// What the account that pays for gas held of the chain's own coin when that was last read, wei.
     pub gas_balance_wei: Option<String>,
 }
+
+/// What a settler has to do, as far as it is known.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Work {
+    /// Operations that wait for a transaction.
+    pub queued: Option<Count>,
+    /// Operations in a transaction that is not mined.
+    pub submitted: Option<Count>,
+    /// Operations in a mined transaction that is not final.
+    pub mined: Option<Count>,
+}
+
+impl Work {
+    /// Operations in a transaction.
+    pub fn under_way(self) -> Option<Count> {
+        Some(self.submitted?.and(self.mined?))
+    }
+}
+
+/// What the settler of each chain has to do.
+pub type Works = HashMap<Chain, Work>;
 
 /// Whether each chain that runs here can take payments.
 pub fn health(system: &System) -> Vec<ChainHealth> {
@@ -102,14 +122,14 @@ pub fn health(system: &System) -> Vec<ChainHealth> {
     system.chains().running().map(|spec| health(spec.chain)).collect()
 }
 
-/// All of each chain.
-pub async fn chains(system: &System) -> Result<Vec<ChainLine>, DbErr> {
-    let mut lines = Vec::new();
-    for health in health(system) {
+/// All of each chain, with what is known of the settlers' work.
+pub fn chains(system: &System, works: Option<&Works>) -> Vec<ChainLine> {
+    let line = |health: ChainHealth| {
         let chain = health.chain;
-        let Some(spec) = system.chains().spec(chain) else { continue };
+        let spec = system.chains().spec(chain)?;
         let view = system.chain_view(chain);
-        lines.push(ChainLine {
+        let work = works.and_then(|works| works.get(&chain)).copied().unwrap_or_default();
+        Some(ChainLine {
             health,
             chain_id: spec.chain_id,
             head_number: view.as_ref().map(|view| view.head_number),
@@ -120,25 +140,38 @@ pub async fn chains(system: &System) -> Result<Vec<ChainLine>, DbErr> {
             finalized_number: view.as_ref().and_then(|view| view.finalized),
             base_fee_wei: view.as_ref().map(|view| view.base_fee_wei.to_string()),
             paused: system.chains().selector().is_paused(chain),
-            settler: settler(system, chain).await?,
-        });
-    }
-    Ok(lines)
+            settler: settler(system, chain, work),
+        })
+    };
+    health(system).into_iter().filter_map(line).collect()
 }
 
-async fn settler(system: &System, chain: Chain) -> Result<SettlerLine, DbErr> {
+fn settler(system: &System, chain: Chain, work: Work) -> SettlerLine {
     let handle = system.chains().settler(chain);
     let paused = |role| handle.is_some_and(|handle| handle.is_paused(role));
-    Ok(SettlerLine {
+    SettlerLine {
         trouble: handle.and_then(SettlerHandle::trouble),
         settling_paused: paused(Role::Settle),
         sending_paused: paused(Role::Send),
-        queued: operations(system, chain, "queued").await?,
-        submitted: operations(system, chain, "submitted").await?,
-        mined: operations(system, chain, "mined").await?,
+        work,
         transactions_signed: handle.map_or(0, SettlerHandle::submitted_total),
         gas_balance_wei: handle.and_then(SettlerHandle::gas_balance_wei).map(|wei| wei.to_string()),
-    })
+    }
+}
+
+/// Counts what each settler has to do.
+pub async fn works(system: &System) -> Result<Works, DbErr> {
+    let mut works = Works::new();
+    for spec in system.chains().running() {
+        let chain = spec.chain;
+        let work = Work {
+            queued: Some(operations(system, chain, "queued").await?),
+            submitted: Some(operations(system, chain, "submitted").await?),
+            mined: Some(operations(system, chain, "mined").await?),
+        };
+        works.insert(chain, work);
+    }
+    Ok(works)
 }
 
 async fn operations(system: &System, chain: Chain, status: &str) -> Result<Count, DbErr> {

@@ -1,7 +1,8 @@
 //! What the operator is shown, for programs (as JSON) and for people (on the live pages) alike.
 //!
 //! Every function here is cheap however many payments are live: what is counted is counted in bounds or kept by the
-//! actors, and what is listed is a bounded page. Deliberately absent: changes.
+//! actors, and what is listed is a bounded page. What the service knows by itself is shown also while the database is
+//! away, and soon: that is when somebody looks. Deliberately absent: changes.
 
 pub mod aside;
 pub mod chains;
@@ -14,9 +15,19 @@ pub mod stuck;
 pub mod webhooks;
 
 use std::fmt;
+use std::time::Duration;
 
+use payferry_actors::System;
 use payferry_domain::Timestamp;
+use sea_orm::{ConnectionTrait, DbErr, RuntimeErr};
 use serde::{Serialize, Serializer};
+use tokio::time::Instant;
+
+/// How long the database may take to answer at all.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(2);
+/// How long it may take over everything that is shown at once. Together they are less than a page waits to be brought to
+/// the present (`live.js`).
+const READING_PATIENCE: Duration = Duration::from_secs(4);
 
 /// A moment, shown as ISO 8601.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,6 +49,36 @@ impl From<Timestamp> for Moment {
     fn from(at: Timestamp) -> Self {
         Self(at)
     }
+}
+
+/// Whether the database answers; if not, why.
+pub(in crate::operator) async fn answers(system: &System) -> Result<(), DbErr> {
+    let asked = system.database().reader().execute_unprepared("SELECT 1");
+    by(Instant::now() + ANSWER_PATIENCE, asked).await.map(|_| ())
+}
+
+/// By when everything has to be read that is shown at once.
+pub(in crate::operator) fn soon() -> Instant {
+    Instant::now() + READING_PATIENCE
+}
+
+/// What is read by then, or why it is not.
+pub(in crate::operator) async fn by<T>(
+    deadline: Instant,
+    reading: impl Future<Output = Result<T, DbErr>>,
+) -> Result<T, DbErr> {
+    let late = || DbErr::Conn(RuntimeErr::Internal("it did not answer in time".to_owned()));
+    tokio::time::timeout_at(deadline, reading).await.unwrap_or_else(|_| Err(late()))
+}
+
+/// What is read by then, or nothing, and the log says why.
+pub(in crate::operator) async fn if_by<T>(
+    deadline: Instant,
+    what: &str,
+    reading: impl Future<Output = Result<T, DbErr>>,
+) -> Option<T> {
+    let read = by(deadline, reading).await;
+    read.inspect_err(|error| tracing::warn!(%error, "{what} could not be read for the operator: {error}")).ok()
 }
 
 /// Rows that are counted at most; more are shown as "more than so many".

@@ -1,18 +1,19 @@
 //! Everything at a glance.
 
-use std::collections::BTreeMap;
-
 use payferry_actors::System;
 use payferry_actors::journal::JournalStats;
-use payferry_actors::observe::{Incident, KindView, Quarantine, Tallied, TreeView};
-use payferry_domain::PaymentId;
-use payferry_domain::sending::SendingId;
-use sea_orm::DbErr;
+use payferry_actors::observe::{GivenUp, Incident, KindView, Tallied, TreeView};
 use serde::Serialize;
 
 use super::chains::{self, ChainLine};
 use super::webhooks::{self, Webhooks};
+use super::{if_by, soon};
 use crate::operator::health::{self, Readiness};
+
+/// Lines of the log, the newest.
+pub const INCIDENTS_MAX: usize = 25;
+/// Quarantined ones, the longest given up.
+pub const QUARANTINED_MAX: usize = 10;
 
 /// Everything at a glance.
 #[derive(Debug, Clone, Serialize)]
@@ -24,17 +25,21 @@ pub struct Overview {
     /// The figures of every kind of actor.
     pub kinds: Vec<KindView>,
     /// Payments given up until somebody looks at them.
-    pub quarantined: BTreeMap<PaymentId, Quarantine>,
+    pub payments_quarantined: usize,
     /// Payouts and withdrawals given up in the same way.
-    pub sendings_quarantined: BTreeMap<SendingId, Quarantine>,
-    /// The supervision log, newest first.
+    pub sendings_quarantined: usize,
+    /// The first [`QUARANTINED_MAX`] of all these.
+    pub quarantined: Vec<GivenUp>,
+    /// The supervision log, newest first, at most [`INCIDENTS_MAX`] entries.
     pub incidents: Vec<Incident>,
+    /// How many are kept.
+    pub incidents_kept: usize,
     /// Payments by status and chain; nothing until they were counted after the start.
     pub payments: Option<Vec<Tallied>>,
     /// The chains and their settlers.
     pub chains: Vec<ChainLine>,
-    /// What was not delivered.
-    pub webhooks: Webhooks,
+    /// What was not delivered; nothing if the database does not answer in time.
+    pub webhooks: Option<Webhooks>,
     /// The group-commit writer.
     pub journal: JournalLine,
 }
@@ -49,23 +54,32 @@ pub struct JournalLine {
     pub stats: JournalStats,
 }
 
-/// Everything at a glance.
-pub async fn overview(system: &System) -> Result<Overview, DbErr> {
-    let mut incidents = system.incidents(None);
+/// Everything at a glance, as far as it is known: what only the database knows is missing while it is away.
+pub async fn overview(system: &System) -> Overview {
+    let readiness = health::readiness(system).await;
+    let (mut works, mut undelivered) = (None, None);
+    if readiness.database.reads {
+        let deadline = soon();
+        (works, undelivered) = tokio::join!(
+            if_by(deadline, "what settlers have to do", chains::works(system)),
+            if_by(deadline, "what was not delivered", webhooks::webhooks(system)),
+        );
+    }
     let view = system.observe();
-    incidents.reverse();
-    Ok(Overview {
-        readiness: health::readiness(system).await,
+    Overview {
+        readiness,
         tree: system.tree(),
         kinds: system.kinds(),
-        quarantined: view.quarantined,
+        payments_quarantined: view.payments_quarantined,
         sendings_quarantined: view.sendings_quarantined,
-        incidents,
+        quarantined: system.given_up(None, QUARANTINED_MAX),
+        incidents: system.latest_incidents(INCIDENTS_MAX),
+        incidents_kept: system.incidents_len(),
         payments: payments(system),
-        chains: chains::chains(system).await?,
-        webhooks: webhooks::webhooks(system).await?,
+        chains: chains::chains(system, works.as_ref()),
+        webhooks: undelivered,
         journal: journal(system),
-    })
+    }
 }
 
 /// Payments by status and chain. Before they were counted, what is tallied is only what happened since the start.

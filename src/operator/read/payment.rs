@@ -110,7 +110,7 @@ pub async fn payment(system: &System, id: PaymentId) -> Result<Option<PaymentFac
 /// By the keys of what it lists: to its wallet anybody may have sent any number of others.
 async fn row_revisions(system: &System, payment: &Payment) -> Result<HashMap<TransferKey, i64>, DbErr> {
     let mut hashes: BTreeMap<Chain, BTreeSet<Hash32>> = BTreeMap::new();
-    for transfer in payment.transfers.iter() {
+    for transfer in &payment.transfers {
         hashes.entry(transfer.key.chain).or_default().insert(transfer.key.tx_hash);
     }
     let mut revisions = HashMap::new();
@@ -133,11 +133,7 @@ async fn row_revisions(system: &System, payment: &Payment) -> Result<HashMap<Tra
 
 /// Failures of one actor, newest first.
 pub(in crate::operator) fn incidents_of(system: &System, kind: ActorKind, name: &str) -> Vec<Incident> {
-    let mut incidents = system.incidents(None);
-    incidents.retain(|incident| incident.kind == kind && incident.name == name);
-    incidents.reverse();
-    incidents.truncate(INCIDENTS_MAX);
-    incidents
+    system.latest_incidents_of(kind, name, INCIDENTS_MAX)
 }
 
 /// Which supervisor a payment falls to; `None` while there are none.

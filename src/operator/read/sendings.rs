@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use super::decisions::{Possible, by_hand};
 use super::payment::{Operation, incidents_of, operations_of};
-use super::stuck::{Found, SENDING_OVERDUE_AFTER_SECS, StuckItem, StuckKind};
+use super::stuck::{Found, SENDING_OVERDUE_AFTER_SECS, StuckItem, StuckKind, StuckPart};
 use super::{COUNTED_MAX, Count, Moment};
 use crate::audit::{self, Filter};
 
@@ -138,18 +138,19 @@ fn possible(sending: &Sending, now: Timestamp) -> Vec<Possible> {
 }
 
 /// Those that wait for a decision, or for too long.
-pub(super) async fn stuck(system: &System, kind: StuckKind, limit: usize) -> Result<Found, DbErr> {
+pub(super) async fn stuck(system: &System, kind: StuckKind, part: StuckPart<'_>) -> Result<Found, DbErr> {
     let now = system.clock().now();
     let (from, before) = match kind {
         StuckKind::SendingInReview => (IN_REVIEW, i64::MAX),
         _ => (OVERDUE, now.plus_secs(-SENDING_OVERDUE_AFTER_SECS).as_millis()),
     };
     let database = system.database();
-    let query = |sql: String| Statement::from_sql_and_values(database.backend(), sql, [Value::from(before)]);
-    let counting = query(format!("SELECT COUNT(*) FROM (SELECT 1 {from} LIMIT {}) counted", COUNTED_MAX + 1));
+    let query = |sql: String, values: Vec<Value>| Statement::from_sql_and_values(database.backend(), sql, values);
+    let counting = format!("SELECT COUNT(*) FROM (SELECT 1 {from} LIMIT {}) counted", COUNTED_MAX + 1);
+    let counting = query(counting, vec![before.into()]);
     let counted = database.reader().query_one_raw(counting).await?;
     let total = Count::of(counted.map_or(Ok(0), |row| row.try_get_by_index(0))?);
-    let listing = query(format!("SELECT * {from} ORDER BY created_at LIMIT {limit}"));
+    let listing = query(part.sql(from, &["created_at", "id"]), part.values(before.into()));
     let rows = sendings::Model::find_by_statement(listing).all(database.reader()).await?;
     let item = |row: &sendings::Model| {
         let (reason, can) = match store::sending_of(row) {

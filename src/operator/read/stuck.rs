@@ -1,10 +1,13 @@
 //! What needs a person, or has waited too long: each with since when, why, and what to do.
 //!
 //! Every query goes by an index that holds only what is looked for, or little more; what is counted is counted in bounds.
+//! A database that is away is itself the first thing that is stuck, and hides nothing that is known without it.
 
 mod checks;
 mod kind;
+mod look;
 mod operations;
+mod part;
 mod service;
 mod trouble;
 
@@ -13,10 +16,15 @@ use payferry_domain::Timestamp;
 use sea_orm::DbErr;
 use serde::Serialize;
 
+use self::look::Look;
+use self::part::Part;
 use super::decisions::Possible;
-use super::{Count, Moment};
+use super::webhooks::{self, Webhooks};
+use super::{Count, Moment, answers};
 
 pub use kind::StuckKind;
+pub(super) use part::Part as StuckPart;
+pub use part::Position;
 
 /// Seconds that a payment may be confirmed and not settled. Settlements wait for the chain's finality.
 pub const UNSETTLED_AFTER_SECS: i64 = 15 * 60;
@@ -44,6 +52,8 @@ pub struct Stuck {
     pub total: Count,
     /// Each kind of which there is something, the most pressing first.
     pub kinds: Vec<StuckGroup>,
+    /// Kinds of which nobody knows whether there is something, as the database does not say.
+    pub unread: Vec<StuckKind>,
 }
 
 /// Everything of one kind.
@@ -59,6 +69,8 @@ pub struct StuckGroup {
     pub advice: &'static str,
     /// The longest waiting of them.
     pub items: Vec<StuckItem>,
+    /// Where the next page of them begins, if there is one.
+    pub next_after: Option<Position>,
 }
 
 /// One thing that is stuck.
@@ -78,6 +90,9 @@ pub struct StuckItem {
     pub reason: String,
     /// What an operator can do about it here.
     pub can: Vec<Possible>,
+    /// Where it stands among those of its kind.
+    #[serde(skip)]
+    pub(super) position: Position,
 }
 
 impl StuckItem {
@@ -87,8 +102,10 @@ impl StuckItem {
         now: Timestamp,
         reason: impl Into<String>,
     ) -> Self {
+        let id = id.into();
         Self {
-            id: id.into(),
+            position: Position::new(since.unwrap_or(Timestamp(i64::MAX)), id.as_str()),
+            id,
             payment_id: None,
             psp_id: None,
             since: since.map(Moment),
@@ -107,37 +124,79 @@ impl StuckItem {
     fn with(self, can: Vec<Possible>) -> Self {
         Self { can, ..self }
     }
+
+    /// Where it stands, if not since when it is stuck.
+    pub(super) fn standing(self, at: i64, id: impl Into<String>) -> Self {
+        Self { position: Position::new(Timestamp(at), id), ..self }
+    }
 }
 
-/// What was found of one kind: how many there are, and the first of them.
+/// What was found of one kind: how many there are, and a part of them with the first one behind it.
 pub(super) type Found = (Count, Vec<StuckItem>);
 
-/// What is stuck: of `only` this kind, if one is named; `limit` of each.
-pub async fn stuck(system: &System, only: Option<StuckKind>, limit: usize) -> Result<Stuck, DbErr> {
-    let limit = limit.clamp(1, ITEMS_MAX);
+/// What is stuck, `limit` of each kind.
+pub async fn stuck(system: &System, limit: usize) -> Stuck {
+    let part = Part { after: None, limit: limit.clamp(1, ITEMS_MAX) };
+    let mut look = Look::begin(system).await;
     let mut kinds = Vec::new();
-    let mut total = Count::default();
-    let wanted = |kind: &StuckKind| only.is_none_or(|only| only == *kind);
-    let needs_webhooks = StuckKind::ALL.iter().any(|kind| wanted(kind) && kind.is_of_webhooks());
-    let webhooks = if needs_webhooks { Some(super::webhooks::webhooks(system).await?) } else { None };
-    for kind in StuckKind::ALL.into_iter().filter(wanted) {
-        let (count, items) = if let Some(webhooks) = webhooks.as_ref().filter(|_| kind.is_of_webhooks()) {
-            service::webhooks(system, kind, webhooks, limit)
-        } else if kind.is_of_payments() {
-            trouble::of(system, kind, limit).await?
-        } else if kind.is_of_sendings() {
-            super::sendings::stuck(system, kind, limit).await?
-        } else if kind.is_of_operations() {
-            operations::of(system, limit).await?
-        } else if kind.is_of_checks() {
-            checks::of(system, kind, limit).await?
-        } else {
-            service::of(system, kind, limit)
-        };
-        if count != Count::default() {
-            total = total.and(count);
-            kinds.push(StuckGroup { kind, total: count, meaning: kind.meaning(), advice: kind.advice(), items });
-        }
+    for kind in StuckKind::ALL.into_iter().filter(|kind| *kind != StuckKind::Database) {
+        let found = look.find(kind, part).await;
+        kinds.extend(found.and_then(|found| group(kind, found, part)));
     }
-    Ok(Stuck { total, kinds })
+    // Whether it answered to everything is known only now, and presses most.
+    let away = look.away().and_then(|found| group(StuckKind::Database, found, part));
+    kinds.splice(0..0, away);
+    let total = kinds.iter().fold(Count::default(), |sum, group| sum.and(group.total));
+    Stuck { total, kinds, unread: look.unread }
+}
+
+/// What is stuck of one kind, behind a position if one is given.
+pub async fn stuck_of(
+    system: &System,
+    kind: StuckKind,
+    after: Option<&Position>,
+    limit: usize,
+) -> Result<Stuck, DbErr> {
+    let part = Part { after, limit: limit.clamp(1, ITEMS_MAX) };
+    let undelivered = if kind.is_of_webhooks() { Some(webhooks::webhooks(system).await?) } else { None };
+    let found = match kind {
+        StuckKind::Database => service::database(system, answers(system).await.err(), &[]),
+        kind => find(system, kind, part, undelivered.as_ref()).await?,
+    };
+    let kinds: Vec<StuckGroup> = group(kind, found, part).into_iter().collect();
+    let total = kinds.first().map_or(Count::default(), |group| group.total);
+    Ok(Stuck { total, kinds, unread: Vec::new() })
+}
+
+/// A part of one kind; of the webhooks' kinds, out of what is given.
+async fn find(
+    system: &System,
+    kind: StuckKind,
+    part: Part<'_>,
+    undelivered: Option<&Webhooks>,
+) -> Result<Found, DbErr> {
+    if kind.is_of_payments() {
+        trouble::of(system, kind, part).await
+    } else if kind.is_of_sendings() {
+        super::sendings::stuck(system, kind, part).await
+    } else if kind.is_of_operations() {
+        operations::of(system, part).await
+    } else if kind.is_of_checks() {
+        checks::of(system, kind, part).await
+    } else if let Some(webhooks) = undelivered {
+        Ok(service::webhooks(system, kind, webhooks, part))
+    } else {
+        Ok(service::of(system, kind, part))
+    }
+}
+
+/// The kind with its part; nothing if there is nothing of it.
+fn group(kind: StuckKind, (total, mut items): Found, part: Part<'_>) -> Option<StuckGroup> {
+    if total == Count::default() {
+        return None;
+    }
+    let goes_on = items.len() > part.limit;
+    items.truncate(part.limit);
+    let next_after = items.last().filter(|_| goes_on).map(|last| last.position.clone());
+    Some(StuckGroup { kind, total, meaning: kind.meaning(), advice: kind.advice(), items, next_after })
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use axum::Extension;
 use axum::extract::State;
 use payferry_actors::System;
+use payferry_actors::observe::{ActorKind, LOG_ENTRIES_MAX};
 use payferry_domain::{Address, Amount, Chain, PaymentId, PspId, Token};
 use serde_json::{Value, json};
 
@@ -82,7 +83,7 @@ pub(super) async fn panic(
         }
         panics += 1;
     }
-    let quarantined = app.system.observe().quarantined.contains_key(&due.id);
+    let quarantined = app.system.is_quarantined(due.id);
     let message = if quarantined { "The payment is quarantined" } else { "The actor panicked and was restarted" };
     Answer::ok(&json!({"message": message, "payment_id": due.public_id, "panics": panics, "quarantined": quarantined}))
 }
@@ -90,7 +91,7 @@ pub(super) async fn panic(
 /// One panic, and the supervisor's answer to it. `false`: none showed, since the payment is quarantined already.
 async fn panic_once(system: &System, id: PaymentId) -> bool {
     let name = id.to_string();
-    let incidents = || system.observe().incidents.iter().filter(|incident| incident.name == name).count();
+    let incidents = || system.latest_incidents_of(ActorKind::Payment, &name, LOG_ENTRIES_MAX).len();
     let before = incidents();
     system.inject_panic(id);
     let showed = async {
@@ -98,7 +99,7 @@ async fn panic_once(system: &System, id: PaymentId) -> bool {
             tokio::time::sleep(PANIC_POLL).await;
         }
     };
-    !system.observe().quarantined.contains_key(&id) && tokio::time::timeout(PANIC_PATIENCE, showed).await.is_ok()
+    !system.is_quarantined(id) && tokio::time::timeout(PANIC_PATIENCE, showed).await.is_ok()
 }
 
 async fn due(app: &AppState, psp_id: PspId, id: &str) -> Result<Due, ApiError> {

@@ -26,6 +26,8 @@ async fn overview_and_payment_at_both_widths() {
         ("stuck", "/ops/view/stuck"),
         ("psps", "/ops/view/psps"),
         ("chain", "/ops/view/chains/base"),
+        ("actor", "/ops/view/actors/journal/journal"),
+        ("quarantined", "/ops/view/stuck?kind=quarantined"),
         ("webhooks", "/ops/view/webhooks"),
     ];
     // Incidents stand out while they are new.

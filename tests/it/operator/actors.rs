@@ -1,11 +1,13 @@
 //! `/ops/actors`, `/ops/overview` and `/ops/shards`.
 
+use payferry_actors::observe::ActorKind;
 use payferry_domain::PaymentId;
 use payferry_harness::database::TableAway;
 use payferry_harness::receiver::Receiver;
 use serde_json::{Value, json};
 
 use super::Desk;
+use super::stuck::hold;
 use crate::app::{Reply, TestApp};
 
 fn id_of(payment: &Reply) -> PaymentId {
@@ -102,8 +104,17 @@ async fn a_payment_that_fails_too_often_is_given_up_and_released() {
     let stuck = desk.get("/ops/stuck?kind=quarantined").await.json;
     assert_eq!(stuck["kinds"][0]["items"][0]["payment_id"], id.to_string(), "{stuck:#}");
 
+    let tree = desk.get("/ops/actors").await.json;
+    assert_eq!((&tree["payments_quarantined"], &tree["sendings_quarantined"]), (&json!(1), &json!(0)));
+    assert_eq!((&tree["quarantined"][0]["id"], &tree["incidents"][0]["action"]), (&json!(id), &json!("quarantined")));
+    let overview = desk.get("/ops/overview").await.json;
+    assert_eq!((&overview["payments_quarantined"], &overview["quarantined"][0]["id"]), (&json!(1), &json!(id)));
+    assert_eq!(overview["incidents_kept"], 4, "{overview:#}");
     let page = async || desk.get("/ops").await.text().to_owned();
-    assert!(page().await.contains("1 given up"));
+    let shown = page().await;
+    assert!(shown.contains("1 given up") && shown.contains("1 payment is quarantined"), "{shown}");
+    // It is live, has no actor, and is one of all.
+    assert!(shown.contains("<small>1 quarantined, of 1</small>"), "{shown}");
 
     let release = format!("{path}/release");
     assert_eq!(desk.post(&release, &Value::Null).await.status, 200);
@@ -126,6 +137,53 @@ async fn a_payment_that_fails_too_often_is_given_up_and_released() {
     assert_eq!(done, [[&json!("payment.released"), &json!("operator"), &psp_id]; 2]);
     desk.app.pay(&made, "10").await;
     desk.app.payment_when(&made, "settled").await;
+    desk.stop().await;
+}
+
+/// Every element that the tree lists, with everything under it.
+fn nodes(node: &Value) -> Vec<&Value> {
+    let children = node["children"].as_array().unwrap();
+    std::iter::once(node).chain(children.iter().flat_map(nodes)).collect()
+}
+
+#[tokio::test]
+async fn every_actor_of_the_tree_has_a_page_with_its_books_and_why_it_failed() {
+    let desk = Desk::start_with_chains().await;
+    let system = &desk.app.state.system;
+    system.inject_crash(ActorKind::Watcher);
+    system.inject_crash(ActorKind::Auditor);
+    let tree = async |desk: &Desk| {
+        let tree = desk.get("/ops/actors").await.json["tree"]["root"].clone();
+        let is_so = |node: &Value| {
+            let is_hit = node["kind"] == "watcher" || node["kind"] == "auditor";
+            node["state"] == "running" && node["last_failure"].is_null() != is_hit
+        };
+        nodes(&tree).into_iter().all(is_so).then_some(tree)
+    };
+    let tree = desk.until("they run again", tree).await;
+    let overview = desk.get("/ops").await.text().to_owned();
+    for node in nodes(&tree) {
+        let (kind, name) = (node["kind"].as_str().unwrap(), node["name"].as_str().unwrap());
+        let page = desk.get(&format!("/ops/view/actors/{kind}/{}", name.replace(' ', "_"))).await;
+        let text = page.text();
+        assert!(page.status == 200 && text.contains("Mailbox") && text.contains("Restarts"), "{kind} {name}: {text}");
+        assert_eq!(text.contains("Last failure"), !node["last_failure"].is_null(), "{kind} {name}: {text}");
+        assert_eq!(text.contains("killed"), !node["last_failure"].is_null(), "{kind} {name}: {text}");
+        // And the overview leads to that page, or to one that shows as much.
+        let row = overview.split(&format!("id=\"node-{kind}-{name}\"")).nth(1).unwrap();
+        let href = row.split("href=\"").nth(1).unwrap().split('"').next().unwrap();
+        let shown = desk.get(href).await;
+        assert!(shown.status == 200 && shown.text().contains("Mailbox"), "{kind} {name} at {href}: {}", shown.text());
+        // The page of a chain has the failures of both its actors.
+        let is_told = node["last_failure"].is_null() || shown.text().contains("Last failure");
+        assert!(is_told, "{kind} {name} at {href}: {}", shown.text());
+    }
+    assert_eq!(desk.get("/ops/view/actors/watcher/mars").await.status, 404);
+    assert_eq!(desk.get("/ops/view/actors/mars/base").await.status, 404);
+
+    hold(&desk, "settlement:base").await;
+    let chain = desk.get("/ops/view/chains/base").await;
+    assert!(chain.text().contains("Held back") && chain.text().contains("new settlements"), "{}", chain.text());
     desk.stop().await;
 }
 

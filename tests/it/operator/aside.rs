@@ -6,6 +6,7 @@ use sea_orm::{EntityTrait, IntoActiveModel};
 use serde_json::{Value, json};
 
 use super::Desk;
+use super::stuck::paged;
 use crate::app::Reply;
 
 /// Rows of one statement.
@@ -98,6 +99,8 @@ async fn a_flood_that_was_set_aside_is_summed_in_bounds_and_hides_nothing() {
     assert_eq!(group["items"][3]["payment_id"], id_of(&other));
     let first = desk.get("/ops/stuck?kind=transfer_set_aside&limit=1").await.json["kinds"][0].clone();
     assert_eq!((first["items"].as_array().unwrap().len(), &first["total"]["counted"]), (1, &json!(4)));
+    let ids = paged(&desk, "transfer_set_aside", 1).await;
+    assert_eq!(ids, [id_of(&flooded), id_of(&flooded), id_of(&flooded), id_of(&other)]);
 
     // Three lines are one payment's: `reply` asserts that each row has an id of its own.
     let page = desk.get("/ops/view/stuck").await;
@@ -165,6 +168,23 @@ async fn fill(desk: &Desk, id: &str) {
     assert_eq!(listed.len(), LISTED_MAX);
     let filled = payments::ActiveModel { state: sea_orm::Set(state.to_string()), ..row.into_active_model() };
     payments::Entity::update(filled).exec(desk.app.writer()).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_a_payment_lists_has_its_row_whatever_else_came_to_the_wallet() {
+    let desk = Desk::start_with_chains().await;
+    let merchant = desk.app.add_merchant().await;
+    let made = desk.app.add_payment(&merchant).await;
+    desk.app.pay(&made, "10").await;
+    desk.app.payment_when(&made, "settled").await;
+    // In blocks before that of its money.
+    let fake = format!("0x{}", "11".repeat(20));
+    Aside { payment: &made, tx: 1, chain: "base", token: &fake, amount: TOKENS, count: 600 }.write(&desk).await;
+    let shown = desk.get(&format!("/ops/actors/{}", id_of(&made))).await.json;
+    let listed = shown["transfers"].as_array().unwrap();
+    assert_eq!(listed.len(), 1, "{shown:#}");
+    assert_eq!((&listed[0]["revision"], listed[0]["revision"].is_u64()), (&listed[0]["row_revision"], true));
+    desk.stop().await;
 }
 
 #[tokio::test]

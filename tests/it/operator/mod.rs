@@ -10,6 +10,7 @@ mod customers;
 mod decisions;
 mod events;
 mod health;
+mod outage;
 mod pages;
 mod pauses;
 mod sendings;

@@ -6,7 +6,7 @@ use alloy::primitives::U256;
 use payferry::sandbox::Payer;
 use payferry_devchain::{Devchain, Faults};
 use payferry_domain::customer::Command;
-use payferry_domain::{Chain, CheckId, Token};
+use payferry_domain::{Chain, CheckId, PaymentId, Token};
 use payferry_harness::database::Lock;
 use sea_orm::ConnectionTrait;
 use serde_json::{Value, json};
@@ -27,9 +27,13 @@ async fn nothing_is_stuck_while_all_is_well() {
     desk.app.pay(&made, "10").await;
     desk.app.payment_when(&made, "settled").await;
     let stuck = desk.get("/ops/stuck").await;
-    assert_eq!(stuck.json, json!({ "total": { "counted": 0, "more": false }, "kinds": [] }));
+    assert_eq!(stuck.json, json!({ "total": { "counted": 0, "more": false }, "kinds": [], "unread": [] }));
     let bad = desk.get("/ops/stuck?kind=everything&limit=1000").await;
     assert_eq!(bad.faults(), ["kind: unknown_value", "limit: out_of_range"]);
+    assert_eq!(desk.get("/ops/stuck?kind=overdue&after=pay_1").await.faults(), ["after: invalid_cursor"]);
+    assert_eq!(desk.get("/ops/stuck?after=1.pay_1").await.faults(), ["after: invalid_cursor"], "of which kind?");
+    assert_eq!(desk.get("/ops/view/stuck?kind=everything").await.status, 404);
+    assert!(desk.get("/ops/view/stuck?kind=overdue").await.text().contains("Nothing of this kind is stuck."));
     desk.stop().await;
 }
 
@@ -71,6 +75,70 @@ async fn what_needs_a_person_is_listed_with_why_and_what_to_do() {
     let one = desk.get("/ops/stuck?kind=overdue&limit=1").await.json;
     assert_eq!(one["kinds"].as_array().unwrap().len(), 1);
     assert_eq!(one["kinds"][0]["items"][0]["id"], id_of(&overdue));
+    desk.stop().await;
+}
+
+/// The ids of everything of a kind, so many at a time.
+pub(super) async fn paged(desk: &Desk, kind: &str, limit: usize) -> Vec<String> {
+    let mut ids = Vec::new();
+    let mut after = String::new();
+    loop {
+        let stuck = desk.get(&format!("/ops/stuck?kind={kind}&limit={limit}&after={after}")).await.json;
+        let group = &stuck["kinds"][0];
+        let items = group["items"].as_array().unwrap();
+        assert!(items.len() <= limit, "{group:#}");
+        ids.extend(items.iter().map(|item| item["id"].as_str().unwrap().to_owned()));
+        let Some(next) = group["next_after"].as_str() else {
+            assert_eq!(group["total"]["counted"], ids.len(), "{group:#}");
+            return ids;
+        };
+        assert_eq!(items.len(), limit, "{group:#}");
+        next.clone_into(&mut after);
+    }
+}
+
+#[tokio::test]
+async fn whatever_is_stuck_can_be_reached_before_any_of_it_moves() {
+    let desk = Desk::start_with_chains().await;
+    let merchant = desk.app.add_merchant().await;
+    let mut made = Vec::new();
+    for _ in 0..21 {
+        made.push(id_of(&desk.app.add_payment(&merchant).await).to_owned());
+    }
+    made.sort();
+    // All in the same moment, but for the one that was made last and is overdue for longest.
+    let last = made.pop().unwrap();
+    for sql in [
+        "UPDATE payments SET expires_at = 2".to_owned(),
+        format!("UPDATE payments SET expires_at = 1 WHERE id = '{last}'"),
+    ] {
+        desk.app.writer().execute_unprepared(&sql).await.unwrap();
+    }
+    made.insert(0, last);
+    for limit in [1, 7, 20, 21, 200] {
+        assert_eq!(paged(&desk, "overdue", limit).await, made, "{limit} at a time");
+    }
+
+    let page = desk.get("/ops/view/stuck").await;
+    let (all, text) = ("/ops/view/stuck?kind=overdue", page.text());
+    assert!(text.contains("20 are shown of 21") && !text.contains(&format!("id=\"overdue-{}\"", made[20])), "{text}");
+    let next = text.split("rel=\"next\" href=\"").nth(1).unwrap().split('"').next().unwrap().replace("&amp;", "&");
+    assert!(next.starts_with(&format!("{all}&after=")), "{next}");
+    let rest = desk.get(&next).await;
+    let text = rest.text();
+    assert!(text.contains("1 is shown of 21") && text.contains(&format!("id=\"overdue-{}\"", made[20])), "{text}");
+    assert!(!text.contains(&made[0]) && text.contains(&format!("rel=\"first\" href=\"{all}\"")), "{text}");
+    // A page of one kind has more room.
+    let whole = desk.get(all).await;
+    assert!(made.iter().all(|id| whole.text().contains(id)) && !whole.text().contains("shown of"), "{}", whole.text());
+
+    // The same of those that the service remembers by itself.
+    for id in &made[..3] {
+        for _ in 0..4 {
+            desk.panic(id.parse::<PaymentId>().unwrap()).await;
+        }
+    }
+    assert_eq!(paged(&desk, "quarantined", 2).await, made[..3], "the longest given up first");
     desk.stop().await;
 }
 
@@ -219,6 +287,11 @@ async fn checks_that_nobody_works_on_are_listed() {
     desk.app.writer().execute_unprepared("UPDATE checks SET created_at = 1, attempts = 3").await.unwrap();
     let overdue = desk.get("/ops/stuck?kind=check_overdue").await;
     insta::assert_json_snapshot!("stuck_check_overdue", overdue.redacted());
+    let another = ready(&desk.app).await;
+    change(&desk.app, another, &Command::RequestCheck { check: CheckId::generate() }).await;
+    desk.app.writer().execute_unprepared("UPDATE checks SET created_at = 1").await.unwrap();
+    let both = paged(&desk, "check_overdue", 1).await;
+    assert!(both.len() == 2 && both.is_sorted(), "{both:?}");
     desk.stop().await;
 }
 
@@ -322,5 +395,6 @@ async fn a_settlement_that_waits_is_listed_once_and_one_that_is_done_again_too()
     let reasons: Vec<_> = listed["kinds"][0]["items"].as_array().unwrap().iter().map(|item| &item["reason"]).collect();
     let reason = "the settlement of 10.00 USDC on base is queued";
     assert_eq!(reasons, [reason, reason]);
+    assert_eq!(paged(&desk, "operation_overdue", 1).await.len(), 2);
     desk.stop().await;
 }

@@ -14,6 +14,7 @@ use payferry::config::Config;
 use payferry::service::{Service, chains, secrets};
 use payferry_actors::System;
 use payferry_actors::chain::deploy::{Roles, contract_address, deploy};
+use payferry_actors::observe::{ActorKind, LOG_ENTRIES_MAX};
 use payferry_actors::wallet::domain_address;
 use payferry_domain::{Amount, Chain, PaymentId, Timestamp, Token};
 use payferry_harness::PATIENCE;
@@ -212,7 +213,7 @@ impl<K: Kind> Stage for Serve<K> {
 
     async fn panic(&self, payment_id: &str) {
         let system = self.service.system();
-        let incidents = || system.observe().incidents.iter().filter(|incident| incident.name == payment_id).count();
+        let incidents = || system.latest_incidents_of(ActorKind::Payment, payment_id, LOG_ENTRIES_MAX).len();
         let (before, since) = (incidents(), Instant::now());
         system.inject_panic(payment_id.parse::<PaymentId>().unwrap());
         while incidents() == before {

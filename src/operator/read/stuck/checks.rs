@@ -4,23 +4,24 @@ use payferry_actors::System;
 use payferry_actors::compliance::identity::{ComplianceDesk, count, overdue};
 use payferry_domain::Timestamp;
 use payferry_entities::checks;
-use sea_orm::{DbErr, QuerySelect};
+use sea_orm::{ColumnTrait, Condition, DbErr, QueryFilter, QueryOrder, QuerySelect};
 
-use super::{Count, Found, StuckItem, StuckKind};
+use super::part::Part;
+use super::{Count, Found, StuckItem, StuckKind, service};
 
 /// Where nobody is configured to verify customers.
 const NOBODY: &str = "none";
 
 /// What the desk tells of one kind.
-pub(super) async fn of(system: &System, kind: StuckKind, limit: usize) -> Result<Found, DbErr> {
+pub(super) async fn of(system: &System, kind: StuckKind, part: Part<'_>) -> Result<Found, DbErr> {
     match kind {
-        StuckKind::IdentityProvider => provider(system).await,
-        StuckKind::CheckOverdue => checks_overdue(system, limit).await,
+        StuckKind::IdentityProvider => provider(system, part).await,
+        StuckKind::CheckOverdue => checks_overdue(system, part).await,
         _ => Ok((Count::default(), Vec::new())),
     }
 }
 
-async fn provider(system: &System) -> Result<Found, DbErr> {
+async fn provider(system: &System, part: Part<'_>) -> Result<Found, DbErr> {
     let desk = system.desk();
     let now = system.clock().real_now();
     let item = match (desk.provider(), desk.trouble()) {
@@ -35,10 +36,10 @@ async fn provider(system: &System) -> Result<Found, DbErr> {
             StuckItem::new(NOBODY, None, now, format!("no provider is configured, and {waiting} checks wait"))
         }
     };
-    Ok((Count::of(1), vec![item]))
+    Ok(service::first(vec![item], part))
 }
 
-async fn checks_overdue(system: &System, limit: usize) -> Result<Found, DbErr> {
+async fn checks_overdue(system: &System, part: Part<'_>) -> Result<Found, DbErr> {
     let (desk, database) = (system.desk(), system.database());
     // Rows have the service's time.
     let now = system.clock().now();
@@ -47,7 +48,13 @@ async fn checks_overdue(system: &System, limit: usize) -> Result<Found, DbErr> {
     if total == 0 {
         return Ok((Count::default(), Vec::new()));
     }
-    let rows: Vec<checks::Model> = query().limit(limit as u64).all(database.reader()).await?;
+    let mut rest = query().order_by_asc(checks::Column::Id);
+    if let Some(after) = part.after {
+        let at = after.at.as_millis();
+        let beside = Condition::all().add(checks::Column::CreatedAt.eq(at)).add(checks::Column::Id.gt(&after.id));
+        rest = rest.filter(Condition::any().add(checks::Column::CreatedAt.gt(at)).add(beside));
+    }
+    let rows: Vec<checks::Model> = rest.limit(part.read_max() as u64).all(database.reader()).await?;
     let items = rows.into_iter().map(|row| item(&desk, row, now)).collect();
     Ok((Count::of(i64::try_from(total).unwrap_or(i64::MAX)), items))
 }

@@ -2,12 +2,15 @@
 
 use std::str::FromStr;
 
+use payferry_actors::System;
 use serde::Serialize;
 
 /// What sort of thing is stuck. In the order in which they press.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StuckKind {
+    /// The database does not answer.
+    Database,
     /// The database does not take what is written.
     JournalHindered,
     /// The ledger does not add up.
@@ -56,7 +59,8 @@ pub enum StuckKind {
 
 impl StuckKind {
     /// Every kind, the most pressing first.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
+        Self::Database,
         Self::JournalHindered,
         Self::LedgerImbalance,
         Self::VaultDifference,
@@ -84,6 +88,7 @@ impl StuckKind {
     /// The name in answers and queries.
     pub const fn as_str(self) -> &'static str {
         match self {
+            Self::Database => "database",
             Self::JournalHindered => "journal_hindered",
             Self::LedgerImbalance => "ledger_imbalance",
             Self::VaultDifference => "vault_difference",
@@ -112,6 +117,7 @@ impl StuckKind {
     /// What is the matter.
     pub const fn meaning(self) -> &'static str {
         match self {
+            Self::Database => "The database does not answer, or not in time.",
             Self::JournalHindered => "The database does not take what is written.",
             Self::LedgerImbalance => {
                 "The ledger does not add up: a balance, an account or a payment differs from its postings."
@@ -146,6 +152,10 @@ impl StuckKind {
     /// What to do about it.
     pub const fn advice(self) -> &'static str {
         match self {
+            Self::Database => {
+                "Look at the database: is it up, can it be reached, has it more to do than it can? What only it knows is not listed \
+                 until it answers."
+            }
             Self::JournalHindered => {
                 "Look at the database: is it up, is its disk full, does something hold a lock? Work goes on by itself."
             }
@@ -198,6 +208,21 @@ impl StuckKind {
             }
             Self::Paused => "Lift the pause once its reason is gone: `payferry pause lift`, or the page of pauses.",
             Self::WebhooksExhausted => "Once the receiver works, have the PSP redeliver, or read the feed of events.",
+        }
+    }
+
+    /// Whether it takes the database to know of it.
+    pub(super) fn is_asked_of_the_database(self, system: &System) -> bool {
+        match self {
+            // How a provider gets on is known by itself; who waits for one that is missing is not.
+            Self::IdentityProvider => system.desk().provider().is_none(),
+            _ => {
+                self.is_of_payments()
+                    || self.is_of_sendings()
+                    || self.is_of_operations()
+                    || self.is_of_checks()
+                    || self.is_of_webhooks()
+            }
         }
     }
 

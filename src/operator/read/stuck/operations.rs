@@ -7,7 +7,8 @@ use payferry_domain::{Amount, Timestamp};
 use payferry_entities::operations;
 use sea_orm::{DbErr, Value};
 
-use super::trouble::{count, rows};
+use super::part::Part;
+use super::trouble::{BY_CREATION, count, rows};
 use super::{Found, OPERATION_ATTEMPTS_USUAL_MAX, OPERATION_OVERDUE_AFTER_SECS, StuckItem};
 
 /// One that is put into transaction after transaction stands nowhere for long, and is overdue all the same. What is
@@ -19,14 +20,14 @@ pub(super) const OVERDUE: &str = "FROM operations WHERE status IN ('queued', 'su
         AND (payments.attention IS NULL OR payments.attention = 'SETTLEMENT_FAILED')))";
 
 /// Those that have not come to an end for long.
-pub(super) async fn of(system: &System, limit: usize) -> Result<Found, DbErr> {
+pub(super) async fn of(system: &System, part: Part<'_>) -> Result<Found, DbErr> {
     let now = system.clock().now();
     let before = Value::from(now.plus_secs(-OPERATION_OVERDUE_AFTER_SECS).as_millis());
     let total = count(system, OVERDUE, before.clone()).await?;
-    let rows: Vec<operations::Model> = rows(system, OVERDUE, before, "created_at", limit).await?;
+    let rows: Vec<operations::Model> = rows(system, part.sql(OVERDUE, &BY_CREATION), part.values(before)).await?;
     let item = |row: &operations::Model| {
         let item = StuckItem::new(&row.id, Some(since(row)), now, told(system, row));
-        item.of_payment(&row.payment_id, Some(&row.psp_id))
+        item.of_payment(&row.payment_id, Some(&row.psp_id)).standing(row.created_at, &row.id)
     };
     Ok((total, rows.iter().map(item).collect()))
 }

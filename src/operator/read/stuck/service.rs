@@ -1,43 +1,38 @@
-//! What the parts of the service tell of themselves: journal, chains, settlers, quarantine, webhooks.
+//! What the parts of the service tell of themselves: database, journal, chains, settlers, quarantine, webhooks.
 
 use payferry_actors::System;
 use payferry_actors::journal::Hindrance;
 use payferry_actors::ledger::check::Imbalance;
-use payferry_actors::observe::Quarantine;
+use payferry_actors::observe::{Ferried, GivenUp};
 use payferry_actors::pauses::{Pause, Scope};
 use payferry_actors::reconcile::watch::Standing;
 use payferry_actors::reconcile::{Owner, Place};
 use payferry_domain::ledger::Asset;
 use payferry_domain::{Chain, Timestamp};
+use sea_orm::DbErr;
 
 use super::super::chains::{self, ChainState};
 use super::super::decisions::Possible;
 use super::super::webhooks::{Backlog, EndpointLine, Webhooks};
+use super::part::Part;
 use super::{Count, Found, StuckItem, StuckKind, UNDELIVERED_AFTER_SECS};
 
 /// What is known without the database.
-pub(super) fn of(system: &System, kind: StuckKind, limit: usize) -> Found {
+pub(super) fn of(system: &System, kind: StuckKind, part: Part<'_>) -> Found {
     let now = system.clock().real_now();
+    if kind == StuckKind::Quarantined {
+        return quarantined(system, now, part);
+    }
     let items: Vec<StuckItem> = match kind {
         StuckKind::JournalHindered => hindered(system, now).into_iter().collect(),
         StuckKind::Chain => chains_in_trouble(system),
         StuckKind::Settler => settlers_in_trouble(system, now),
-        StuckKind::Quarantined => {
-            let view = system.observe();
-            let payments = view.quarantined.into_iter().map(|(id, quarantine)| {
-                let id = id.to_string();
-                given_up(&id, quarantine, now).of_payment(&id, None)
-            });
-            let sendings = view.sendings_quarantined.into_iter();
-            let sendings = sendings.map(|(id, quarantine)| given_up(&id.to_string(), quarantine, now));
-            payments.chain(sendings).collect()
-        }
         StuckKind::LedgerImbalance => ledger(system, now),
         StuckKind::VaultDifference => vaults(system, now),
         StuckKind::Paused => paused(system, now),
         _ => Vec::new(),
     };
-    first(items, limit)
+    first(items, part)
 }
 
 fn hindered(system: &System, now: Timestamp) -> Option<StuckItem> {
@@ -45,13 +40,32 @@ fn hindered(system: &System, now: Timestamp) -> Option<StuckItem> {
     Some(StuckItem::new("journal", Some(since), now, format!("the last groups could not be written: {why}")))
 }
 
-fn given_up(id: &str, quarantine: Quarantine, now: Timestamp) -> StuckItem {
-    let release = Possible { action: "release", path: format!("/ops/actors/{id}/release") };
-    StuckItem::new(id, Some(quarantine.since), now, quarantine.reason).with(vec![release])
+/// That the database does not answer, and what is not known for that; nothing if it does.
+pub(super) fn database(system: &System, failure: Option<DbErr>, unread: &[StuckKind]) -> Found {
+    let Some(failure) = failure else { return (Count::default(), Vec::new()) };
+    let kinds: Vec<_> = unread.iter().map(|kind| kind.as_str()).collect();
+    let unknown = if kinds.is_empty() { String::new() } else { format!("; not known: {}", kinds.join(", ")) };
+    let now = system.clock().real_now();
+    (Count::of(1), vec![StuckItem::new("database", None, now, format!("{failure}{unknown}"))])
+}
+
+/// There may be as many as there are payments.
+fn quarantined(system: &System, now: Timestamp, part: Part<'_>) -> Found {
+    let view = system.observe();
+    let counted = (view.payments_quarantined + view.sendings_quarantined) as u64;
+    let after = part.after.and_then(|after| Some((after.at, after.id.parse::<Ferried>().ok()?)));
+    let item = |GivenUp { id: of, quarantine }: GivenUp| {
+        let id = of.to_string();
+        let release = Possible { action: "release", path: format!("/ops/actors/{id}/release") };
+        let item = StuckItem::new(&id, Some(quarantine.since), now, quarantine.reason).with(vec![release]);
+        if let Ferried::Payment(_) = of { item.of_payment(&id, None) } else { item }
+    };
+    let items = system.given_up(after, part.read_max()).into_iter().map(item);
+    (Count { counted, more: false }, items.collect())
 }
 
 /// What the webhooks tell.
-pub(super) fn webhooks(system: &System, kind: StuckKind, webhooks: &Webhooks, limit: usize) -> Found {
+pub(super) fn webhooks(system: &System, kind: StuckKind, webhooks: &Webhooks, part: Part<'_>) -> Found {
     let now = system.clock().real_now();
     let items = webhooks.endpoints.iter().filter_map(|line| {
         let mut item = match kind {
@@ -63,14 +77,16 @@ pub(super) fn webhooks(system: &System, kind: StuckKind, webhooks: &Webhooks, li
         item.psp_id = Some(line.psp_id.clone());
         Some(item)
     });
-    let (total, items) = first(items.collect(), limit);
+    let (total, items) = first(items.collect(), part);
     (Count { more: webhooks.more && total != Count::default(), ..total }, items)
 }
 
-fn first(mut items: Vec<StuckItem>, limit: usize) -> Found {
+/// The part of what is all there.
+pub(super) fn first(mut items: Vec<StuckItem>, part: Part<'_>) -> Found {
     let total = Count { counted: items.len() as u64, more: false };
-    items.sort_by_key(|item| item.since.map_or(Timestamp(i64::MAX), |since| since.0));
-    items.truncate(limit);
+    items.retain(|item| part.after.is_none_or(|after| item.position > *after));
+    items.sort_by(|one, other| one.position.cmp(&other.position));
+    items.truncate(part.read_max());
     (total, items)
 }
 
@@ -78,7 +94,7 @@ fn ledger(system: &System, now: Timestamp) -> Vec<StuckItem> {
     let item = |imbalance: Imbalance| {
         let Asset { chain, address } = imbalance.asset;
         let reason = imbalance.words(system.chains().spec(chain).and_then(|spec| spec.token_at(address)));
-        let Imbalance { psp_id, subject, since, .. } = imbalance;
+        let Imbalance { kind, account, psp_id, subject, since, .. } = imbalance;
         let payment_id = subject.as_deref().and_then(payment_of);
         // A payment is named beside it; a payout or withdrawal is not.
         let reason = match &subject {
@@ -86,7 +102,10 @@ fn ledger(system: &System, now: Timestamp) -> Vec<StuckItem> {
             _ => reason,
         };
         let id = subject.unwrap_or_else(|| psp_id.clone());
-        StuckItem { payment_id, psp_id: Some(psp_id), ..StuckItem::new(id, Some(since), now, reason) }
+        // One subject may be wrong in several tokens, on several accounts, in several ways.
+        let standing = format!("{id}:{chain}:{address}:{account:?}:{kind:?}");
+        let item = StuckItem::new(id, Some(since), now, reason).standing(since.as_millis(), standing);
+        StuckItem { payment_id, psp_id: Some(psp_id), ..item }
     };
     system.ledger().imbalances.into_iter().map(item).collect()
 }
@@ -95,7 +114,9 @@ fn vaults(system: &System, now: Timestamp) -> Vec<StuckItem> {
     let item = |Standing { difference, since }: Standing| {
         let Place { owner, chain, token_address, .. } = &difference.place;
         let reason = difference.words(system.chains().spec(*chain).and_then(|spec| spec.token_at(*token_address)));
+        let standing = format!("{owner}:{chain}:{token_address}");
         let mut item = StuckItem::new(owner.to_string(), Some(since), now, reason);
+        item = item.standing(since.as_millis(), standing);
         (item.payment_id, item.psp_id) = match owner {
             Owner::Payment { payment_id, psp_id, .. } => (Some(payment_id.clone()), Some(psp_id.clone())),
             Owner::Psp { psp_id } => (None, Some(psp_id.clone())),

@@ -12,6 +12,7 @@ use sea_orm::{ColumnTrait, ConnectionTrait, DbErr, EntityTrait, FromQueryResult,
 use super::super::COUNTED_MAX;
 use super::super::aside::{self, AsideLine};
 use super::super::decisions::{possible, take_in};
+use super::part::{Part, Position};
 use super::{Count, Found, OVERDUE_AFTER_SECS, StuckItem, StuckKind, UNAPPLIED_AFTER_SECS, UNSETTLED_AFTER_SECS};
 
 // States are spelled out, not bound: a partial index serves only a query that shows its condition.
@@ -20,26 +21,32 @@ const CONFIRMED: &str = "FROM payments WHERE status = 'confirmed' AND updated_at
 const PENDING: &str = "FROM payments WHERE status = 'pending' AND expires_at < $1 AND attention IS NULL";
 const UNAPPLIED: &str = "FROM transfers WHERE applied_revision < revision AND created_at < $1";
 
+const BY_CHANGE: [&str; 2] = ["updated_at", "id"];
+const BY_DEADLINE: [&str; 2] = ["expires_at", "id"];
+pub(super) const BY_CREATION: [&str; 2] = ["created_at", "id"];
+/// Of transfers, which have no id of one column.
+const BY_RECORDING: [&str; 4] = ["created_at", "chain", "tx_hash", "log_index"];
+
 /// What the rows tell of one kind.
-pub(super) async fn of(system: &System, kind: StuckKind, limit: usize) -> Result<Found, DbErr> {
+pub(super) async fn of(system: &System, kind: StuckKind, part: Part<'_>) -> Result<Found, DbErr> {
     let now = system.clock().now();
     let before = |secs: i64| Value::from(now.plus_secs(-secs).as_millis());
-    let attention = |label: Label| (ATTENTION, Value::from(label.as_str()), "updated_at");
+    let attention = |label: Label| (ATTENTION, Value::from(label.as_str()), BY_CHANGE);
     let (sql, value, order) = match kind {
         StuckKind::SettlementFailed => attention(Label::SettlementFailed),
         StuckKind::InReview => attention(Label::InReview),
         StuckKind::FundsBlocked => attention(Label::FundsBlocked),
-        StuckKind::Unsettled => (CONFIRMED, before(UNSETTLED_AFTER_SECS), "updated_at"),
-        StuckKind::Overdue => (PENDING, before(OVERDUE_AFTER_SECS), "expires_at"),
-        StuckKind::TransferUnapplied => return unapplied(system, before(UNAPPLIED_AFTER_SECS), now, limit).await,
-        StuckKind::TransferSetAside => return set_aside(system, now, limit).await,
+        StuckKind::Unsettled => (CONFIRMED, before(UNSETTLED_AFTER_SECS), BY_CHANGE),
+        StuckKind::Overdue => (PENDING, before(OVERDUE_AFTER_SECS), BY_DEADLINE),
+        StuckKind::TransferUnapplied => return unapplied(system, before(UNAPPLIED_AFTER_SECS), now, part).await,
+        StuckKind::TransferSetAside => return set_aside(system, now, part).await,
         _ => return Ok((Count::default(), Vec::new())),
     };
     let total = count(system, sql, value.clone()).await?;
     if total == Count::default() {
         return Ok((total, Vec::new()));
     }
-    let rows: Vec<payments::Model> = rows(system, sql, value, order, limit).await?;
+    let rows: Vec<payments::Model> = rows(system, part.sql(sql, &order), part.values(value)).await?;
     let item = |row: &payments::Model| {
         let (since, reason, can) = match store::payment_of(row) {
             Ok(payment) => {
@@ -48,7 +55,9 @@ pub(super) async fn of(system: &System, kind: StuckKind, limit: usize) -> Result
             }
             Err(error) => (Timestamp(row.updated_at), error.to_string(), Vec::new()),
         };
-        StuckItem::new(&row.id, Some(since), now, reason).of_payment(&row.id, Some(&row.psp_id)).with(can)
+        let stands_at = if kind == StuckKind::Overdue { row.expires_at } else { row.updated_at };
+        let item = StuckItem::new(&row.id, Some(since), now, reason).of_payment(&row.id, Some(&row.psp_id));
+        item.with(can).standing(stands_at, &row.id)
     };
     Ok((total, rows.iter().map(item).collect()))
 }
@@ -100,9 +109,13 @@ fn screened(payment: &Payment, decision: Decision) -> (Timestamp, String) {
     (since, said.join("; "))
 }
 
-async fn unapplied(system: &System, before: Value, now: Timestamp, limit: usize) -> Result<Found, DbErr> {
+async fn unapplied(system: &System, before: Value, now: Timestamp, part: Part<'_>) -> Result<Found, DbErr> {
     let total = count(system, UNAPPLIED, before.clone()).await?;
-    let rows: Vec<transfers::Model> = rows(system, UNAPPLIED, before, "created_at", limit).await?;
+    let values = part.values_with(before, |after| {
+        let [chain, tx_hash, log_index] = after.parts();
+        vec![chain.into(), tx_hash.into(), log_index.parse::<i64>().unwrap_or_default().into()]
+    });
+    let rows: Vec<transfers::Model> = rows(system, part.sql(UNAPPLIED, &BY_RECORDING), values).await?;
     let item = |row: &transfers::Model| {
         let id = format!("{}:{}:{}", row.chain, row.tx_hash, row.log_index);
         let reason = format!("revision {} of it is known, {} was taken in", row.revision, row.applied_revision);
@@ -111,12 +124,13 @@ async fn unapplied(system: &System, before: Value, now: Timestamp, limit: usize)
     Ok((total, rows.iter().map(item).collect()))
 }
 
-async fn set_aside(system: &System, now: Timestamp, limit: usize) -> Result<Found, DbErr> {
+async fn set_aside(system: &System, now: Timestamp, part: Part<'_>) -> Result<Found, DbErr> {
     let total = aside::count(system).await?;
     if total == Count::default() {
         return Ok((total, Vec::new()));
     }
-    let lines = aside::of_all(system, limit).await?;
+    let after = part.after.map(Position::parts::<3>);
+    let lines = aside::of_all(system, after, part.read_max()).await?;
     let ids = lines.iter().map(|line| line.payment_id.as_str());
     let whose = payments::Entity::find().filter(payments::Column::Id.is_in(ids));
     let whose: HashMap<String, payments::Model> =
@@ -131,6 +145,8 @@ async fn set_aside(system: &System, now: Timestamp, limit: usize) -> Result<Foun
         StuckItem::new(id, Some(line.since.0), now, reason)
             .of_payment(id, row.map(|row| row.psp_id.as_str()))
             .with(can.map(|payment| take_in(payment.id())).into_iter().collect())
+            // They stand in the order in which the index is walked along.
+            .standing(0, format!("{id}:{}:{}", line.chain, line.token_address))
     };
     Ok((total, lines.iter().map(item).collect()))
 }
@@ -145,14 +161,11 @@ pub(super) async fn count(system: &System, from: &str, value: Value) -> Result<C
 
 pub(super) async fn rows<M: FromQueryResult>(
     system: &System,
-    from: &str,
-    value: Value,
-    order: &str,
-    limit: usize,
+    sql: String,
+    values: Vec<Value>,
 ) -> Result<Vec<M>, DbErr> {
     let database = system.database();
-    let sql = format!("SELECT * {from} ORDER BY {order} LIMIT {limit}");
-    let statement = Statement::from_sql_and_values(database.backend(), sql, [value]);
+    let statement = Statement::from_sql_and_values(database.backend(), sql, values);
     M::find_by_statement(statement).all(database.reader()).await
 }
 
@@ -172,19 +185,20 @@ mod tests {
         let url = format!("sqlite://{}?mode=rwc", folder.path().join("payferry.db").display());
         let database = Database::open(&url).await.unwrap();
         Migrator::up(database.patient(), None).await.unwrap();
+        let position = Position::new(Timestamp(1), "base:0x1:1");
+        let (first, next) = (Part { after: None, limit: 5 }, Part { after: Some(&position), limit: 5 });
         for (from, order, index) in [
-            (ATTENTION, "updated_at", "payments_attention"),
-            (CONFIRMED, "updated_at", "payments_confirmed"),
-            (PENDING, "expires_at", "payments_pending"),
-            (UNAPPLIED, "created_at", "transfers_unapplied"),
-            (OVERDUE, "created_at", "operations_open"),
+            (ATTENTION, BY_CHANGE.as_slice(), "payments_attention"),
+            (CONFIRMED, BY_CHANGE.as_slice(), "payments_confirmed"),
+            (PENDING, BY_DEADLINE.as_slice(), "payments_pending"),
+            (UNAPPLIED, BY_RECORDING.as_slice(), "transfers_unapplied"),
+            (OVERDUE, BY_CREATION.as_slice(), "operations_open"),
         ] {
-            for sql in [
-                format!("SELECT COUNT(*) FROM (SELECT 1 {from} LIMIT 5)"),
-                format!("SELECT * {from} ORDER BY {order} LIMIT 5"),
-            ] {
+            let counting = format!("SELECT COUNT(*) FROM (SELECT 1 {from} LIMIT 5)");
+            for sql in [counting, first.sql(from, order), next.sql(from, order)] {
                 let explain = format!("EXPLAIN QUERY PLAN {sql}");
-                let statement = Statement::from_sql_and_values(database.backend(), &explain, [Value::from(1_i64)]);
+                let values = vec![Value::from(1_i64); if sql.contains("$2") { order.len() + 1 } else { 1 }];
+                let statement = Statement::from_sql_and_values(database.backend(), &explain, values);
                 let plan = database.reader().query_all_raw(statement).await.unwrap();
                 let plan: Vec<String> = plan.iter().map(|row| row.try_get("", "detail").unwrap()).collect();
                 assert!(plan.iter().any(|step| step.contains(index)), "{sql}: {plan:?}");
