@@ -35,7 +35,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "ROW", value_delimiter = ',')]
     only: Vec<Row>,
     /// How long each measurement takes.
-    #[arg(long, value_name = "N", default_value_t = SECONDS_DEFAULT, value_parser = clap::value_parser!(u64).range(1..=SECONDS_MAX))]
+    #[arg(long, value_name = "N", default_value_t = SECONDS_DEFAULT, conflicts_with = "quick", value_parser = clap::value_parser!(u64).range(1..=SECONDS_MAX))]
     seconds: u64,
     /// Small and short, to see that it works: the figures mean little.
     #[arg(long)]

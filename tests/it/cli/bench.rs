@@ -54,6 +54,17 @@ fn figures(text: &str, unit: &str) -> Vec<f64> {
 }
 
 #[test]
+fn a_quick_run_has_a_length_of_its_own() {
+    let output = payferry().args(["bench", "--quick", "--seconds", "30"]).output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{error}");
+    assert!(
+        error.contains("--seconds") && error.contains("--quick") && error.contains("cannot be used with"),
+        "{error}"
+    );
+}
+
+#[test]
 fn a_quick_run_measures_checks_and_cleans_up() {
     let lines = measured("initiate,complete,webhooks,customers-create,customers-list");
     let wanted = [
