@@ -184,7 +184,7 @@ impl Desk {
         }
         for Signed { order, payer, tx_hash, why, .. } in batch {
             // It may have taken it all the same, and every answer was lost.
-            let sent = if self.knows(tx_hash).await {
+            let sent = if self.knows(tx_hash).await == Some(true) {
                 Ok(Sent { tx_hash, at: Instant::now() })
             } else {
                 Err(Unsent::Refused(why))
@@ -222,7 +222,8 @@ impl Desk {
         left
     }
 
-    /// Gives a new nonce to those that the node refused for theirs, unless they were mined meanwhile.
+    /// Gives a new nonce to those that the node refused for theirs, unless they were mined meanwhile. Where that is not known the
+    /// signature stays: with another nonce it would be paid twice.
     async fn sign_again(&self, batch: Vec<Signed>) -> Vec<Signed> {
         let mut again = Vec::new();
         for one in batch {
@@ -231,20 +232,24 @@ impl Desk {
                 again.push(one);
                 continue;
             }
-            if self.knows(one.tx_hash).await {
-                let _ = one.order.done.send(Ok(Sent { tx_hash: one.tx_hash, at: Instant::now() }));
-                continue;
+            match self.knows(one.tx_hash).await {
+                Some(true) => {
+                    let _ = one.order.done.send(Ok(Sent { tx_hash: one.tx_hash, at: Instant::now() }));
+                }
+                Some(false) => {
+                    self.ask_nonce(one.payer).await;
+                    again.push(self.sign(one.order, one.payer));
+                }
+                None => again.push(one),
             }
-            self.ask_nonce(one.payer).await;
-            again.push(self.sign(one.order, one.payer));
         }
         again
     }
 
-    /// Whether the node has this transaction.
-    async fn knows(&self, tx_hash: B256) -> bool {
-        let known: Result<serde_json::Value, _> = self.rpc.call("eth_getTransactionByHash", &json!([tx_hash])).await;
-        known.is_ok_and(|known| !known.is_null())
+    /// Whether the node has this transaction, if it says so.
+    async fn knows(&self, tx_hash: B256) -> Option<bool> {
+        let known: Result<serde_json::Value, _> = self.rpc.read("eth_getTransactionByHash", &json!([tx_hash])).await;
+        known.ok().map(|known| !known.is_null())
     }
 
     async fn ask_nonce(&self, payer: usize) {
@@ -254,5 +259,82 @@ impl Desk {
         if let Ok(nonce) = count {
             wallet.set_nonce(nonce.to());
         }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use axum::extract::State;
+    use axum::http::StatusCode;
+    use axum::routing::post;
+    use axum::{Json, Router};
+    use parking_lot::Mutex;
+    use serde_json::Value;
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// A node that took the first transfer, whose answer was lost, and refuses its nonce from then on.
+    #[derive(Default)]
+    struct Node {
+        /// What was sent, in this order.
+        sent: Vec<String>,
+        /// How often it was asked for a transaction; that it cannot say at first.
+        asked: u32,
+        nonces_asked: u32,
+    }
+
+    /// Questions for a transaction that are answered with an error: one round of those of [`Client::read`] would be over in
+    /// one that is not asked again.
+    const UNKNOWN: u32 = 2;
+
+    async fn answer(State(node): State<Arc<Mutex<Node>>>, Json(calls): Json<Value>) -> (StatusCode, Json<Value>) {
+        let mut node = node.lock();
+        let [call] = calls.as_array().unwrap().as_slice() else { panic!("{calls}") };
+        let refused = |message: &str| json!([{"id": 0, "error": {"code": -32000, "message": message}}]);
+        let body = match call["method"].as_str().unwrap() {
+            "eth_sendRawTransaction" => {
+                node.sent.push(call["params"][0].as_str().unwrap().to_owned());
+                if node.sent.len() == 1 {
+                    return (StatusCode::BAD_GATEWAY, Json(Value::Null));
+                }
+                refused("nonce too low: next nonce 1, tx nonce 0")
+            }
+            "eth_getTransactionByHash" => {
+                node.asked += 1;
+                if node.asked <= UNKNOWN {
+                    refused("internal error")
+                } else {
+                    json!([{"id": 0, "result": {"nonce": "0x0"}}])
+                }
+            }
+            _ => {
+                node.nonces_asked += 1;
+                json!([{"id": 0, "result": "0x1"}])
+            }
+        };
+        (StatusCode::OK, Json(body))
+    }
+
+    #[tokio::test]
+    async fn a_transfer_of_which_it_is_not_known_whether_it_was_taken_is_not_signed_anew() {
+        let node = Arc::new(Mutex::new(Node::default()));
+        let router = Router::new().fallback(post(answer)).with_state(Arc::clone(&node));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        let client = Arc::new(Client::new(&url, 1, Duration::from_secs(5)).unwrap());
+        let rpc = Rpc::of_sandbox(&client, Chain::Base);
+        let mut desk = Desk { rpc, chain_id: 8453, payers: vec![Wallet::from_seed("payer")], next_payer: 0 };
+        let (done, sent) = oneshot::channel();
+        let (contract, to) = (Address::repeat_byte(1), Address::repeat_byte(2));
+        let signed = desk.sign_as_next(Order { contract, to, units: U256::from(5_000_000), done });
+        let (raw, tx_hash) = (signed.raw.to_string(), signed.tx_hash);
+        desk.send(vec![signed]).await;
+        assert_eq!(sent.await.unwrap().unwrap().tx_hash, tx_hash);
+        let node = node.lock();
+        assert!(node.sent.iter().all(|sent| *sent == raw), "{:#?}", node.sent);
+        assert_eq!((node.asked, node.nonces_asked), (UNKNOWN + 1, 0));
     }
 }

@@ -7,16 +7,18 @@ use serde_json::json;
 use super::{against, complaint, report, run};
 use crate::process::{Home, Running};
 
+/// What a payer asks for.
+const METHODS: [&str; 2] = ["eth_sendRawTransaction", "eth_getTransactionByHash"];
 /// Payments that are made before answers are lost: the payers have their money by then.
 const MADE_BEFORE: usize = 5;
 
-/// Nearly a third of the answers to whoever sends a transaction are lost, the settler's among them.
+/// Nearly a third of the answers to whoever sends a transaction, or asks for one, are lost; the settler's among them.
 async fn lose_answers(sandbox: &Running) {
     let is_under_way =
         |list: &serde_json::Value| list["payments"].as_array().is_some_and(|list| list.len() >= MADE_BEFORE);
     sandbox.until("/payments?limit=200", is_under_way).await;
     for chain in ["base", "polygon", "arbitrum"] {
-        let faults = json!({"methods": ["eth_sendRawTransaction"], "lost_answer_rate": 0.3});
+        let faults = json!({"methods": METHODS, "lost_answer_rate": 0.3});
         sandbox.ok(Method::POST, &format!("/sandbox/chains/{chain}/faults"), Some(faults)).await;
     }
 }
