@@ -15,6 +15,9 @@ pub struct Ground {
     pub clock: GroundClock,
     /// Its chains.
     pub chains: BTreeMap<Chain, ChainGround>,
+    /// Whether it keeps a ledger; one that does not say so may have none.
+    #[serde(default)]
+    pub keeps_ledger: bool,
 }
 
 /// The sandbox's clock.

@@ -183,7 +183,10 @@ impl Sandbox {
             closing: closing.clone(),
         };
         let public_url = listeners.public_url().clone();
-        let routes = |system: &System| routes::router(system.clone(), public_url, documents, closing, world.clone());
+        let keeps_ledger = !options.without_ledger;
+        let routes = |system: &System| {
+            routes::router(system.clone(), public_url, documents, closing, world.clone(), keeps_ledger)
+        };
         let app = App::start(config, listeners, parts, routes).await?;
         chains_read(app.system()).await;
         Ok(Self { app, world, ready, folder })

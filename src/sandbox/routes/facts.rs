@@ -11,8 +11,16 @@ use crate::http::answer::Answer;
 use crate::http::auth::{Caller, Read};
 use crate::sandbox::world::World;
 
+/// Whether the service keeps a ledger.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct KeepsLedger(pub(super) bool);
+
 /// Contracts, tokens and addresses of each chain.
-pub(super) async fn read(Extension(world): Extension<Arc<World>>, caller: Caller<Read>) -> Result<Answer, ApiError> {
+pub(super) async fn read(
+    Extension(world): Extension<Arc<World>>,
+    Extension(KeepsLedger(keeps_ledger)): Extension<KeepsLedger>,
+    caller: Caller<Read>,
+) -> Result<Answer, ApiError> {
     let mut chains = Map::new();
     for (name, chain) in world.chains() {
         let spec = chain.spec();
@@ -35,5 +43,6 @@ pub(super) async fn read(Extension(world): Extension<Arc<World>>, caller: Caller
         "psp_id": caller.psp_id,
         "clock": {"now": world.clock().clock().now().to_string(), "offset_seconds": offset_secs},
         "chains": chains,
+        "keeps_ledger": keeps_ledger,
     }))
 }

@@ -37,6 +37,7 @@ pub(super) fn router(
     documents: DocumentStore,
     closing: CancellationToken,
     world: Arc<World>,
+    keeps_ledger: bool,
 ) -> Router {
     let config = HttpConfig {
         public_url,
@@ -46,10 +47,10 @@ pub(super) fn router(
         terms: Terms::default(),
         closing,
     };
-    router_with(AppState::new(system, config), routes(world))
+    router_with(AppState::new(system, config), routes(world, keeps_ledger))
 }
 
-fn routes(world: Arc<World>) -> Router<AppState> {
+fn routes(world: Arc<World>, keeps_ledger: bool) -> Router<AppState> {
     let inbox = get(inbox::list).delete(inbox::clear).fallback(inbox::receive);
     let mut router = Router::new()
         .route("/sandbox/payments/{payment_id}/pay", post(payments::pay))
@@ -67,7 +68,7 @@ fn routes(world: Arc<World>) -> Router<AppState> {
     for (chain, running) in world.chains() {
         router = router.nest_service(&format!("/sandbox/rpc/{chain}"), running.devchain().router());
     }
-    router.layer(Extension(world))
+    router.layer(Extension(world)).layer(Extension(facts::KeepsLedger(keeps_ledger)))
 }
 
 /// A body within the bounds of its route, with a document where axum has a plain text.
