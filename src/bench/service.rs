@@ -10,6 +10,7 @@ use serde::Deserialize;
 
 use super::hold::Held;
 use crate::load::client::Client;
+use crate::load::metrics;
 
 /// How long a process may take until it says that it is ready.
 const START_PATIENCE: Duration = Duration::from_mins(1);
@@ -18,9 +19,6 @@ const READY_PATIENCE: Duration = Duration::from_mins(2);
 const READY_POLL: Duration = Duration::from_millis(5);
 /// Clock ticks a second of `/proc`: the same on every Linux that this runs on.
 const TICKS_PER_SEC: f64 = 100.0;
-/// Metrics of defects: broken invariants, units that the database refused, a ledger that is not even.
-const MUST_BE_ZERO: [&str; 3] =
-    ["payferry_invariant_violations_total", "payferry_journal_refused_total", "payferry_ledger_imbalance"];
 /// The variable that names the bound's database.
 pub const BOUND_DATABASE_URL: &str = "PAYFERRY_BENCH_BOUND_DATABASE_URL";
 /// How long an answer may take.
@@ -116,7 +114,7 @@ impl Service {
     }
 
     async fn until_ready(&self) -> anyhow::Result<()> {
-        let operator = Client::new(&self.ready.operator_url, 1, CALL_DEADLINE)?;
+        let operator = self.operator()?;
         let since = Instant::now();
         while since.elapsed() < READY_PATIENCE {
             if operator.get("/readyz").await.is_ok_and(|answer| answer.status.is_success()) {
@@ -134,27 +132,17 @@ impl Service {
 
     /// A figure among the operator's metrics, summed over its labels.
     pub(super) async fn metric(&self, name: &str) -> anyhow::Result<Option<f64>> {
-        let operator = Client::new(&self.ready.operator_url, 1, CALL_DEADLINE)?;
-        let text = operator.get("/metrics").await?.body;
-        let text = String::from_utf8_lossy(&text);
-        let samples = text.lines().filter_map(|line| {
-            let rest = line.strip_prefix(name)?;
-            (rest.starts_with(['{', ' '])).then(|| rest.rsplit(' ').next()?.parse::<f64>().ok()).flatten()
-        });
-        Ok(samples.fold(None, |sum, value| Some(sum.unwrap_or(0.0) + value)))
+        metrics::metric(&self.operator()?, name).await
     }
 
     /// What it says of itself that must not be, whatever it is measured at.
     pub(super) async fn unsound(&self) -> anyhow::Result<Vec<String>> {
-        let mut found = Vec::new();
-        for name in MUST_BE_ZERO {
-            match self.metric(name).await? {
-                Some(0.0) => {}
-                Some(count) => found.push(format!("{name} is {count}")),
-                None => found.push(format!("{name} is not told")),
-            }
-        }
-        Ok(found)
+        metrics::unsound(&self.operator()?).await
+    }
+
+    /// A client of the operator's listener.
+    fn operator(&self) -> anyhow::Result<Client> {
+        Client::new(&self.ready.operator_url, 1, CALL_DEADLINE)
     }
 
     /// CPU time that it has used, seconds.

@@ -14,13 +14,14 @@ use tokio_util::task::AbortOnDropHandle;
 use url::{Host, Url};
 
 use super::signals::Signals;
+use crate::http::CONNECTIONS_MAX;
 use crate::load::arrivals::{Arrivals, Pacing, Rate};
 use crate::load::behaviour::Mix;
 use crate::load::findings::Finding;
 use crate::load::own_sandbox::{OwnSandbox, OwnSandboxOptions};
 use crate::load::progress::Progress;
 use crate::load::report::{Report, html, terminal::Terminal};
-use crate::load::run::{Plan, Target, run as carry_out};
+use crate::load::run::{Own, Plan, Target, run as carry_out};
 
 /// Most payments of one run: what is known of each is kept in memory, about a kilobyte.
 const PAYMENTS_MAX: u32 = 1_000_000;
@@ -28,6 +29,8 @@ const PAYMENTS_MAX: u32 = 1_000_000;
 const HOLD_MAX: u32 = 1_000_000;
 /// Longest wait for the last payments, in seconds.
 const SETTLE_TIMEOUT_SECS_MAX: u64 = 3_600;
+/// Connections and files beside those of initiations: reads, payments that are watched, webhooks, whoever else uses the service.
+const CONNECTIONS_BESIDE: usize = 512;
 /// How often it is looked whether the sandbox of its own still runs.
 const ALIVE_POLL: Duration = Duration::from_millis(200);
 /// Exit code after an interruption, as a shell gives it for SIGINT.
@@ -60,6 +63,9 @@ pub(super) struct Args {
     /// Let them arrive independently of each other, rather than evenly.
     #[arg(long)]
     poisson: bool,
+    /// Decides when they arrive: with the same seed, at the same moments [default: any; the report says which].
+    #[arg(long, value_name = "N", requires = "poisson")]
+    seed: Option<u32>,
     /// What payers do, in percent.
     #[arg(long, default_value = "exact=90,under=4,over=3,late=2,never=1")]
     mix: Mix,
@@ -113,12 +119,16 @@ pub(super) async fn run(args: Args, config_file: Option<PathBuf>) -> anyhow::Res
         // Now, and not after minutes of load.
         probe(file).with_context(|| format!("the report {} cannot be written", file.display()))?;
     }
-    let pacing = if args.poisson { Pacing::Poisson { seed: rand::random() } } else { Pacing::Constant };
+    let pacing =
+        if args.poisson { Pacing::Poisson { seed: args.seed.unwrap_or_else(rand::random) } } else { Pacing::Constant };
+    let asked_in_flight_max = usize::try_from(args.in_flight_max)?;
+    let (files, _) = rlimit::Resource::NOFILE.get()?;
+    let in_flight_max = asked_in_flight_max.min(carried_max(files));
     let plan = Plan {
         arrivals: Arrivals { rate: args.rate, count: args.payments, pacing },
         mix: args.mix,
         hold: args.hold,
-        in_flight_max: usize::try_from(args.in_flight_max)?,
+        in_flight_max,
         settle_timeout: Duration::from_secs(args.settle_timeout),
         moves_clock: args.url.is_none() || args.advance_clock,
         not_made_percent_max: args.not_made_max,
@@ -140,7 +150,19 @@ pub(super) async fn run(args: Args, config_file: Option<PathBuf>) -> anyhow::Res
         _ => with_own_sandbox(&plan, &args, config_file, &stop, &bar).await,
     };
     bar.done();
-    tell(&report?, &args)
+    let mut report = report?;
+    if in_flight_max < asked_in_flight_max && report.counted.turned_away > 0 {
+        report.notes.push(format!(
+            "At most {in_flight_max} initiations waited for an answer at once, not {asked_in_flight_max}: there can be no more connections here."
+        ));
+    }
+    tell(&report, &args)
+}
+
+/// How many initiations can be in flight where so many files may be open: each has a connection of its own, and the service,
+/// which may open as many files, takes so many.
+fn carried_max(files: u64) -> usize {
+    usize::try_from(files).unwrap_or(usize::MAX).min(CONNECTIONS_MAX).saturating_sub(CONNECTIONS_BESIDE).max(1)
 }
 
 /// Whether a file can be written. One that is there stays as it is, and none is left behind.
@@ -153,6 +175,11 @@ fn probe(file: &Path) -> std::io::Result<()> {
 /// A sandbox that runs already.
 fn foreign(url: &Url, key: &str, allow_remote: bool) -> anyhow::Result<Target> {
     ensure!(url.scheme() == "http", "--url: only http is spoken here; expected one such as http://127.0.0.1:8080");
+    // Before the URL is printed anywhere.
+    let names_someone = !url.username().is_empty() || url.password().is_some();
+    ensure!(!names_someone, "--url: no user and no password are sent; the key is all that opens the service (--key)");
+    let is_bare = url.path() == "/" && url.query().is_none() && url.fragment().is_none();
+    ensure!(is_bare, "--url: only a host and a port can be called, as in http://127.0.0.1:8080, not {url}");
     let is_local = match url.host() {
         Some(Host::Domain(name)) => name == "localhost",
         Some(Host::Ipv4(address)) => IpAddr::from(address).is_loopback(),
@@ -163,7 +190,7 @@ fn foreign(url: &Url, key: &str, allow_remote: bool) -> anyhow::Result<Target> {
         bail!("--url: {url} is not on this machine; --allow-remote loads it all the same, if it is yours");
     }
     let (url, key) = (url.as_str().trim_end_matches('/').to_owned(), key.to_owned());
-    Ok(Target { name: url.clone(), url, key, pid: None, ended: CancellationToken::new() })
+    Ok(Target { name: url.clone(), url, key, own: None, ended: CancellationToken::new() })
 }
 
 /// Starts a sandbox, loads it and stops it, whatever comes in between.
@@ -193,7 +220,7 @@ async fn with_own_sandbox(
         url: ready.api_url.clone(),
         key: ready.api_key.clone(),
         name: kind.to_owned(),
-        pid: Some(ready.pid),
+        own: Some(Own { pid: ready.pid, operator_url: ready.operator_url.clone() }),
         ended: ended.clone(),
     };
     let sandbox = Arc::new(Mutex::new(Some(sandbox)));
@@ -238,4 +265,16 @@ fn tell(report: &Report, args: &Args) -> anyhow::Result<ExitCode> {
         (false, true) => ExitCode::SUCCESS,
         (false, false) => ExitCode::FAILURE,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_are_in_flight_than_there_can_be_connections() {
+        for (files, carried) in [(0, 1), (1_024, 512), (20_000, 15_872), (1 << 20, 15_872)] {
+            assert_eq!(carried_max(files), carried, "{files}");
+        }
+    }
 }

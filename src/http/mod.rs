@@ -32,5 +32,5 @@ pub use edge::{RequestId, X_REQUEST_ID};
 pub use error::ApiError;
 pub use limits::{Limits, REQUEST_TIMEOUT};
 pub use router::{router, router_with};
-pub use serve::{DRAIN_MAX, serve};
+pub use serve::{CONNECTIONS_MAX, DRAIN_MAX, serve};
 pub use state::{AppState, Environment, HttpConfig, Shared};

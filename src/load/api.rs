@@ -11,6 +11,7 @@ use payferry_domain::{MerchantId, PaymentId};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::behaviour::Intent;
 use super::client::{Answer, CallError, Client, request};
@@ -18,7 +19,7 @@ use super::ground::Ground;
 use super::ledger::{Balance, Entry};
 use super::settings::Settings;
 
-/// Connections that initiations share. One carries a request at a time; who finds none waits for one, and that is counted.
+/// Connections that initiations share unless asked otherwise. One carries a request at a time; who finds none waits for one.
 pub const CONNECTIONS_MAX: usize = 256;
 /// How long an initiation may take.
 pub const INITIATE_DEADLINE: Duration = Duration::from_secs(10);
@@ -56,7 +57,7 @@ pub struct Made {
 pub enum NotMade {
     /// The service said no: its status and the code of its problem.
     Refused(u16, String),
-    /// It did not answer; the payment may be there.
+    /// It did not answer, or could not even be asked.
     Unanswered(CallError),
     /// It answered 201 and something that cannot be read.
     Unreadable,
@@ -82,8 +83,13 @@ struct Problem {
 impl Api {
     /// The interface at `url`.
     pub fn new(url: &str, key: &str) -> anyhow::Result<Self> {
+        Self::with_connections(url, key, CONNECTIONS_MAX)
+    }
+
+    /// The same, for so many initiations at once.
+    pub fn with_connections(url: &str, key: &str, connections_max: usize) -> anyhow::Result<Self> {
         Ok(Self {
-            initiations: Arc::new(Client::new(url, CONNECTIONS_MAX, INITIATE_DEADLINE)?.bearer(key)?),
+            initiations: Arc::new(Client::new(url, connections_max, INITIATE_DEADLINE)?.bearer(key)?),
             side: Arc::new(Client::new(url, SIDE_CONNECTIONS_MAX, CALL_DEADLINE)?.bearer(key)?),
             sample: Arc::new(Client::new(url, SAMPLE_CONNECTIONS_MAX, CALL_DEADLINE)?.bearer(key)?),
         })
@@ -155,17 +161,29 @@ impl Api {
 
     /// Makes a payment, asked for once.
     pub async fn initiate(&self, merchant: MerchantId, reference: &str, intent: &Intent) -> Result<Made, NotMade> {
+        self.initiate_begun(merchant, reference, intent).await.1
+    }
+
+    /// The same. Answers, too, when its request had a connection ([`Client::call_begun`]).
+    pub async fn initiate_begun(
+        &self,
+        merchant: MerchantId,
+        reference: &str,
+        intent: &Intent,
+    ) -> (Option<Instant>, Result<Made, NotMade>) {
         let Intent { chain, token, amount, .. } = intent;
         let expires_in = intent.expires_secs();
         // Written by hand: everything in it is our own and needs no escaping.
         let body = format!(
             r#"{{"merchant_id":"{merchant}","amount":"{amount}","currency":"{token}","chain":"{chain}","expires_in":{expires_in},"reference":"{reference}"}}"#
         );
-        let answer = self.initiations.post("/payments/initiate", body).await.map_err(NotMade::Unanswered)?;
-        match answer.status.as_u16() {
+        let request = request(Method::POST, "/payments/initiate", body.into());
+        let (begun, answer) = self.initiations.call_begun(request).await;
+        let made = answer.map_err(NotMade::Unanswered).and_then(|answer| match answer.status.as_u16() {
             201 => serde_json::from_slice(&answer.body).map_err(|_| NotMade::Unreadable),
             status => Err(NotMade::Refused(status, problem(&answer).code)),
-        }
+        });
+        (begun, made)
     }
 
     /// Every payment of a merchant, newest first, page by page.
@@ -209,13 +227,12 @@ impl Api {
         Ok(!shown.transfers.is_empty())
     }
 
-    /// Deliveries that are queued, wait for a retry or are exhausted, and the payments of the oldest of them.
-    pub async fn undelivered(&self) -> anyhow::Result<(u64, Vec<String>)> {
-        let list: Value = self.read(&format!("/api/v1/webhook/undelivered?limit={PAGE}")).await?;
-        let total = list["total"].as_u64().context("the list has no `total`")?;
+    /// A page of the deliveries that are queued, wait for a retry or are exhausted, oldest first, after so many of them:
+    /// whose they are, which is a payment's id or something else's. Empty after the last.
+    pub async fn undelivered(&self, offset: usize) -> anyhow::Result<Vec<String>> {
+        let list: Value = self.read(&format!("/api/v1/webhook/undelivered?limit={PAGE}&offset={offset}")).await?;
         let deliveries = list["deliveries"].as_array().context("the list has no `deliveries`")?;
-        let ids = deliveries.iter().filter_map(|one| one["payment_id"].as_str().map(str::to_owned)).collect();
-        Ok((total, ids))
+        Ok(deliveries.iter().map(|one| one["payment_id"].as_str().unwrap_or_default().to_owned()).collect())
     }
 
     /// Postings of the PSP's ledger after a position, oldest first, up to so many.
@@ -275,6 +292,15 @@ impl NotMade {
             Self::Refused(status, code) => format!("initiate: {status} {code}"),
             Self::Unanswered(error) => format!("initiate: {error}"),
             Self::Unreadable => "initiate: unreadable answer".to_owned(),
+        }
+    }
+
+    /// Whether the payment may be there all the same.
+    pub const fn may_be_made(&self) -> bool {
+        match self {
+            Self::Refused(..) => false,
+            Self::Unanswered(error) => error.may_be_done(),
+            Self::Unreadable => true,
         }
     }
 }

@@ -60,7 +60,7 @@ pub enum Pacing {
     /// Independent of each other, as many payers are: the gaps are exponential, decided by the seed.
     Poisson {
         /// The same seed makes the same gaps.
-        seed: u64,
+        seed: u32,
     },
 }
 
@@ -81,7 +81,7 @@ impl Arrivals {
         let gap_secs = 1.0 / self.rate.get();
         let mut random = match self.pacing {
             Pacing::Constant => None,
-            Pacing::Poisson { seed } => Some(StdRng::seed_from_u64(seed)),
+            Pacing::Poisson { seed } => Some(StdRng::seed_from_u64(seed.into())),
         };
         let mut at_secs = 0.0;
         (0..self.count).map(move |number| match &mut random {

@@ -17,9 +17,9 @@ use super::expect;
 use super::ground::{ChainGround, Ground};
 use super::ledger::Stand;
 use super::moved::{Holding, Holds, Moved, holdings, movements};
-use super::record::Record;
+use super::record::{Record, ToldSettlement};
 use super::rpc::Rpc;
-use books::{Owed, Posted, Postings};
+use books::{Keeper, Owed, Posted, Postings};
 
 /// A payment as the service shows it, as far as it is compared.
 #[derive(Debug, Clone, Deserialize)]
@@ -88,20 +88,35 @@ pub async fn beginning(api: &Api, ground: &Ground) -> anyhow::Result<Beginning> 
     Ok(Beginning { chains, books: Stand::now(api).await? })
 }
 
+/// What is compared.
+#[derive(Debug, Clone, Copy)]
+pub struct Scope<'a> {
+    /// All payments of it.
+    pub merchant: MerchantId,
+    /// Where everything is.
+    pub ground: &'a Ground,
+    /// Where everything stood before.
+    pub beginning: &'a Beginning,
+    /// Nobody but this run uses the service.
+    pub is_alone: bool,
+}
+
+/// What of a payment that was read back is held against the chain.
+struct Listed {
+    wallet: Address,
+    settlement: Option<ToldSettlement>,
+}
+
 /// Reads everything back and compares it.
-pub async fn audit(
-    api: &Api,
-    merchant: MerchantId,
-    ground: &Ground,
-    beginning: &Beginning,
-    book: &Book,
-) -> anyhow::Result<Audit> {
+pub async fn audit(api: &Api, scope: Scope<'_>, book: &Book) -> anyhow::Result<Audit> {
+    let Scope { merchant, ground, beginning, is_alone } = scope;
     let mut audit = Audit::default();
     let mut settled: HashMap<(Chain, Token), Holds> = HashMap::new();
     let mut owed = Vec::new();
-    let mut listed = HashSet::new();
+    let mut ids = HashSet::new();
+    let mut listed = HashMap::new();
     api.payments(merchant, |shown: Shown| {
-        if !listed.insert(shown.payment_id) {
+        if !ids.insert(shown.payment_id) {
             audit.homeless.push(format!("{} is listed twice", shown.payment_id));
         }
         let number = shown.reference.as_deref().and_then(|reference| book.number(reference));
@@ -111,14 +126,18 @@ pub async fn audit(
             return;
         };
         record.is_over();
+        record.told_id = Some(shown.payment_id);
         for fault in differences(record, &shown) {
             record.fault(fault);
         }
         let asset = (record.intent.chain, record.intent.token);
-        let shares = shares(&shown).unwrap_or_default();
-        let sum = settled.entry(asset).or_default();
-        sum.vault = sum.vault.saturating_add(shares.vault);
-        sum.treasury = sum.treasury.saturating_add(shares.treasury);
+        let settlement = settlement(&shown);
+        if let Some(ToldSettlement { psp_amount, treasury_fee, .. }) = &settlement {
+            let sum = settled.entry(asset).or_default();
+            sum.vault = sum.vault.saturating_add(*psp_amount);
+            sum.treasury = sum.treasury.saturating_add(*treasury_fee);
+        }
+        listed.insert(number.unwrap_or_default(), Listed { wallet: shown.intermediary_wallet, settlement });
         owed.push(Owed {
             number: number.unwrap_or_default(),
             id: shown.payment_id,
@@ -128,7 +147,8 @@ pub async fn audit(
         audit.shown.insert(number.unwrap_or_default(), line(&shown));
     })
     .await?;
-    let books = compare_books(api, ground, &beginning.books, &owed, book).await?;
+    let keeper = Keeper { has_ledger: ground.keeps_ledger, is_alone };
+    let books = compare_books(api, scope, keeper, &owed, book).await?;
     audit.homeless.extend(books.homeless);
     audit.notes.extend(books.notes);
     for (chain, place) in &ground.chains {
@@ -136,11 +156,12 @@ pub async fn audit(
         let (head, now) = holdings(&rpc, place).await?;
         let Some((above, before)) = beginning.chains.get(chain) else { continue };
         let moved = movements(&rpc, place, *above, head).await?;
-        let strangers = held_against(&mut book.read(), *chain, moved);
+        let strangers = held_against(&mut book.read(), *chain, moved.came, &listed);
         for token in place.tokens.keys() {
             let of = |holdings: &HashMap<Token, Holds>| holdings.get(token).copied().unwrap_or_default();
             let ours = settled.get(&(*chain, *token)).copied().unwrap_or_default();
-            let mut holding = holding(*chain, *token, [of(before), of(&now)], [ours, of(&strangers)]);
+            let moved = [ours, of(&strangers), of(&moved.left)];
+            let mut holding = holding(*chain, *token, [of(before), of(&now)], moved);
             if let Some(grew) = books.balances.get(&(*chain, *token)) {
                 holding.balance_grew = Some(Amount(grew.balance).to_string());
                 holding.postings_say = Some(Amount(grew.ledger).to_string());
@@ -162,8 +183,8 @@ pub async fn audit(
 /// Reads the service's books and compares them; what is wrong with a payment becomes a fault of it.
 async fn compare_books(
     api: &Api,
-    ground: &Ground,
-    before: &Stand,
+    Scope { ground, beginning, .. }: Scope<'_>,
+    keeper: Keeper,
     owed: &[Owed],
     book: &Book,
 ) -> anyhow::Result<books::Compared> {
@@ -174,8 +195,9 @@ async fn compare_books(
     let contracts: HashMap<(Chain, Token), Address> = ground.chains.iter().flat_map(of_chain).collect();
     let asset = |owed: &Owed| Some((owed.id, (owed.asset.0, *contracts.get(&owed.asset)?)));
     let mut postings = Postings::of(owed.iter().filter_map(asset));
+    let before = &beginning.books;
     let now = before.since(api, |entry| postings.add(entry)).await?;
-    let mut compared = books::compare(owed, &postings, [before, &now], &contracts);
+    let mut compared = books::compare(owed, &postings, [before, &now], &contracts, keeper);
     let mut inner = book.read();
     for (number, fault) in compared.faults.drain(..) {
         if let Some(record) = inner.record(number) {
@@ -186,12 +208,13 @@ async fn compare_books(
     Ok(compared)
 }
 
-fn holding(chain: Chain, token: Token, [before, now]: [Holds; 2], [ours, strangers]: [Holds; 2]) -> Holding {
-    let grew =
-        Holds { vault: now.vault.saturating_sub(before.vault), treasury: now.treasury.saturating_sub(before.treasury) };
+/// What both grew by, which is less than nothing where more left them than came, and what came and left says that they must have.
+fn holding(chain: Chain, token: Token, [before, now]: [Holds; 2], [ours, strangers, left]: [Holds; 3]) -> Holding {
+    let less = |all: Amount, part: Amount| Amount(all.units().saturating_sub(part.units()));
+    let grew = Holds { vault: less(now.vault, before.vault), treasury: less(now.treasury, before.treasury) };
     let expected = Holds {
-        vault: ours.vault.saturating_add(strangers.vault),
-        treasury: ours.treasury.saturating_add(strangers.treasury),
+        vault: less(ours.vault.saturating_add(strangers.vault), left.vault),
+        treasury: less(ours.treasury.saturating_add(strangers.treasury), left.treasury),
     };
     Holding {
         chain,
@@ -219,9 +242,13 @@ fn line(shown: &Shown) -> String {
 }
 
 /// What the payment says that it settled.
-fn shares(shown: &Shown) -> Option<Holds> {
+fn settlement(shown: &Shown) -> Option<ToldSettlement> {
     let settlement = shown.settlement.as_ref().filter(|settlement| settlement.status == "settled")?;
-    Some(Holds { vault: settlement.psp_amount.parse().ok()?, treasury: settlement.treasury_fee.parse().ok()? })
+    Some(ToldSettlement {
+        psp_amount: settlement.psp_amount.parse().ok()?,
+        treasury_fee: settlement.treasury_fee.parse().ok()?,
+        tx_hash: settlement.tx_hash.clone().unwrap_or_else(|| "-".to_owned()),
+    })
 }
 
 /// What the ledger must have of a payment: what it says that it received, and of what it says that it settled the shares
@@ -247,12 +274,21 @@ fn differences(record: &Record, shown: &Shown) -> Vec<String> {
             differences.push(format!("reads back with {what} `{found}`, not `{wanted}`"));
         }
     };
-    let Some(made) = &record.made else { return Vec::new() };
-    same("payment_id", &shown.payment_id.to_string(), &made.id.to_string());
-    same("intermediary_wallet", &shown.intermediary_wallet.to_string(), &made.wallet.to_string());
     same("amount", &shown.amount, &intent.amount.to_string());
     same("currency", &shown.currency, intent.token.as_str());
     same("chain", &shown.chain, intent.chain.as_str());
+    let Some(made) = &record.made else {
+        // Nobody was told where to pay it.
+        let statuses = expect::unpaid(intent.behaviour).iter().map(|status| status.as_str());
+        if !statuses.clone().any(|status| status == shown.status) {
+            same("status", &shown.status, &statuses.collect::<Vec<_>>().join(" or "));
+        }
+        same("amount_received", &shown.amount_received, &Amount::ZERO.to_string());
+        same("a settlement", if shown.settlement.is_some() { "one" } else { "none" }, "none");
+        return differences;
+    };
+    same("payment_id", &shown.payment_id.to_string(), &made.id.to_string());
+    same("intermediary_wallet", &shown.intermediary_wallet.to_string(), &made.wallet.to_string());
     if record.unsent.is_some() || (record.sent.is_none() && intent.behaviour == Behaviour::Late) {
         // It was not paid, so that it cannot end as it was meant to.
         return differences;
@@ -294,23 +330,38 @@ fn differences(record: &Record, shown: &Shown) -> Vec<String> {
     differences
 }
 
-/// Holds each payment of a chain against what left its wallet; answers what strangers moved, by token.
-fn held_against(inner: &mut Inner, chain: Chain, mut moved: HashMap<(Token, Address), Moved>) -> HashMap<Token, Holds> {
-    for record in inner.records.iter_mut().filter(|record| record.intent.chain == chain) {
-        let Some(made) = record.made else { continue };
-        let moved = moved.remove(&(record.intent.token, made.wallet)).unwrap_or_default();
-        let told = record.told.clone();
-        let wanted = told.as_ref().map_or_else(Default::default, |told| (told.psp_amount, told.treasury_fee));
+/// Holds each payment of a chain against what left its wallet; answers what strangers moved, by token. Of what webhooks did not
+/// tell it is what was read back that must have left.
+fn held_against(
+    inner: &mut Inner,
+    chain: Chain,
+    mut moved: HashMap<(Token, Address), Moved>,
+    listed: &HashMap<u32, Listed>,
+) -> HashMap<Token, Holds> {
+    for (number, record) in (0..).zip(&mut inner.records).filter(|(_, record)| record.intent.chain == chain) {
+        let listed = listed.get(&number);
+        let wallet = record.made.map(|made| made.wallet).or_else(|| Some(listed?.wallet));
+        let Some(wallet) = wallet else { continue };
+        let moved = moved.remove(&(record.intent.token, wallet)).unwrap_or_default();
+        let (said, by) = match &record.told {
+            Some(told) => (Some(told), "webhooks tell of"),
+            None => (listed.and_then(|listed| listed.settlement.as_ref()), "it reads back with"),
+        };
+        let wanted = said.map_or_else(Default::default, |said| (said.psp_amount, said.treasury_fee));
+        let mut faults = Vec::new();
         if (moved.to_vault, moved.to_treasury) != wanted {
-            record.fault(format!(
-                "on-chain, {} went to the PSP's vault and {} to the treasury; webhooks tell of {} and {}",
+            faults.push(format!(
+                "on-chain, {} went to the PSP's vault and {} to the treasury; {by} {} and {}",
                 moved.to_vault, moved.to_treasury, wanted.0, wanted.1
             ));
         }
-        if let ([hash], Some(told)) = (moved.tx_hashes.as_slice(), told)
-            && told.tx_hash != hash.to_string()
+        if let ([hash], Some(said)) = (moved.tx_hashes.as_slice(), said)
+            && said.tx_hash != hash.to_string()
         {
-            record.fault(format!("was settled on-chain in {hash}, webhooks tell of {}", told.tx_hash));
+            faults.push(format!("was settled on-chain in {hash}, {by} {}", said.tx_hash));
+        }
+        for fault in faults {
+            record.fault(fault);
         }
     }
     let mut strangers: HashMap<Token, Holds> = HashMap::new();

@@ -12,8 +12,8 @@ const WHOLE: u8 = 100;
 pub const DIFFERENCE: Amount = Amount::from_tokens(1);
 /// The least amount of the load, and by how much amounts differ: so that a mix-up of two payments shows.
 const AMOUNT_LEAST: Amount = Amount::from_tokens(5);
-const AMOUNT_STEP_UNITS: i64 = 10_000;
-const AMOUNT_STEPS: u32 = 10_000;
+const AMOUNT_STEP_UNITS: i64 = 1_000;
+const AMOUNT_STEPS: u32 = 100_000;
 /// More than any amount of the load.
 pub const AMOUNTS_BELOW: Amount = AMOUNT_LEAST.saturating_add(Amount(AMOUNT_STEP_UNITS * AMOUNT_STEPS as i64));
 /// The shortest time to pay that the interface allows.
@@ -237,6 +237,10 @@ mod tests {
         }
         let amounts: std::collections::BTreeSet<_> = all.iter().map(|one| one.amount).collect();
         assert_eq!(amounts.len(), 600);
+        // What a balance has too much of is one payment's share and no other's, in a run of any usual length.
+        let payments = (0..300_000).map(|number| Intent::nth(number, Behaviour::Exact));
+        let shares: std::collections::HashSet<_> = payments.map(|one| (one.chain, one.token, one.amount)).collect();
+        assert_eq!(shares.len(), 300_000);
         let under = Intent::nth(0, Behaviour::Under);
         assert_eq!((under.amount.to_string(), under.pays().unwrap().to_string()), ("5.00".into(), "4.00".into()));
         assert_eq!(Intent::nth(3, Behaviour::Never).pays(), None);

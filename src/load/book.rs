@@ -3,13 +3,14 @@
 //! It is what initiations, payers, blocks and webhooks have in common; each calls it from its own task, and none waits.
 //! Deliberately absent: input and output.
 
+mod webhooks;
+
 use std::collections::HashMap;
 use std::time::Duration;
 
 use alloy::primitives::B256;
 use parking_lot::{Mutex, MutexGuard};
-use payferry_domain::Timestamp;
-use payferry_domain::payment::EventName;
+use payferry_domain::{PaymentId, Timestamp};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 
@@ -17,13 +18,10 @@ use super::api::{Made, NotMade};
 use super::behaviour::{Behaviour, Intent};
 use super::clock::ServiceClock;
 use super::payers::{Sent, Unsent};
-use super::receiver::{Arrived, Heard};
-use super::record::{MadeAt, Novelty, Record};
+use super::record::{MadeAt, NotMadeAs, Record};
 use super::stages::{Stage, Stages};
 use super::tally::{Tally, count};
 
-/// Webhooks that were not genuine, kept in words.
-const FORGED_MAX: usize = 20;
 /// Transactions of strangers, the settler's among them, that are remembered before the old ones are forgotten.
 const MINED_EARLY_MAX: usize = 10_000;
 /// The kind of error of a payment of the sample whose transfer the service did not show in time.
@@ -54,9 +52,14 @@ pub struct Inner {
     pub records: Vec<Record>,
     /// Webhooks that were not genuine, in words.
     pub forged: Vec<String>,
+    /// Genuine ones of payments that are none of the run's, in words.
+    pub foreign: Vec<String>,
     clock: ServiceClock,
+    by_id: HashMap<PaymentId, u32>,
     by_transfer: HashMap<B256, u32>,
     mined_early: HashMap<B256, Instant>,
+    /// Nobody is waited for any more.
+    is_over: bool,
 }
 
 impl Book {
@@ -108,55 +111,58 @@ impl Book {
     /// It found no place in flight.
     pub fn turned_away(&self, number: u32) {
         count(&self.tally.counts.turned_away);
-        self.not_made(number, "not begun: too many in flight");
+        self.not_made(number, NotMadeAs { kind: "not begun: too many in flight".to_owned(), may_be_there: false });
     }
 
-    /// The answer to its initiation came, or did not. Answers what was made.
-    pub fn answered(&self, number: u32, begun: Instant, answer: Result<Made, NotMade>) -> Option<Made> {
+    /// The answer to its initiation came, or did not; `begun` is when its request had a connection, if it ever had one. Answers
+    /// what was made.
+    pub fn answered(&self, number: u32, begun: Option<Instant>, answer: Result<Made, NotMade>) -> Option<Made> {
         let at = Instant::now();
+        let mut inner = self.inner.lock();
+        let record = inner.record(number)?;
+        let (held, intended) = (record.intent.behaviour == Behaviour::Held, record.intended);
+        if let Ok(made) = &answer {
+            record.is_made(MadeAt { id: made.payment_id, wallet: made.intermediary_wallet, at });
+            inner.by_id.insert(made.payment_id, number);
+        }
+        drop(inner);
+        if !held {
+            self.measure_answer(&answer, intended, begun, at);
+        } else if answer.is_ok() {
+            count(&self.tally.counts.held);
+        }
+        let not_made = match answer {
+            Ok(made) => return Some(made),
+            Err(not_made) => not_made,
+        };
+        self.not_made(number, NotMadeAs { kind: not_made.kind(), may_be_there: not_made.may_be_made() });
+        None
+    }
+
+    fn measure_answer(&self, answer: &Result<Made, NotMade>, intended: Instant, begun: Option<Instant>, at: Instant) {
+        let (counts, stages, whole) = (&self.tally.counts, &self.stages, at - intended);
+        match begun {
+            Some(begun) => stages.record(Stage::Begun, begun - intended, begun - intended),
+            None => stages.record_in_vain(Stage::Begun, whole, Some(whole)),
+        }
         match answer {
-            Ok(made) => {
-                let mut inner = self.inner.lock();
-                let record = inner.record(number)?;
-                record.is_made(MadeAt { id: made.payment_id, wallet: made.intermediary_wallet, at });
-                let (held, intended) = (record.intent.behaviour == Behaviour::Held, record.intended);
-                drop(inner);
-                if held {
-                    count(&self.tally.counts.held);
-                } else {
-                    count(&self.tally.counts.accepted);
-                    self.stages.record(Stage::Begun, begun - intended, begun - intended);
-                    self.stages.record(Stage::Accepted, at - intended, at - begun);
-                    self.tally.accepted_in(at - intended);
-                }
-                Some(made)
+            Ok(_) => {
+                count(&counts.accepted);
+                stages.record(Stage::Accepted, whole, begun.map_or(whole, |begun| at - begun));
             }
-            Err(not_made) => {
-                let mut inner = self.inner.lock();
-                let record = inner.record(number)?;
-                let (held, intended) = (record.intent.behaviour == Behaviour::Held, record.intended);
-                drop(inner);
-                if !held {
-                    self.stages.record(Stage::Begun, begun - intended, begun - intended);
-                    match not_made {
-                        NotMade::Refused(..) => count(&self.tally.counts.refused),
-                        NotMade::Unanswered(_) | NotMade::Unreadable => {
-                            count(&self.tally.counts.unanswered);
-                            self.stages.record_in_vain(Stage::Accepted, at - intended, at - begun);
-                            self.tally.accepted_in(at - intended);
-                        }
-                    }
-                }
-                self.not_made(number, &not_made.kind());
-                None
+            Err(NotMade::Refused(..)) => return count(&counts.refused),
+            Err(NotMade::Unanswered(_) | NotMade::Unreadable) => {
+                count(&counts.unanswered);
+                stages.record_in_vain(Stage::Accepted, whole, begun.map(|begun| at - begun));
             }
         }
+        self.tally.accepted_in(whole);
     }
 
-    fn not_made(&self, number: u32, kind: &str) {
-        self.tally.error(kind);
+    fn not_made(&self, number: u32, why: NotMadeAs) {
+        self.tally.error(&why.kind);
         if let Some(record) = self.inner.lock().record(number) {
-            record.not_made = Some(kind.to_owned());
+            record.not_made = Some(why);
         }
     }
 
@@ -220,7 +226,7 @@ impl Book {
     /// The service did not show it in time.
     pub fn unseen(&self, number: u32, at: Instant) {
         let Some((intended, mined)) = self.since_mined(number) else { return };
-        self.stages.record_in_vain(Stage::Seen, at - intended, at - mined);
+        self.stages.record_in_vain(Stage::Seen, at - intended, Some(at - mined));
         self.tally.error(UNSEEN);
     }
 
@@ -236,95 +242,24 @@ impl Book {
         self.inner.lock().clock.ahead(offset_secs);
     }
 
-    /// A webhook came.
-    pub fn hear(&self, heard: Heard) {
-        match heard {
-            Heard::Webhook(arrived) => self.hear_webhook(&arrived),
-            Heard::Refused(why, webhook_id) => {
-                count(&self.tally.counts.forged);
-                self.tally.error(&format!("webhook: {why}"));
-                let mut inner = self.inner.lock();
-                if inner.forged.len() < FORGED_MAX {
-                    inner.forged.push(format!("{webhook_id}: {why}"));
-                }
-            }
-        }
-    }
-
-    fn hear_webhook(&self, arrived: &Arrived) {
-        let Arrived { at, at_wall, event, .. } = arrived;
-        let counts = &self.tally.counts;
-        count(&counts.webhooks);
-        let number = event.reference.as_deref().and_then(|reference| self.number(reference));
+    /// Nobody is waited for any more. Whatever did not come has its wait in the figures: payments that are stuck, and those that
+    /// were under way when a run was interrupted.
+    pub fn end(&self) {
         let mut inner = self.inner.lock();
-        let age = inner.clock.age(&event.timestamp, *at_wall);
-        let Some((number, record)) = number.and_then(|number| Some((number, inner.record(number)?))) else {
-            return count(&counts.foreign);
-        };
-        let was_complete = record.is_complete();
-        let novelty = record.hear(event, &arrived.webhook_id);
-        let Novelty::New(name) = novelty else {
-            if novelty == Novelty::Repeated {
-                count(&counts.repeated);
+        inner.is_over = true;
+        let now = Instant::now();
+        for record in &inner.records {
+            for (stage, since) in record.awaited() {
+                let step = since.map(|since| now.saturating_duration_since(since));
+                self.stages.record_in_vain(stage, now.saturating_duration_since(record.intended), step);
             }
-            return;
-        };
-        let place = (event.sequence as usize).saturating_sub(1);
-        if record.heard[..place].iter().any(Option::is_none) {
-            count(&counts.out_of_order);
-        }
-        let Some(age) = age else {
-            return record.fault(format!("{name} has the timestamp `{}`, which is not in the past", event.timestamp));
-        };
-        let happened = at.checked_sub(age).unwrap_or(*at);
-        let moment = Moment { at: *at, happened, name, behaviour: record.intent.behaviour };
-        let complete = !was_complete && record.is_complete();
-        self.measure(record, moment, complete);
-        let to_be_paid = record.intent.behaviour == Behaviour::Late && name == EventName::PaymentFailed;
-        drop(inner);
-        if complete {
-            count(&counts.complete);
-            self.progress.notify_one();
-        }
-        if to_be_paid {
-            let _ = self.expired.send(number);
         }
     }
 
-    fn measure(&self, record: &mut Record, moment: Moment, complete: bool) {
-        let Moment { at, happened, name, behaviour } = moment;
-        let intended = record.intended;
-        // Those that are to expire take their time by intent.
-        if behaviour.expires() {
-            self.stages.record_step(Stage::Webhook, at - happened);
-        } else {
-            self.stages.record(Stage::Webhook, at - intended, at - happened);
-        }
-        match name {
-            EventName::PaymentConfirmed => {
-                count(&self.tally.counts.confirmed);
-                record.confirmed = Some(happened);
-                self.record_since(Stage::Confirmed, intended, record.mined, happened);
-            }
-            EventName::PaymentSettled => {
-                count(&self.tally.counts.settled);
-                self.record_since(Stage::Settled, intended, record.confirmed, happened);
-            }
-            _ => {}
-        }
-        if complete && !behaviour.expires() {
-            self.stages.record(Stage::Complete, at - intended, at - intended);
-            self.tally.complete_in(at - intended);
-        }
-    }
-
-    /// Of a step whose beginning is not known, or was seen only after its end, the whole alone is counted: a step of nothing
-    /// would look like a fast one.
-    fn record_since(&self, stage: Stage, intended: Instant, began: Option<Instant>, ended: Instant) {
-        match began.and_then(|began| ended.checked_duration_since(began)) {
-            Some(step) => self.stages.record(stage, ended - intended, step),
-            None => self.stages.record_total(stage, ended - intended),
-        }
+    /// Whether any of these is a payment of the run.
+    pub fn has_any(&self, ids: &[String]) -> bool {
+        let inner = self.inner.lock();
+        ids.iter().any(|id| id.parse().is_ok_and(|id: PaymentId| inner.by_id.contains_key(&id)))
     }
 
     /// Payments that were made and of which not every event came, those that are held left out.
@@ -332,15 +267,6 @@ impl Book {
         let counted = self.tally.counts.read();
         counted.accepted.saturating_sub(counted.complete)
     }
-}
-
-/// When an event happened and its webhook came.
-#[derive(Clone, Copy)]
-struct Moment {
-    at: Instant,
-    happened: Instant,
-    name: EventName,
-    behaviour: Behaviour,
 }
 
 impl Inner {

@@ -18,6 +18,7 @@ use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
+use tokio::time::{Instant, timeout_at};
 use url::Url;
 
 /// Bytes of an answer.
@@ -34,6 +35,9 @@ pub enum CallError {
     /// The connection could not be made: nothing was sent.
     #[error("no connection")]
     Unconnected,
+    /// There was no connection in time, none that was free or none that could be made: nothing was sent.
+    #[error("no connection in time")]
+    NotSent,
     /// The connection ended before the answer was there: the request may have been carried out.
     #[error("the connection broke")]
     Broken,
@@ -50,9 +54,18 @@ impl CallError {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Unconnected => "unconnected",
+            Self::NotSent => "not_sent",
             Self::Broken => "broken",
             Self::TimedOut => "timed_out",
             Self::TooLong => "too_long",
+        }
+    }
+
+    /// Whether the request may have been carried out all the same.
+    pub const fn may_be_done(self) -> bool {
+        match self {
+            Self::Unconnected | Self::NotSent => false,
+            Self::Broken | Self::TimedOut | Self::TooLong => true,
         }
     }
 }
@@ -127,8 +140,22 @@ impl Client {
 
     /// Sends a request whose URI is a path, and reads its answer whole.
     pub async fn call(&self, request: Request<Full<Bytes>>) -> Result<Answer, CallError> {
+        self.call_begun(request).await.1
+    }
+
+    /// The same. Answers, too, when the request had its place among the connections: what it waited for before that was this
+    /// client's own, what it waits for from then on, to be let in for one, is the service's. None if it never had one.
+    pub async fn call_begun(&self, request: Request<Full<Bytes>>) -> (Option<Instant>, Result<Answer, CallError>) {
+        let until = Instant::now() + self.deadline;
+        let Ok(Ok(_place)) = timeout_at(until, self.places.acquire()).await else {
+            return (None, Err(CallError::NotSent));
+        };
+        let begun = Instant::now();
+        let mut has_left = false;
         // What is dropped at the deadline takes its connection with it: a late answer must not meet the next request.
-        tokio::time::timeout(self.deadline, self.call_in_its_time(request)).await.unwrap_or(Err(CallError::TimedOut))
+        let answer = timeout_at(until, self.call_in_its_time(request, &mut has_left)).await;
+        let too_late = if has_left { CallError::TimedOut } else { CallError::NotSent };
+        (Some(begun), answer.unwrap_or(Err(too_late)))
     }
 
     /// The same for a request that changes nothing: it is asked for again, a few times, where the connection fails or the
@@ -150,12 +177,16 @@ impl Client {
         self.call(request()).await
     }
 
-    async fn call_in_its_time(&self, mut request: Request<Full<Bytes>>) -> Result<Answer, CallError> {
+    /// `has_left` becomes true when nobody knows any more whether the request was read.
+    async fn call_in_its_time(
+        &self,
+        mut request: Request<Full<Bytes>>,
+        has_left: &mut bool,
+    ) -> Result<Answer, CallError> {
         request.headers_mut().insert(HOST, self.host.clone());
         if let Some(bearer) = &self.bearer {
             request.headers_mut().entry(AUTHORIZATION).or_insert_with(|| bearer.clone());
         }
-        let _place = self.places.acquire().await.map_err(|_| CallError::Unconnected)?;
         loop {
             let (mut connection, is_new) = match self.take_idle() {
                 Some(connection) => (connection, false),
@@ -167,6 +198,7 @@ impl Client {
                 }
                 continue;
             }
+            *has_left = true;
             match connection.try_send_request(request).await {
                 Ok(response) => {
                     let (parts, body) = response.into_parts();
@@ -179,7 +211,7 @@ impl Client {
                 }
                 // The server closed the connection while it was idle, and the request never left.
                 Err(mut error) => match error.take_message() {
-                    Some(unsent) if !is_new => request = unsent,
+                    Some(unsent) if !is_new => (request, *has_left) = (unsent, false),
                     _ => return Err(CallError::Broken),
                 },
             }
@@ -271,6 +303,34 @@ mod tests {
         let client = Client::new(&url, 1, Duration::from_millis(100)).expect("a client");
         assert_eq!(client.get("/slow").await.map(|answer| answer.status), Err(CallError::TimedOut));
         assert_eq!(client.get("/quick").await.map(|answer| answer.body), Ok(Bytes::from("quick")));
+    }
+
+    #[tokio::test]
+    async fn who_waits_for_a_connection_has_not_begun_and_is_told_that_nothing_was_sent() {
+        let asked = Arc::new(AtomicU64::new(0));
+        let slow = {
+            let asked = asked.clone();
+            move || async move {
+                asked.fetch_add(1, Ordering::Relaxed);
+                tokio::time::sleep(Duration::from_millis(300)).await;
+            }
+        };
+        let url = serve(Router::new().route("/slow", get(slow))).await;
+        let client = Client::new(&url, 1, Duration::from_millis(500)).expect("a client");
+        let since = Instant::now();
+        let call = || client.call_begun(request(Method::GET, "/slow", Bytes::new()));
+        // The second gets the connection when it has 200 ms left.
+        let ((at_once, first), (later, second)) = tokio::join!(call(), call());
+        let waited = |begun: Option<Instant>| begun.expect("it had a connection") - since;
+        assert!(first.is_ok() && waited(at_once) < Duration::from_millis(200), "{:?}", waited(at_once));
+        assert!(waited(later) >= Duration::from_millis(300), "{:?}", waited(later));
+        assert_eq!(second.map(|answer| answer.status), Err(CallError::TimedOut));
+
+        let none = Client::new(&url, 0, Duration::from_millis(50)).expect("a client");
+        let (begun, answer) = none.call_begun(request(Method::GET, "/slow", Bytes::new())).await;
+        assert_eq!((begun, answer.map(|answer| answer.status)), (None, Err(CallError::NotSent)));
+        assert_eq!(asked.load(Ordering::Relaxed), 2);
+        assert!(CallError::TimedOut.may_be_done() && !CallError::NotSent.may_be_done());
     }
 
     #[tokio::test]

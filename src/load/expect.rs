@@ -82,6 +82,11 @@ pub const fn ends(behaviour: Behaviour) -> Ends {
     Ends { status, failure_reason, labels }
 }
 
+/// The statuses of which a payment must have one that nobody paid, nobody having been told where to.
+pub const fn unpaid(behaviour: Behaviour) -> &'static [Status] {
+    if behaviour.expires() { &[Status::Pending, Status::Failed] } else { &[Status::Pending] }
+}
+
 /// What must be counted as received when the event of this place (from 0) is announced.
 pub fn received_units(intent: &Intent, place: usize) -> i64 {
     let expired_first = intent.behaviour == Behaviour::Late && place < EXPIRED.len();

@@ -1,12 +1,13 @@
 //! The verdict on each payment: what was expected, what was found.
 //!
-//! Pure: reads the records and, if there was one, the audit.
+//! Pure: reads the book and, if there was one, the audit.
 
 use payferry_domain::payment::EventName;
 use serde::Serialize;
 
 use super::audit::Audit;
 use super::behaviour::Behaviour;
+use super::book::Inner;
 use super::expect;
 use super::record::Record;
 
@@ -49,65 +50,106 @@ pub struct Finding {
     pub expected: String,
     /// What is.
     pub found: String,
+    /// Whether events of it never came, so that the service's delivery log has more to say.
+    #[serde(skip)]
+    pub is_untold: bool,
 }
 
 impl Finding {
     /// Something that is wrong and belongs to no payment.
     pub fn of_none(expected: &str, found: String) -> Self {
-        Self { payment_id: None, kind: Kind::Wrong, payer: None, expected: expected.to_owned(), found }
+        Self {
+            payment_id: None,
+            kind: Kind::Wrong,
+            payer: None,
+            expected: expected.to_owned(),
+            found,
+            is_untold: false,
+        }
     }
 }
 
-/// Everything that is wrong, the worst first.
-pub fn findings(records: &[Record], audit: &Audit, forged: &[String]) -> Vec<Finding> {
+/// Everything that is wrong, the worst first; `unwanted` as [`unwanted`] answers it.
+pub fn findings(records: &[Record], audit: &Audit, unwanted: Vec<Finding>) -> Vec<Finding> {
     let of_payments = (0..).zip(records).filter_map(|(number, record)| judge(record, audit.shown.get(&number)));
     let homeless = audit.homeless.iter().map(|what| Finding::of_none("nothing of the kind", what.clone()));
-    let mut findings: Vec<Finding> = of_payments.chain(homeless).chain(of_forged(forged)).collect();
-    findings.sort_by_key(|finding| finding.kind);
-    findings
+    sorted(of_payments.chain(homeless).chain(unwanted))
 }
 
 /// What is known to be wrong although nothing was read back: faults that nothing to come could mend.
-pub fn known(records: &[Record], forged: &[String]) -> Vec<Finding> {
+pub fn known(records: &[Record], unwanted: Vec<Finding>) -> Vec<Finding> {
     let of_payments = records.iter().filter_map(|record| {
-        let (kind, found) = match &record.unsent {
-            _ if !record.faults.is_empty() => (Kind::Wrong, record.faults.join("; ")),
-            Some(why) => (Kind::Unpaid, format!("its payer could not pay: {why}")),
-            None => return None,
-        };
-        of_payment(record, kind, found)
+        let faults = faults(record, None);
+        match &record.unsent {
+            _ if !faults.is_empty() => of_payment(record, Kind::Wrong, faults.join("; ")),
+            Some(why) => of_payment(record, Kind::Unpaid, format!("its payer could not pay: {why}")),
+            None => None,
+        }
     });
-    let mut findings: Vec<Finding> = of_payments.chain(of_forged(forged)).collect();
+    sorted(of_payments.chain(unwanted))
+}
+
+/// Webhooks that must not be: those that were not genuine and, of a service that has nothing but this run, those of payments
+/// that are none of it.
+pub fn unwanted(inner: &Inner, is_alone: bool) -> Vec<Finding> {
+    let forged = inner.forged.iter().map(|what| Finding::of_none("genuine webhooks only", format!("a webhook {what}")));
+    let foreign = inner.foreign.iter().filter(|_| is_alone);
+    let foreign = foreign.map(|what| Finding::of_none("webhooks of this run only", format!("a webhook {what}")));
+    forged.chain(foreign).collect()
+}
+
+fn sorted(findings: impl Iterator<Item = Finding>) -> Vec<Finding> {
+    let mut findings: Vec<Finding> = findings.collect();
     findings.sort_by_key(|finding| finding.kind);
     findings
 }
 
-fn of_forged(forged: &[String]) -> impl Iterator<Item = Finding> + '_ {
-    forged.iter().map(|what| Finding::of_none("genuine webhooks only", format!("a webhook {what}")))
+fn judge(record: &Record, shown: Option<&String>) -> Option<Finding> {
+    let faults = faults(record, shown);
+    let missing = record.missing();
+    // Who was not paid has nothing to tell.
+    let is_untold = record.made.is_some() && record.unsent.is_none() && !missing.is_empty();
+    let never_came = is_untold.then(|| {
+        let missing: Vec<String> = missing.iter().map(|(name, place)| format!("{name} (event {place})")).collect();
+        format!("never came: {}", missing.join(", "))
+    });
+    let (kind, found) = match (shown, &record.unsent) {
+        (None, _) if record.made.is_some() => (Kind::Lost, "the service has no such payment any more".to_owned()),
+        _ if !faults.is_empty() => (Kind::Wrong, faults.into_iter().chain(never_came).collect::<Vec<_>>().join("; ")),
+        (None, _) if record.told_id.is_some() => {
+            (Kind::Lost, "webhooks told of it, and the service has no such payment".to_owned())
+        }
+        (Some(shown), Some(why)) => (Kind::Unpaid, format!("{shown}; its payer could not pay: {why}")),
+        (Some(shown), None) => (Kind::Undelivered, format!("{shown}; {}", never_came?)),
+        (None, _) => return None,
+    };
+    let is_untold = is_untold && kind != Kind::Lost;
+    Some(Finding { is_untold, ..of_payment(record, kind, found)? })
 }
 
-fn judge(record: &Record, shown: Option<&String>) -> Option<Finding> {
-    record.made?;
-    let missing = record.missing();
-    let (kind, found) = match (shown, &record.unsent) {
-        (None, _) => (Kind::Lost, "the service has no such payment any more".to_owned()),
-        (Some(_), _) if !record.faults.is_empty() => (Kind::Wrong, record.faults.join("; ")),
-        (Some(shown), Some(why)) => (Kind::Unpaid, format!("{shown}; its payer could not pay: {why}")),
-        (Some(shown), None) if !missing.is_empty() => {
-            let missing: Vec<String> = missing.iter().map(|(name, place)| format!("{name} (event {place})")).collect();
-            (Kind::Undelivered, format!("{shown}; never came: {}", missing.join(", ")))
-        }
-        _ => return None,
-    };
-    of_payment(record, kind, found)
+/// What is wrong with a payment, that it is there at all included: one that was refused, or never asked for, must not be.
+fn faults(record: &Record, shown: Option<&String>) -> Vec<String> {
+    let not_made = record.not_made.as_ref().filter(|why| !why.may_be_there && record.told_id.is_some());
+    let is_there = not_made.map(|why| {
+        let how = shown.map_or_else(|| "webhooks tell of it".to_owned(), |shown| format!("is there: {shown}"));
+        format!("was not made ({}), and all the same {how}", why.kind)
+    });
+    is_there.into_iter().chain(record.faults.iter().cloned()).collect()
 }
 
 fn of_payment(record: &Record, kind: Kind, found: String) -> Option<Finding> {
-    let payment_id = Some(record.made?.id.to_string());
-    Some(Finding { payment_id, kind, payer: Some(record.intent.behaviour), expected: expected(record), found })
+    let payment_id = Some(record.id()?.to_string());
+    let payer = Some(record.intent.behaviour);
+    Some(Finding { payment_id, kind, payer, expected: expected(record), found, is_untold: false })
 }
 
 fn expected(record: &Record) -> String {
+    if let Some(not_made) = &record.not_made {
+        let statuses = expect::unpaid(record.intent.behaviour);
+        let statuses = statuses.iter().map(|status| status.as_str()).collect::<Vec<_>>().join(" or ");
+        let unpaid = format!("no payment, or {statuses}, 0.00 of {} received", record.intent.amount);
+        return if not_made.may_be_there { unpaid } else { "no payment".to_owned() };
+    }
     let behaviour = record.intent.behaviour;
     let ends = expect::ends(behaviour);
     let mut text = ends.status.to_string();
@@ -127,11 +169,14 @@ fn expected(record: &Record) -> String {
 mod tests {
     use alloy::primitives::Address;
     use payferry_domain::{EventId, PaymentId, Timestamp};
+    use serde_json::json;
     use tokio::time::Instant;
 
     use super::*;
     use crate::load::behaviour::Intent;
-    use crate::load::record::MadeAt;
+    use crate::load::book::Book;
+    use crate::load::receiver::{Arrived, Heard};
+    use crate::load::record::{MadeAt, NotMadeAs};
 
     fn record(behaviour: Behaviour) -> Record {
         let due_at = Timestamp::from_secs(1_000_000);
@@ -140,6 +185,12 @@ mod tests {
         record.made = Some(MadeAt { id: PaymentId::generate(), wallet: Address::ZERO, at });
         record.heard.iter_mut().for_each(|heard| *heard = Some(EventId::generate()));
         record
+    }
+
+    fn forged() -> Vec<Finding> {
+        let (book, _late) = Book::new("0a1b2c3d", 0, 100);
+        book.hear(Heard::Refused("forged", "evt_1".to_owned()));
+        unwanted(&book.read(), true)
     }
 
     #[test]
@@ -158,7 +209,7 @@ mod tests {
         let records = [well, untold, lost, wrong, unpaid, refused];
         let shown = [0, 1, 3, 4].map(|number| (number, "settled, 5.05 of 5.05 received".to_owned())).into();
         let audit = Audit { shown, homeless: vec!["pay_X is there".to_owned()], ..Audit::default() };
-        let found = findings(&records, &audit, &["evt_1: forged".to_owned()]);
+        let found = findings(&records, &audit, forged());
         let id = |number: usize| Some(records[number].made.unwrap().id.to_string());
         let told: Vec<_> = found.iter().map(|finding| (finding.kind, finding.payment_id.clone())).collect();
         assert_eq!(
@@ -175,17 +226,83 @@ mod tests {
         let untold = &found[4];
         assert_eq!(
             untold.expected,
-            "settled, 5.05 of 5.05 received; told: payment.confirmed, payin.confirmed, payment.settled, payin.settled"
+            "settled, 5.005 of 5.005 received; told: payment.confirmed, payin.confirmed, payment.settled, payin.settled"
         );
         assert!(untold.found.ends_with("never came: payment.settled (event 3)"), "{}", untold.found);
         assert_eq!(
             found[0].expected,
-            "mismatched OVERPAID, 6.05 of 5.05 received; told: payment.mismatched, payin.mismatched"
+            "mismatched OVERPAID, 6.005 of 5.005 received; told: payment.mismatched, payin.mismatched"
         );
         // Before anything was read back, what is lost or untold is not known.
-        let known = known(&records, &["evt_1: forged".to_owned()]);
+        let known = known(&records, forged());
         let told: Vec<_> = known.iter().map(|finding| (finding.kind, finding.payment_id.clone())).collect();
         assert_eq!(told, [(Kind::Wrong, id(3)), (Kind::Wrong, None), (Kind::Unpaid, id(4))]);
         assert_eq!(known[0].found, "reads back with status `pending`, not `failed`");
+    }
+
+    #[test]
+    fn what_is_wrong_and_untold_names_what_never_came() {
+        let mut wrong = record(Behaviour::Exact);
+        wrong.fault("a fault".to_owned());
+        wrong.heard[2..].fill(None);
+        let mut unpaid = record(Behaviour::Exact);
+        unpaid.fault("a fault".to_owned());
+        (unpaid.unsent, unpaid.heard) = (Some("the node is away".to_owned()), vec![None; 4]);
+        let shown = [0, 1].map(|number| (number, "confirmed".to_owned())).into();
+        let found = findings(&[wrong, unpaid], &Audit { shown, ..Audit::default() }, Vec::new());
+        let told: Vec<_> =
+            found.iter().map(|finding| (finding.kind, finding.is_untold, finding.found.as_str())).collect();
+        let never_came = "a fault; never came: payment.settled (event 3), payin.settled (event 4)";
+        assert_eq!(told, [(Kind::Wrong, true, never_came), (Kind::Wrong, false, "a fault")]);
+    }
+
+    #[test]
+    fn a_payment_that_was_not_made_must_not_be_there_unless_nobody_knows() {
+        let not_made = |may_be_there: bool| {
+            let mut record = record(Behaviour::Exact);
+            record.heard = vec![None; 4];
+            record.made = None;
+            record.told_id = Some(PaymentId::generate());
+            record.not_made = Some(NotMadeAs { kind: "initiate: 503 overloaded".to_owned(), may_be_there });
+            record
+        };
+        let mut strange = not_made(true);
+        strange.fault("reads back with status `settled`, not `pending`".to_owned());
+        // Not answered and there; refused and told of alone; refused and there; not answered, told of and gone.
+        let records = [not_made(true), not_made(false), not_made(false), strange, not_made(true)];
+        let shown = [0, 2, 3].map(|number| (number, "pending, 0.00 of 5.00 received".to_owned())).into();
+        let found = findings(&records, &Audit { shown, ..Audit::default() }, Vec::new());
+        let id = |number: usize| records[number].told_id.map(|id| id.to_string());
+        let told: Vec<_> = found.iter().map(|one| (one.kind, one.payment_id.clone(), one.found.as_str())).collect();
+        let refused = "was not made (initiate: 503 overloaded), and all the same";
+        let (heard, there) =
+            (format!("{refused} webhooks tell of it"), format!("{refused} is there: pending, 0.00 of 5.00 received"));
+        assert_eq!(
+            told,
+            [
+                (Kind::Lost, id(4), "webhooks told of it, and the service has no such payment"),
+                (Kind::Wrong, id(1), heard.as_str()),
+                (Kind::Wrong, id(2), there.as_str()),
+                (Kind::Wrong, id(3), "reads back with status `settled`, not `pending`"),
+            ]
+        );
+        assert_eq!(found[1].expected, "no payment");
+        let known = known(&records, Vec::new());
+        let told: Vec<_> = known.iter().map(|one| (one.kind, one.payment_id.clone())).collect();
+        assert_eq!(told, [1, 2, 3].map(|number| (Kind::Wrong, id(number))));
+    }
+
+    #[test]
+    fn webhooks_of_others_are_wrong_only_where_there_are_no_others() {
+        let (book, _late) = Book::new("0a1b2c3d", 0, 100);
+        let event = json!({
+            "event": "payment.failed", "payment_id": "pay_other", "event_id": "evt_1", "timestamp": "2026-01-01T00:00:00Z",
+        });
+        let (at, at_wall) = (Instant::now(), Timestamp::from_secs(1_000_000));
+        let event = serde_json::from_value(event).unwrap();
+        book.hear(Heard::Webhook(Box::new(Arrived { at, at_wall, webhook_id: "evt_1".to_owned(), event })));
+        assert!(unwanted(&book.read(), false).is_empty());
+        let found = unwanted(&book.read(), true);
+        assert_eq!(found[0].found, "a webhook payment.failed of pay_other (reference -)");
     }
 }

@@ -12,6 +12,7 @@ pub mod expect;
 pub mod findings;
 pub mod ground;
 pub mod ledger;
+pub mod metrics;
 pub mod moved;
 pub mod own_sandbox;
 pub mod payers;

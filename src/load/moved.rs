@@ -1,5 +1,5 @@
 //! What the chain says of the money: every token movement into the PSP's vault and to the treasury during the run, by the
-//! wallet that it came from, and what both hold.
+//! wallet that it came from, all that left both, and what both hold.
 
 use std::collections::HashMap;
 
@@ -28,7 +28,16 @@ pub struct Moved {
     pub tx_hashes: Vec<B256>,
 }
 
-/// What vault and treasury hold of one token on one chain.
+/// Every movement of a chain during the run.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Movements {
+    /// Into vault and treasury, by token and the wallet that it came from.
+    pub came: HashMap<(Token, Address), Moved>,
+    /// Out of them, by token: payouts, say.
+    pub left: HashMap<Token, Holds>,
+}
+
+/// What vault and treasury hold of one token on one chain, or what they gained or lost.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Holds {
     /// The PSP's vault.
@@ -48,7 +57,8 @@ pub struct Holding {
     pub vault_grew: String,
     /// By how much the treasury did.
     pub treasury_grew: String,
-    /// What the run's payments say that they settled to the vault, and what strangers' payments moved there meanwhile.
+    /// What the run's payments say that they settled to the vault, and what strangers' payments moved there meanwhile, without
+    /// what left it.
     pub vault_expected: String,
     /// The same of the treasury.
     pub treasury_expected: String,
@@ -98,32 +108,37 @@ struct Log {
     transaction_hash: B256,
 }
 
-/// Every movement to the vault and to the treasury in the blocks after `above` up to `head`, by token and wallet.
-pub async fn movements(
-    rpc: &Rpc,
-    place: &ChainGround,
-    above: u64,
-    head: u64,
-) -> anyhow::Result<HashMap<(Token, Address), Moved>> {
+/// Every movement to and from the vault and the treasury in the blocks after `above` up to `head`.
+pub async fn movements(rpc: &Rpc, place: &ChainGround, above: u64, head: u64) -> anyhow::Result<Movements> {
     let (vault, treasury) = (place.psp_vault.into_word(), place.treasury.into_word());
-    let mut moved: HashMap<(Token, Address), Moved> = HashMap::new();
+    let (signature, ours) = (TokenContract::Transfer::SIGNATURE_HASH, [vault, treasury]);
+    let mut moved = Movements::default();
     for (token, contract) in &place.tokens {
         let mut from = above + 1;
         while from <= head {
             let to = head.min(from + BLOCKS_A_REQUEST - 1);
-            let filter: Value = json!([{
-                "fromBlock": format!("0x{from:x}"), "toBlock": format!("0x{to:x}"), "address": contract,
-                "topics": [TokenContract::Transfer::SIGNATURE_HASH, null, [vault, treasury]],
-            }]);
-            let logs: Vec<Log> = rpc.read("eth_getLogs", &filter).await?;
-            for Log { topics, data, transaction_hash } in logs {
-                ensure!(topics.len() == 3, "a movement of {token} has {} topics", topics.len());
-                let entry = moved.entry((*token, Address::from_word(topics[1]))).or_default();
+            let logs = async |topics: Value| {
+                let filter = json!([{
+                    "fromBlock": format!("0x{from:x}"), "toBlock": format!("0x{to:x}"), "address": contract,
+                    "topics": topics,
+                }]);
+                let logs: Vec<Log> = rpc.read("eth_getLogs", &filter).await?;
+                let odd = logs.iter().find(|log| log.topics.len() != 3);
+                ensure!(odd.is_none(), "a movement of {token} has not three topics");
+                anyhow::Ok(logs)
+            };
+            for Log { topics, data, transaction_hash } in logs(json!([signature, null, ours])).await? {
+                let entry = moved.came.entry((*token, Address::from_word(topics[1]))).or_default();
                 let share = if topics[2] == vault { &mut entry.to_vault } else { &mut entry.to_treasury };
                 *share = share.saturating_add(amount(data)?);
                 if !entry.tx_hashes.contains(&transaction_hash) {
                     entry.tx_hashes.push(transaction_hash);
                 }
+            }
+            for Log { topics, data, .. } in logs(json!([signature, ours])).await? {
+                let entry = moved.left.entry(*token).or_default();
+                let share = if topics[1] == vault { &mut entry.vault } else { &mut entry.treasury };
+                *share = share.saturating_add(amount(data)?);
             }
             from = to + 1;
         }

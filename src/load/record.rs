@@ -7,10 +7,11 @@ use payferry_domain::payment::{EventName, Status};
 use payferry_domain::{Amount, EventId, PaymentId, Timestamp};
 use tokio::time::Instant;
 
-use super::behaviour::Intent;
+use super::behaviour::{Behaviour, Intent};
 use super::clock::{SLACK_MS, moment};
 use super::expect;
 use super::receiver::Event;
+use super::stages::Stage;
 
 /// Faults of one payment that are kept in words.
 const FAULTS_MAX: usize = 8;
@@ -28,8 +29,10 @@ pub struct Record {
     pub fee_bps: u16,
     /// The answer to its initiation.
     pub made: Option<MadeAt>,
-    /// Why there is none, as a kind of error.
-    pub not_made: Option<String>,
+    /// Why there is none.
+    pub not_made: Option<NotMadeAs>,
+    /// Its id as a webhook or the list of payments has it, where no answer told it.
+    pub told_id: Option<PaymentId>,
     /// What its payer sent.
     pub sent: Option<(B256, Instant)>,
     /// Why its payer sent nothing.
@@ -38,6 +41,8 @@ pub struct Record {
     pub mined: Option<Instant>,
     /// When it was confirmed.
     pub confirmed: Option<Instant>,
+    /// When it was settled.
+    pub settled: Option<Instant>,
     /// Its events by their place, from 0: which came.
     pub heard: Vec<Option<EventId>>,
     /// Shares and transaction of the settlement, as they were told.
@@ -70,7 +75,16 @@ pub struct MadeAt {
     pub at: Instant,
 }
 
-/// A settlement as a webhook told it.
+/// Why there is no answer that says where a payment is to be paid.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NotMadeAs {
+    /// The kind of error.
+    pub kind: String,
+    /// Whether it may be there all the same, since nobody knows what became of the request.
+    pub may_be_there: bool,
+}
+
+/// A settlement as a webhook told it, or as it was read back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToldSettlement {
     /// The PSP's share.
@@ -102,15 +116,22 @@ impl Record {
             fee_bps,
             made: None,
             not_made: None,
+            told_id: None,
             sent: None,
             unsent: None,
             mined: None,
             confirmed: None,
+            settled: None,
             heard: vec![None; expect::events(intent.behaviour).len()],
             told: None,
             faults: Vec::new(),
             early: Vec::new(),
         }
+    }
+
+    /// The payment, as the answer to its initiation names it, or whatever else does.
+    pub fn id(&self) -> Option<PaymentId> {
+        self.made.map(|made| made.id).or(self.told_id)
     }
 
     /// The answer to its initiation came.
@@ -170,8 +191,33 @@ impl Record {
         expected.filter(|(_, heard)| heard.is_none()).map(|((event, place), _)| (event.name, place)).collect()
     }
 
+    /// The stages that are still to come of a payment that was made, and since when each is waited for, if that is known. None of
+    /// one that is to expire or to stay live, which takes its time by intent, nor of one that could not be paid.
+    pub fn awaited(&self) -> Vec<(Stage, Option<Instant>)> {
+        if self.intent.behaviour.expires() || self.intent.behaviour == Behaviour::Held {
+            return Vec::new();
+        }
+        let Some(made) = self.made.filter(|_| self.unsent.is_none()) else { return Vec::new() };
+        let sent = self.sent.map(|(_, at)| at);
+        let announces = |name| expect::events(self.intent.behaviour).iter().any(|event| event.name == name);
+        let stages = [
+            (Stage::Sent, sent.is_none(), Some(made.at)),
+            (Stage::Mined, self.mined.is_none(), sent),
+            (Stage::Confirmed, self.confirmed.is_none() && announces(EventName::PaymentConfirmed), self.mined),
+            (Stage::Settled, self.settled.is_none() && announces(EventName::PaymentSettled), self.confirmed),
+            (Stage::Complete, !self.is_complete(), Some(self.intended)),
+        ];
+        let awaited =
+            stages.into_iter().filter(|(_, is_awaited, _)| *is_awaited).map(|(stage, _, since)| (stage, since));
+        // When what they tell of happened is not known.
+        awaited.chain(self.missing().iter().map(|_| (Stage::Webhook, None))).collect()
+    }
+
     /// Takes an event in and holds it against what must be told.
     pub fn hear(&mut self, event: &Event, webhook_id: &str) -> Novelty {
+        if self.made.is_none() {
+            self.told_id = event.payment_id.parse().ok().or(self.told_id);
+        }
         let Ok(event_id) = event.event_id.parse::<EventId>() else {
             self.fault(format!("{} has the event_id `{}`, which is none", event.event, event.event_id));
             return Novelty::Wrong;
@@ -271,196 +317,4 @@ fn told(event: &Event) -> Option<ToldSettlement> {
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
-mod tests {
-    use super::*;
-    use crate::load::behaviour::Behaviour;
-
-    const HASH: B256 = B256::repeat_byte(7);
-    const DUE_AT: Timestamp = Timestamp::from_secs(1_000_000);
-    const FEE_BPS: u16 = 33;
-
-    /// Nobody answered anything yet.
-    fn asked(behaviour: Behaviour) -> Record {
-        Record::new(Intent::nth(0, behaviour), Instant::now(), DUE_AT, FEE_BPS)
-    }
-
-    fn record(behaviour: Behaviour) -> Record {
-        let mut record = asked(behaviour);
-        let at = Instant::now();
-        record.made = Some(MadeAt { id: PaymentId::generate(), wallet: Address::ZERO, at });
-        record.sent = record.intent.pays().map(|_| (HASH, at));
-        record
-    }
-
-    /// The event of this place as it must be.
-    fn event(record: &Record, place: usize) -> Event {
-        let intent = &record.intent;
-        let wanted = expect::events(intent.behaviour)[place];
-        let received = Amount(expect::received_units(intent, place));
-        let paid = matches!(wanted.status, Status::Confirmed | Status::Settled);
-        let failed = wanted.status == Status::Failed;
-        let treasury = received.units() * i64::from(FEE_BPS) / 10_000;
-        Event {
-            event: wanted.name.to_string(),
-            payment_id: record.made.map_or_else(PaymentId::generate, |made| made.id).to_string(),
-            event_id: EventId::generate().to_string(),
-            timestamp: DUE_AT.plus_secs(i64::from(intent.expires_secs())).to_string(),
-            sequence: u32::try_from(place).unwrap() + 1,
-            status: wanted.status.to_string(),
-            reference: None,
-            amount: intent.amount.to_string(),
-            amount_received: received.to_string(),
-            token: intent.token.to_string(),
-            chain: intent.chain.to_string(),
-            tx_hash: (!failed).then(|| HASH.to_string()),
-            psp_amount: paid.then(|| Amount(received.units() - treasury).to_string()),
-            treasury_fee: paid.then(|| Amount(treasury).to_string()),
-            failure_reason: failed.then(|| "expired".to_owned()),
-            labels: expect::labels(intent.behaviour, place).iter().map(ToString::to_string).collect(),
-        }
-    }
-
-    fn hear(record: &mut Record, event: &Event) -> Novelty {
-        record.hear(event, &event.event_id)
-    }
-
-    #[test]
-    fn what_must_be_told_has_no_fault() {
-        for behaviour in Behaviour::MIXED {
-            let mut record = record(behaviour);
-            for place in 0..record.heard.len() {
-                assert!(!record.is_complete());
-                let event = event(&record, place);
-                assert!(matches!(hear(&mut record, &event), Novelty::New(_)), "{behaviour:?}: {:?}", record.faults);
-                assert_eq!(hear(&mut record, &event), Novelty::Repeated);
-            }
-            assert!(record.is_complete() && record.missing().is_empty());
-            assert_eq!(record.faults, Vec::<String>::new(), "{behaviour:?}");
-            assert_eq!(record.told.is_some(), behaviour == Behaviour::Exact);
-        }
-    }
-
-    #[test]
-    fn what_is_told_twice_or_too_much_is_a_fault() {
-        let mut record = record(Behaviour::Exact);
-        let first = event(&record, 3);
-        hear(&mut record, &first);
-        let again = Event { event_id: EventId::generate().to_string(), ..first.clone() };
-        assert_eq!(hear(&mut record, &again), Novelty::Wrong);
-        let beyond = Event { sequence: 5, ..again };
-        assert_eq!(hear(&mut record, &beyond), Novelty::Wrong);
-        let before = Event { sequence: 0, ..beyond };
-        assert_eq!(hear(&mut record, &before), Novelty::Wrong);
-        assert!(record.faults[0].contains("event 4 came as"), "{:?}", record.faults);
-        assert!(record.faults[1].contains("payin.settled came as event 5"), "{:?}", record.faults);
-        assert_eq!(record.faults.len(), 3);
-        let missing: Vec<usize> = record.missing().into_iter().map(|(_, place)| place).collect();
-        assert_eq!(missing, [1, 2, 3]);
-    }
-
-    #[test]
-    fn each_wrong_content_is_named() {
-        type Change = fn(&mut Event);
-        let wrong: [(&str, Change); 9] = [
-            ("payment_id", |event| event.payment_id = PaymentId::generate().to_string()),
-            ("status", |event| event.status = "settled".into()),
-            ("amount", |event| event.amount = "6.00".into()),
-            ("amount_received", |event| event.amount_received = "10.00".into()),
-            ("token", |event| event.token = "USDT".into()),
-            ("chain", |event| event.chain = "polygon".into()),
-            ("labels", |event| event.labels.push("EXCESS".into())),
-            ("tx_hash", |event| event.tx_hash = None),
-            ("psp_amount and treasury_fee", |event| event.psp_amount = Some("5.00".into())),
-        ];
-        for (what, change) in wrong {
-            let mut record = record(Behaviour::Exact);
-            let mut event = event(&record, 0);
-            change(&mut event);
-            hear(&mut record, &event);
-            assert!(record.faults.iter().any(|fault| fault.contains(&format!("{what} is"))), "{:?}", record.faults);
-        }
-        let mut record = record(Behaviour::Exact);
-        let other = Event { event: "payin.failed".into(), ..event(&record, 0) };
-        assert_eq!(hear(&mut record, &other), Novelty::Wrong);
-    }
-
-    #[test]
-    fn a_split_that_adds_up_and_is_not_the_settings_is_a_fault() {
-        for place in 0..4 {
-            let mut record = record(Behaviour::Exact);
-            let right = event(&record, place);
-            let moved = |text: &Option<String>, units: i64| {
-                text.as_ref().map(|text| Amount(text.parse::<Amount>().unwrap().units() + units).to_string())
-            };
-            // 5.00 at 0.33 % is 0.0165; the PSP's is one base unit more, the treasury's one less.
-            let (psp_amount, treasury_fee) = (moved(&right.psp_amount, 1), moved(&right.treasury_fee, -1));
-            hear(&mut record, &Event { psp_amount, treasury_fee, ..right });
-            let [fault] = record.faults.as_slice() else { panic!("{:?}", record.faults) };
-            let says = "psp_amount and treasury_fee is `4.983501 and 0.016499`, not `4.9835 and 0.0165`";
-            assert!(fault.ends_with(says), "{fault}");
-        }
-    }
-
-    #[test]
-    fn a_payment_that_expires_before_its_time_is_a_fault() {
-        for behaviour in [Behaviour::Never, Behaviour::Late] {
-            for (early_ms, is_fault) in [(0, false), (SLACK_MS, false), (SLACK_MS + 1, true), (54_000, true)] {
-                let mut record = record(behaviour);
-                let at = DUE_AT.plus_secs(60).plus_millis(-early_ms);
-                let failed = Event { timestamp: at.to_string(), ..event(&record, 0) };
-                hear(&mut record, &failed);
-                assert_eq!(record.faults.len(), usize::from(is_fault), "{early_ms} ms: {:?}", record.faults);
-                assert!(record.faults.iter().all(|fault| fault.contains("before its time to pay was over")));
-            }
-        }
-    }
-
-    #[test]
-    fn a_webhook_may_overtake_the_payers_answer() {
-        for (sent, faults) in [(HASH, 0), (B256::repeat_byte(8), 2)] {
-            let mut record = record(Behaviour::Exact);
-            record.sent = None;
-            for place in 0..4 {
-                let event = event(&record, place);
-                assert!(matches!(hear(&mut record, &event), Novelty::New(_)));
-            }
-            assert!(record.faults.is_empty(), "nothing is wrong yet: {:?}", record.faults);
-            assert!(record.is_complete() && record.is_ahead());
-            record.is_sent(sent, Instant::now());
-            assert!(!record.is_ahead());
-            assert_eq!(record.faults.len(), faults, "the two that tell of the payer's transfer: {:?}", record.faults);
-            assert!(record.faults.iter().all(|fault| fault.contains(": tx_hash is `0x0707")), "{:?}", record.faults);
-            record.is_over();
-            assert_eq!(record.faults.len(), faults, "they are compared once: {:?}", record.faults);
-        }
-        // No answer at all: a fault in the end, unless it is known that nothing is known.
-        for (unsent, faults) in [(None, 1), (Some("the node is away".to_owned()), 0)] {
-            let mut record = record(Behaviour::Over);
-            (record.sent, record.unsent) = (None, unsent);
-            let event = event(&record, 0);
-            hear(&mut record, &event);
-            record.is_over();
-            record.is_over();
-            assert_eq!(record.faults.len(), faults, "{:?}", record.faults);
-        }
-        // Who does not pay has none, whenever that is told.
-        let mut record = record(Behaviour::Never);
-        let paid = Event { tx_hash: Some(HASH.to_string()), ..event(&record, 0) };
-        hear(&mut record, &paid);
-        let fault = &record.faults[0];
-        assert!(fault.contains(": tx_hash is `0x0707") && fault.ends_with("not `-`"), "{fault}");
-    }
-
-    #[test]
-    fn a_webhook_may_overtake_the_answer_to_the_initiation() {
-        for is_same in [true, false] {
-            let mut record = asked(Behaviour::Never);
-            let event = event(&record, 0);
-            assert!(matches!(hear(&mut record, &event), Novelty::New(_)));
-            assert!(record.faults.is_empty(), "{:?}", record.faults);
-            let id = if is_same { event.payment_id.parse().unwrap() } else { PaymentId::generate() };
-            record.is_made(MadeAt { id, wallet: Address::ZERO, at: Instant::now() });
-            assert_eq!(record.faults.is_empty(), is_same, "{:?}", record.faults);
-        }
-    }
-}
+mod tests;

@@ -24,6 +24,8 @@ pub struct Asked {
     pub payments: u32,
     /// constant or poisson.
     pub pacing: &'static str,
+    /// What decided the gaps of poisson; null of constant.
+    pub seed: Option<u32>,
     /// Who pays how, in percent.
     pub mix: String,
     /// Payments that are made beforehand and stay live.
@@ -130,6 +132,13 @@ pub struct Report {
     pub service_log: Vec<String>,
     /// Second by second.
     pub course: Vec<Second>,
+}
+
+impl Asked {
+    /// How payments arrive, in words.
+    pub fn arrivals(&self) -> String {
+        self.seed.map_or_else(|| self.pacing.to_owned(), |seed| format!("{} (seed {seed})", self.pacing))
+    }
 }
 
 impl Report {

@@ -1,6 +1,7 @@
 //! One run, from the first account to the last webhook.
 
 mod course;
+mod drain;
 mod endpoint;
 mod figures;
 mod payments;
@@ -16,12 +17,14 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::api::Api;
 use super::arrivals::{Arrivals, InFlight, Pacing};
-use super::audit::{Audit, Beginning, audit, beginning};
+use super::audit::{Audit, Beginning, Scope, audit, beginning};
 use super::behaviour::{EXPIRES_SOON_SECS, Mix};
 use super::blocks;
 use super::book::Book;
-use super::findings::{Finding, Kind, findings, known};
+use super::client::Client;
+use super::findings::{Finding, findings, known, unwanted};
 use super::ground::Ground;
+use super::metrics;
 use super::payers::Payers;
 use super::progress::Progress;
 use super::receiver::Receiver;
@@ -31,7 +34,7 @@ use super::stages::Stage;
 use super::tally::Second;
 use super::usage::Usage;
 use figures::{Achievement, Holding, achieved, machine, percent};
-use payments::Scene;
+use payments::{HOLDING, Scene};
 use samples::Samples;
 
 /// From the end of the preparations to the first arrival.
@@ -42,8 +45,10 @@ const POLL: Duration = Duration::from_millis(100);
 const DRAIN_PATIENCE: Duration = Duration::from_secs(10);
 /// How far past the last expiry the clock is moved.
 const PAST_EXPIRY_SECS: u64 = 2;
-/// Undelivered payments of which the service's delivery log is read: the first ones.
+/// Payments of which events never came and the service's delivery log is read: the first ones.
 const LOGS_MAX: usize = 50;
+/// How long the operator's listener may take to answer.
+const METRICS_DEADLINE: Duration = Duration::from_secs(10);
 /// Percentiles of the curves.
 const CURVE: [f64; 12] = [0.0, 25.0, 50.0, 75.0, 90.0, 95.0, 98.0, 99.0, 99.5, 99.9, 99.99, 100.0];
 
@@ -75,16 +80,31 @@ pub struct Target {
     pub key: String,
     /// What it is called in the report.
     pub name: String,
-    /// Its process, if it is on this machine and known.
-    pub pid: Option<u32>,
+    /// What is known of it besides, if it was started for the run.
+    pub own: Option<Own>,
     /// Cancelled when its process has ended.
     pub ended: CancellationToken,
+}
+
+/// A service that was started for a run: nobody else uses it.
+#[derive(Debug, Clone)]
+pub struct Own {
+    /// Its process.
+    pub pid: u32,
+    /// Where its operator's listener is.
+    pub operator_url: String,
+}
+
+impl Target {
+    fn pid(&self) -> Option<u32> {
+        self.own.as_ref().map(|own| own.pid)
+    }
 }
 
 /// Carries a run out. `stop` ends it early: what is known then is reported. The PSP's webhook endpoint is set to the load
 /// tester's receiver meanwhile, and set back in the end; the report says so if that could not be.
 pub async fn run(plan: &Plan, target: &Target, stop: &CancellationToken, bar: &Progress) -> anyhow::Result<Report> {
-    let api = Api::new(&target.url, &target.key)?;
+    let api = Api::with_connections(&target.url, &target.key, plan.in_flight_max.max(HOLDING))?;
     let ground = api.ground().await.with_context(|| target.url.clone())?;
     let settings = api.settings().await.with_context(|| target.url.clone())?;
     // Before anything is changed there.
@@ -162,7 +182,7 @@ impl Run<'_> {
         self.hold().await;
         let held = self.usage();
         let first = Instant::now() + LEAD;
-        let course = course::keep(&self.scene, first, self.target.pid, self.bar);
+        let course = course::keep(&self.scene, first, self.target.pid(), self.bar);
         let arrived = self.arrive(first).await;
         self.bar.say("what was begun is answered, paid, settled and told");
         self.settle().await;
@@ -170,6 +190,7 @@ impl Run<'_> {
         self.end_samples().await;
         course.end().await;
         let judged = self.judge().await;
+        self.scene.book.end();
         let course = self.scene.book.tally.course();
         let payments = self.scene.book.tally.counts.read().held;
         let machine = machine(&course, Holding { before, after: held, payments }, arrived);
@@ -189,7 +210,7 @@ impl Run<'_> {
             Ok((audit, findings)) => Judged { audit: Some(audit), findings, interrupted: false },
             Err(why) => {
                 let inner = self.scene.book.read();
-                let known = known(&inner.records, &inner.forged);
+                let known = known(&inner.records, unwanted(&inner, self.target.own.is_some()));
                 let interrupted = why.is_none();
                 let why = why.map(|why| Finding::of_none("everything is read back and compared", why));
                 Judged { audit: None, findings: why.into_iter().chain(known).collect(), interrupted }
@@ -198,7 +219,7 @@ impl Run<'_> {
     }
 
     fn usage(&self) -> Option<Usage> {
-        Usage::of(self.target.pid?)
+        Usage::of(self.target.pid()?)
     }
 
     fn watch_blocks(&self) -> Vec<AbortOnDropHandle<()>> {
@@ -287,24 +308,36 @@ impl Run<'_> {
         let Scene { api, book, merchant, .. } = &*self.scene;
         let since = Instant::now();
         while since.elapsed() < DRAIN_PATIENCE {
-            let (total, ids) = api.undelivered().await?;
-            if total == 0 || !self.scene.has_any(&ids) {
+            if !drain::is_owed_any(api, book).await? {
                 break;
             }
             tokio::time::sleep(POLL).await;
         }
-        let audit = audit(api, *merchant, self.ground, &self.beginning, book).await?;
+        let is_alone = self.target.own.is_some();
+        let scope = Scope { merchant: *merchant, ground: self.ground, beginning: &self.beginning, is_alone };
+        let audit = audit(api, scope, book).await?;
+        let unsound = self.unsound().await;
         let mut findings = {
             let inner = book.read();
-            findings(&inner.records, &audit, &inner.forged)
+            let whole = unwanted(&inner, is_alone).into_iter().chain(unsound).collect();
+            findings(&inner.records, &audit, whole)
         };
-        let untold = findings.iter_mut().filter(|finding| finding.kind == Kind::Undelivered);
+        let untold = findings.iter_mut().filter(|finding| finding.is_untold);
         for finding in untold.take(LOGS_MAX) {
             if let Some(said) = self.delivery_log(finding).await {
                 finding.found = format!("{}; the service says: {said}", finding.found);
             }
         }
         Ok((audit, findings))
+    }
+
+    /// What a service of the run's own says of itself that must not be.
+    async fn unsound(&self) -> Vec<Finding> {
+        let Some(own) = &self.target.own else { return Vec::new() };
+        let asked = async { metrics::unsound(&Client::new(&own.operator_url, 1, METRICS_DEADLINE)?).await };
+        let unsound = asked.await.unwrap_or_else(|error| vec![format!("its metrics cannot be read: {error:#}")]);
+        let finding = |what| Finding::of_none("the service says of itself that nothing is amiss", what);
+        unsound.into_iter().map(finding).collect()
     }
 
     /// What the service's delivery log says of a payment.
@@ -332,10 +365,15 @@ impl Run<'_> {
         let not_held = to_hold.saturating_sub(counted.held);
         let audited = judged.audit.is_some();
         let audit = judged.audit.unwrap_or_default();
+        let (pacing, seed) = match plan.arrivals.pacing {
+            Pacing::Constant => ("constant", None),
+            Pacing::Poisson { seed } => ("poisson", Some(seed)),
+        };
         let asked = Asked {
             rate: plan.arrivals.rate,
             payments: plan.arrivals.count,
-            pacing: if plan.arrivals.pacing == Pacing::Constant { "constant" } else { "poisson" },
+            pacing,
+            seed,
             mix: plan.mix.to_string(),
             hold: plan.hold,
             in_flight_max: plan.in_flight_max,
@@ -364,7 +402,7 @@ impl Run<'_> {
             holdings: audit.holdings,
             read_back: audit.shown.len(),
             audited,
-            notes: audit.notes,
+            notes: audit.notes.into_iter().chain(book.tally.course_is_cut()).collect(),
             interrupted: judged.interrupted,
             not_made_percent: percent(not_made, counted.due),
             not_held_percent: percent(not_held, to_hold),

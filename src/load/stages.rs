@@ -104,7 +104,7 @@ pub struct Figures {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stage {
-    /// The request left, when it was due: how far the load tester itself is behind.
+    /// The request had its place among the connections: how far the load tester itself is behind.
     Begun,
     /// The service answered 201.
     Accepted,
@@ -204,11 +204,13 @@ impl Stages {
     }
 
     /// Counts that a payment waited so long for this stage, and in vain: it is a lower bound. Figures of those alone whose
-    /// waiting ended well would look best where most is amiss.
-    pub fn record_in_vain(&self, stage: Stage, from_intended: Duration, step: Duration) {
+    /// waiting ended well would look best where most is amiss. The step is none if it is not known when it began.
+    pub fn record_in_vain(&self, stage: Stage, from_intended: Duration, step: Option<Duration>) {
         let mut pair = self.counted[stage as usize].lock();
         pair.total.record(from_intended);
-        pair.step.record(step);
+        if let Some(step) = step {
+            pair.step.record(step);
+        }
         pair.in_vain += 1;
     }
 
@@ -284,13 +286,15 @@ mod tests {
     fn who_waits_in_vain_is_counted_with_his_wait_and_told_apart() {
         let stages = Stages::default();
         stages.record(Stage::Accepted, Duration::from_millis(5), Duration::from_millis(4));
-        stages.record_in_vain(Stage::Accepted, Duration::from_secs(11), Duration::from_secs(10));
+        stages.record_in_vain(Stage::Accepted, Duration::from_secs(11), Some(Duration::from_secs(10)));
         stages.record_total(Stage::Confirmed, Duration::from_secs(3));
+        stages.record_in_vain(Stage::Webhook, Duration::from_secs(9), None);
         let figures = stages.figures();
-        let [accepted, confirmed] = figures.as_slice() else { panic!("{figures:?}") };
+        let [accepted, confirmed, webhook] = figures.as_slice() else { panic!("{figures:?}") };
         assert_eq!((accepted.from_intended.count, accepted.step.count, accepted.in_vain), (2, 2, 1));
         assert!(accepted.from_intended.max_ms >= 11_000.0 && accepted.step.max_ms >= 10_000.0, "{accepted:?}");
         assert_eq!((confirmed.from_intended.count, confirmed.step.count, confirmed.in_vain), (1, 0, 0));
+        assert_eq!((webhook.from_intended.count, webhook.step.count, webhook.in_vain), (1, 0, 1));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Counts of a run: totals, errors by kind, and what each second saw.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use serde::Serialize;
@@ -60,7 +60,7 @@ counts! {
     accepted,
     /// Payments that it refused.
     refused,
-    /// Payments that it did not answer.
+    /// Payments that it did not answer, or could not even be asked for.
     unanswered,
     /// Transfers that a node took.
     sent,
@@ -139,6 +139,8 @@ pub struct Tally {
     accepted: Mutex<Latencies>,
     complete: Mutex<Latencies>,
     course: Mutex<Vec<Second>>,
+    /// There were more than are kept.
+    is_cut: AtomicBool,
 }
 
 impl Tally {
@@ -180,7 +182,20 @@ impl Tally {
         let mut course = self.course.lock();
         if course.len() < SECONDS_MAX {
             course.push(second);
+        } else {
+            self.is_cut.store(true, Ordering::Relaxed);
         }
+    }
+
+    /// That the course has not the whole run, in words.
+    pub fn course_is_cut(&self) -> Option<String> {
+        let last = *self.course.lock().last()?;
+        let hours = last.at_secs / 3_600.0;
+        self.is_cut.load(Ordering::Relaxed).then(|| {
+            format!(
+                "The course has the first {hours:.1} hours of the run only: its rates, cores and memory are of these."
+            )
+        })
     }
 
     /// The course so far.
@@ -203,6 +218,21 @@ mod tests {
         let errors = tally.errors();
         assert_eq!((errors.len(), errors["kind 1"], errors[OTHER_ERRORS]), (ERROR_KINDS_MAX + 1, 2, 10));
         assert_eq!(tally.error_count(), 75);
+    }
+
+    #[test]
+    fn a_course_that_does_not_go_on_says_so() {
+        let tally = Tally::default();
+        assert_eq!(tally.course_is_cut(), None);
+        for second in 1..=SECONDS_MAX {
+            #[allow(clippy::cast_precision_loss, reason = "small")]
+            tally.second(Second { at_secs: second as f64, period_secs: 1.0, ..Second::default() });
+        }
+        assert_eq!(tally.course_is_cut(), None);
+        tally.second(Second { at_secs: 40_000.0, ..Second::default() });
+        let said = tally.course_is_cut();
+        assert!(said.as_deref().is_some_and(|said| said.contains("the first 6.0 hours")), "{said:?}");
+        assert_eq!(tally.course().len(), SECONDS_MAX);
     }
 
     #[test]

@@ -95,17 +95,28 @@ pub(super) struct Compared {
     pub(super) notes: Vec<String>,
 }
 
+/// What can be asked of the service's books.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Keeper {
+    /// It keeps a ledger.
+    pub(super) has_ledger: bool,
+    /// Nobody but this run moves any money there.
+    pub(super) is_alone: bool,
+}
+
 /// Holds the postings and the balances against what is owed. `contracts` are those of the tokens.
 pub(super) fn compare(
     owed: &[Owed],
     postings: &Postings,
     [before, now]: [&Stand; 2],
     contracts: &HashMap<(Chain, Token), Address>,
+    keeper: Keeper,
 ) -> Compared {
     let mut compared = Compared::default();
     if postings.of_run == 0 && owed.iter().any(|owed| owed.posted != Posted::default()) {
-        let note = "The service's ledger has not one entry of this run: ledger and balances were not compared.";
-        compared.notes.push(note.to_owned());
+        let none = "The service's ledger has not one entry of this run: ledger and balances were not compared.";
+        let told = if keeper.has_ledger { &mut compared.homeless } else { &mut compared.notes };
+        told.push(none.to_owned());
         return compared;
     }
     for Owed { number, id, posted: wanted, .. } in owed {
@@ -122,8 +133,12 @@ pub(super) fn compare(
         }
     }
     let (Some(before), Some(now)) = (&before.balances, &now.balances) else {
-        let note = "Others moved money of this PSP all the time: its balances were not compared.";
-        compared.notes.push(note.to_owned());
+        let restless = "of this PSP was moved all the time: its balances were not compared.";
+        if keeper.is_alone {
+            compared.homeless.push(format!("Nobody pays any more, and money {restless}"));
+        } else {
+            compared.notes.push(format!("Money {restless}"));
+        }
         return compared;
     };
     for (asset, contract) in contracts {
@@ -171,6 +186,9 @@ mod tests {
     const ASSET: (Chain, Token) = (Chain::Base, Token::Usdc);
     const CONTRACT: Address = Address::repeat_byte(7);
 
+    /// A sandbox that others use, too, and that keeps no ledger.
+    const FOREIGN: Keeper = Keeper { has_ledger: false, is_alone: false };
+
     fn owed(number: u32, psp: i64) -> Owed {
         let posted = Posted { received: psp + 5, psp, treasury: 5 };
         Owed { number, id: PaymentId::generate(), asset: ASSET, posted }
@@ -207,7 +225,8 @@ mod tests {
         for entry in entries {
             postings.add(entry);
         }
-        compare(owed, &postings, [&stand(1_000), &stand(1_000 + grew)], &[(ASSET, CONTRACT)].into())
+        let stands = [&stand(1_000), &stand(1_000 + grew)];
+        compare(owed, &postings, stands, &[(ASSET, CONTRACT)].into(), FOREIGN)
     }
 
     #[test]
@@ -280,8 +299,22 @@ mod tests {
         // Nothing is owed, nothing is posted.
         let nothing = compared(&[], &[], 0);
         assert!(nothing.notes.is_empty() && nothing.balances.len() == 1, "{nothing:?}");
-        let postings = Postings::default();
-        let restless = compare(&[], &postings, [&stand(0), &Stand::default()], &[(ASSET, CONTRACT)].into());
+        let restless = nothing_compared(&[], FOREIGN);
         assert!(restless.notes[0].contains("its balances were not compared"), "{restless:?}");
+        assert!(restless.homeless.is_empty(), "{restless:?}");
+    }
+
+    /// With no postings, and balances that were never at rest.
+    fn nothing_compared(owed: &[Owed], keeper: Keeper) -> Compared {
+        let contracts = [(ASSET, CONTRACT)].into();
+        compare(owed, &Postings::default(), [&stand(0), &Stand::default()], &contracts, keeper)
+    }
+
+    #[test]
+    fn books_that_must_be_there_and_at_rest_and_are_not_are_wrong() {
+        let lost = nothing_compared(&[owed(0, 100)], Keeper { has_ledger: true, is_alone: false });
+        assert!(lost.notes.is_empty() && lost.homeless[0].contains("not one entry of this run"), "{lost:?}");
+        let restless = nothing_compared(&[], Keeper { has_ledger: true, is_alone: true });
+        assert!(restless.notes.is_empty() && restless.homeless[0].contains("Nobody pays any more"), "{restless:?}");
     }
 }

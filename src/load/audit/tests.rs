@@ -6,7 +6,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::super::behaviour::Intent;
-use super::super::record::{MadeAt, ToldSettlement};
+use super::super::record::{MadeAt, NotMadeAs};
 use super::*;
 
 const FEE: Amount = Amount::from_tokens(1);
@@ -41,9 +41,16 @@ fn moved(tokens: i64, tx_hashes: &[B256]) -> Moved {
 
 /// The faults of each payment, and what strangers moved.
 fn held(numbers: &[u8], moved: &[(u8, Moved)]) -> (Vec<Vec<String>>, HashMap<Token, Holds>) {
-    let mut inner = book(numbers);
+    compared(book(numbers), moved, &HashMap::new())
+}
+
+fn compared(
+    mut inner: Inner,
+    moved: &[(u8, Moved)],
+    listed: &HashMap<u32, Listed>,
+) -> (Vec<Vec<String>>, HashMap<Token, Holds>) {
     let moved = moved.iter().map(|(number, moved)| ((Token::Usdc, wallet(*number)), moved.clone()));
-    let strangers = held_against(&mut inner, Chain::Base, moved.collect());
+    let strangers = held_against(&mut inner, Chain::Base, moved.collect(), listed);
     (inner.records.into_iter().map(|record| record.faults).collect(), strangers)
 }
 
@@ -66,6 +73,43 @@ fn money_that_never_left_its_wallet_or_left_it_in_another_transaction_names_the_
     let never = "on-chain, 0.00 went to the PSP's vault and 0.00 to the treasury; webhooks tell of 10.00 and 1.00";
     let other = format!("was settled on-chain in {SECOND}, webhooks tell of {FIRST}");
     assert_eq!(faults, [[never.to_owned()], [other]]);
+}
+
+#[test]
+fn of_what_webhooks_did_not_tell_the_chain_is_held_against_what_was_read_back() {
+    let untold = || {
+        let mut inner = book(&[1, 2, 3]);
+        inner.records.iter_mut().for_each(|record| record.told = None);
+        inner
+    };
+    let settled = |tokens: i64| {
+        let psp_amount = Amount::from_tokens(tokens);
+        Some(ToldSettlement { psp_amount, treasury_fee: FEE, tx_hash: FIRST.to_string() })
+    };
+    let moved = [1, 2].map(|number| (number, moved(10, &[FIRST])));
+    let listed = |second: i64| {
+        let listed = [(1, settled(10)), (2, settled(second)), (3, None)].into_iter().zip(0..);
+        listed
+            .map(|((wallet_of, settlement), number)| (number, Listed { wallet: wallet(wallet_of), settlement }))
+            .collect()
+    };
+    let (faults, strangers) = compared(untold(), &moved, &listed(10));
+    assert_eq!((faults, strangers), (vec![Vec::new(), Vec::new(), Vec::new()], HashMap::new()));
+    let (faults, _) = compared(untold(), &moved, &listed(9));
+    let says = "on-chain, 10.00 went to the PSP's vault and 1.00 to the treasury; it reads back with 9.00 and 1.00";
+    assert_eq!(faults, [vec![], vec![says.to_owned()], vec![]]);
+}
+
+#[test]
+fn what_left_vault_and_treasury_is_no_difference() {
+    let holds = |vault: i64, treasury: i64| Holds { vault: Amount(vault), treasury: Amount(treasury) };
+    let holding =
+        |now, left| holding(Chain::Base, Token::Usdc, [holds(500, 50), now], [holds(90, 9), holds(10, 1), left]);
+    // More left the vault than came.
+    let paid_out = holding(holds(400, 60), holds(200, 0));
+    assert!(paid_out.equal, "{paid_out:?}");
+    assert_eq!((paid_out.vault_grew.as_str(), paid_out.vault_expected.as_str()), ("-0.0001", "-0.0001"));
+    assert!(!holding(holds(400, 60), holds(0, 0)).equal);
 }
 
 #[test]
@@ -101,6 +145,25 @@ fn settled(psp_amount: &str, treasury_fee: &str) -> (Record, Shown) {
         },
     });
     (record, serde_json::from_value(shown).expect("a payment"))
+}
+
+#[test]
+fn a_payment_of_which_nobody_was_told_where_to_pay_it_must_not_be_paid() {
+    let (mut record, mut shown) = settled("4.9835", "0.0165");
+    record.made = None;
+    record.not_made = Some(NotMadeAs { kind: "initiate: no answer in time".to_owned(), may_be_there: true });
+    let says = [
+        "reads back with status `settled`, not `pending`",
+        "reads back with amount_received `5.00`, not `0.00`",
+        "reads back with a settlement `one`, not `none`",
+    ];
+    assert_eq!(differences(&record, &shown), says);
+    shown = Shown { status: "pending".to_owned(), amount_received: "0.00".to_owned(), settlement: None, ..shown };
+    assert_eq!(differences(&record, &shown), Vec::<String>::new());
+    let expired = Shown { status: "failed".to_owned(), ..shown };
+    assert_eq!(differences(&record, &expired), ["reads back with status `failed`, not `pending`"]);
+    record.intent.behaviour = Behaviour::Never;
+    assert_eq!(differences(&record, &expired), Vec::<String>::new());
 }
 
 #[test]

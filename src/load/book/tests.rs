@@ -1,12 +1,12 @@
 //! What is measured of payments that do not go the whole way, or of which not everything is known.
 
 use alloy::primitives::Address;
-use payferry_domain::payment::Status;
-use payferry_domain::{Amount, EventId, PaymentId};
+use payferry_domain::payment::{EventName, Status};
+use payferry_domain::{Amount, EventId};
 
 use super::*;
 use crate::load::client::CallError;
-use crate::load::receiver::Event;
+use crate::load::receiver::{Arrived, Event, Heard};
 use crate::load::stages::StageFigures;
 
 const WAIT: Duration = Duration::from_millis(30);
@@ -25,12 +25,24 @@ fn book(payers: &[Behaviour]) -> Book {
 fn made(book: &Book, number: u32) -> PaymentId {
     let payment_id = PaymentId::generate();
     let made = Made { payment_id, intermediary_wallet: Address::ZERO };
-    book.answered(number, Instant::now(), Ok(made)).unwrap();
+    book.answered(number, Some(Instant::now()), Ok(made)).unwrap();
     payment_id
 }
 
 /// A webhook of payment 0, which pays exactly, comes now.
 fn hear(book: &Book, payment_id: PaymentId, name: EventName, sequence: u32, status: Status) {
+    hear_named(book, payment_id, name, sequence, status, Some(book.reference(0)));
+}
+
+/// The same under this reference.
+fn hear_named(
+    book: &Book,
+    payment_id: PaymentId,
+    name: EventName,
+    sequence: u32,
+    status: Status,
+    reference: Option<String>,
+) {
     let Intent { amount, token, chain, .. } = Intent::nth(0, Behaviour::Exact);
     let event_id = EventId::generate().to_string();
     let at_wall = Timestamp::from(chrono::Utc::now());
@@ -42,7 +54,7 @@ fn hear(book: &Book, payment_id: PaymentId, name: EventName, sequence: u32, stat
         timestamp: at_wall.to_string(),
         sequence,
         status: status.to_string(),
-        reference: Some(book.reference(0)),
+        reference,
         amount: amount.to_string(),
         amount_received: amount.to_string(),
         token: token.to_string(),
@@ -64,7 +76,7 @@ fn stage(book: &Book, stage: Stage) -> Option<StageFigures> {
 fn an_initiation_without_an_answer_has_its_wait_in_the_figures() {
     let book = book(&[Behaviour::Exact; 4]);
     made(&book, 0);
-    let begun = Instant::now();
+    let begun = Some(Instant::now());
     std::thread::sleep(WAIT);
     book.answered(1, begun, Err(NotMade::Unanswered(CallError::TimedOut)));
     book.answered(2, begun, Err(NotMade::Unreadable));
@@ -83,7 +95,7 @@ fn an_initiation_without_an_answer_has_its_wait_in_the_figures() {
 #[test]
 fn those_that_are_held_are_in_no_figure() {
     let book = book(&[Behaviour::Held]);
-    book.answered(0, Instant::now(), Err(NotMade::Unanswered(CallError::TimedOut)));
+    book.answered(0, Some(Instant::now()), Err(NotMade::Unanswered(CallError::TimedOut)));
     assert!(book.stages.figures().is_empty());
     assert_eq!(book.tally.counts.read().unanswered, 0);
 }
@@ -145,4 +157,79 @@ fn a_transfer_that_is_not_shown_is_counted_with_its_wait() {
     assert_eq!((seen.step.count, seen.in_vain), (1, 1));
     assert!(seen.step.max_ms >= 5_000.0, "{seen:?}");
     assert_eq!(book.tally.errors()[UNSEEN], 1);
+}
+
+#[test]
+fn what_waits_for_a_connection_is_the_load_testers_own_and_what_was_never_sent_is_no_answer_of_the_service() {
+    let book = book(&[Behaviour::Exact; 2]);
+    std::thread::sleep(WAIT);
+    // It had its connection only now, and was answered at once.
+    made(&book, 0);
+    let (begun, accepted) = (stage(&book, Stage::Begun).unwrap(), stage(&book, Stage::Accepted).unwrap());
+    assert!(begun.step.min_ms >= 30.0 && accepted.step.max_ms < 30.0, "{begun:?} {accepted:?}");
+    // This one never had any.
+    book.answered(1, None, Err(NotMade::Unanswered(CallError::NotSent)));
+    let (begun, accepted) = (stage(&book, Stage::Begun).unwrap(), stage(&book, Stage::Accepted).unwrap());
+    assert_eq!((begun.step.count, begun.in_vain), (2, 1), "{begun:?}");
+    assert_eq!((accepted.from_intended.count, accepted.step.count, accepted.in_vain), (2, 1, 1), "{accepted:?}");
+    assert_eq!(book.tally.errors()["initiate: no connection in time"], 1);
+    let not_made = book.read().records[1].not_made.clone().unwrap();
+    assert!(!not_made.may_be_there, "{not_made:?}");
+}
+
+#[test]
+fn what_never_came_has_its_wait_in_the_figures_when_nobody_waits_any_more() {
+    let payers =
+        [Behaviour::Exact, Behaviour::Over, Behaviour::Exact, Behaviour::Late, Behaviour::Held, Behaviour::Exact];
+    let book = book(&payers);
+    let id = made(&book, 0);
+    for number in 1..5 {
+        made(&book, number);
+    }
+    book.answered(5, Some(Instant::now()), Err(NotMade::Refused(503, "overloaded".to_owned())));
+    let now = Instant::now();
+    // Of the first, settlement and last webhooks are missing; the second's transfer is in no block; the third could not pay.
+    book.paid(0, now, Ok(Sent { tx_hash: HASH, at: now }));
+    book.mined(HASH, now);
+    hear(&book, id, EventName::PaymentConfirmed, 1, Status::Confirmed);
+    hear(&book, id, EventName::PayinConfirmed, 2, Status::Confirmed);
+    book.paid(1, now, Ok(Sent { tx_hash: B256::repeat_byte(8), at: now }));
+    book.paid(2, now, Err(Unsent::Ended));
+    std::thread::sleep(WAIT);
+    book.end();
+    let figures =
+        |stage_of| stage(&book, stage_of).map(|found| (found.from_intended.count, found.step.count, found.in_vain));
+    for (of, wanted) in [
+        (Stage::Accepted, Some((5 - 1, 5 - 1, 0))),
+        (Stage::Sent, Some((2, 2, 0))),
+        (Stage::Mined, Some((2, 2, 1))),
+        (Stage::Confirmed, Some((1, 1, 0))),
+        (Stage::Settled, Some((1, 1, 1))),
+        (Stage::Webhook, Some((2 + 2 + 2, 2, 2 + 2))),
+        (Stage::Complete, Some((2, 2, 2))),
+    ] {
+        assert_eq!(figures(of), wanted, "{of:?}");
+    }
+    let (settled, complete) = (stage(&book, Stage::Settled).unwrap(), stage(&book, Stage::Complete).unwrap());
+    assert!(settled.step.min_ms >= 30.0 && complete.from_intended.min_ms >= 30.0, "{settled:?} {complete:?}");
+    // What comes all the same is counted, and is in the figures once.
+    hear(&book, id, EventName::PaymentSettled, 3, Status::Settled);
+    assert_eq!(book.tally.counts.read().settled, 1);
+    assert_eq!(figures(Stage::Settled), Some((1, 1, 1)));
+}
+
+#[test]
+fn a_webhook_with_a_wrong_reference_or_none_is_its_payments_by_its_id() {
+    for reference in [None, Some("order-1".to_owned()), Some("load-0a1b2c3d-7".to_owned())] {
+        let book = book(&[Behaviour::Exact]);
+        let id = made(&book, 0);
+        hear_named(&book, id, EventName::PaymentConfirmed, 1, Status::Confirmed, reference.clone());
+        let found = reference.as_deref().unwrap_or("-");
+        let says = format!("payment.confirmed (event 1): reference is `{found}`, not `load-0a1b2c3d-0`");
+        assert_eq!(book.read().records[0].faults, [says]);
+        assert_eq!(book.tally.counts.read().foreign, 0);
+        // Nobody's id, and nobody's reference.
+        hear_named(&book, PaymentId::generate(), EventName::PaymentConfirmed, 1, Status::Confirmed, reference);
+        assert_eq!((book.tally.counts.read().foreign, book.read().foreign.len()), (1, 1));
+    }
 }

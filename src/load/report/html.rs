@@ -34,7 +34,7 @@ pub fn page(report: &Report) -> String {
                         p.over { "Payferry " (report.version) " · load test " (report.run) " · " (report.began_at) }
                         h1 { (title) }
                         p.asked {
-                            (asked.pacing) " arrivals, " (asked.mix) ", " (asked.hold) " held, against " (asked.target)
+                            (asked.arrivals()) " arrivals, " (asked.mix) ", " (asked.hold) " held, against " (asked.target)
                         }
                         @for note in &report.notes { p.asked { (note) } }
                         p class=(if report.is_well() { "verdict well" } else { "verdict ill" }) { (report.verdict()) }
@@ -82,7 +82,7 @@ fn latency(report: &Report) -> Markup {
     let place = |percent: f64| if percent >= 100.0 { 4.6 } else { -(1.0 - percent / 100.0).log10() };
     let lines = report.curves.iter().map(|(stage, points)| Line {
         name: (*stage).to_owned(),
-        points: points.iter().map(|(percent, ms)| (place(*percent), *ms)).collect(),
+        points: points.iter().map(|(percent, ms)| Some((place(*percent), *ms))).collect(),
     });
     let marks =
         [(0.0, "0"), (50.0, "p50"), (90.0, "p90"), (99.0, "p99"), (99.9, "p99.9"), (99.99, "p99.99"), (100.0, "max")];
@@ -137,8 +137,8 @@ fn course(course: &[Second]) -> Markup {
             // Nothing has no place on a logarithmic axis: the second had none of it.
             points: course
                 .iter()
-                .filter_map(|second| Some((second.at_secs, of(second)?)))
-                .filter(|point| scale == Scale::Linear || point.1 > 0.0)
+                .map(|second| Some((second.at_secs, of(second)?)))
+                .map(|point| point.filter(|(_, value)| scale == Scale::Linear || *value > 0.0))
                 .collect(),
         });
         Plot {

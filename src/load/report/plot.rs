@@ -17,7 +17,8 @@ pub(super) const COLOURS: usize = 6;
 #[derive(Debug, Clone)]
 pub(super) struct Line {
     pub(super) name: String,
-    pub(super) points: Vec<(f64, f64)>,
+    /// From left to right; where there is none is a gap.
+    pub(super) points: Vec<Option<(f64, f64)>>,
 }
 
 /// How the vertical axis is divided.
@@ -49,8 +50,11 @@ impl Plot<'_> {
     /// Two beside each other.
     pub(super) const NARROW: f64 = 480.0;
 
-    /// The figure, with its legend.
+    /// The figure, with its legend; nothing where there is not one point.
     pub(super) fn draw(&self) -> Markup {
+        if self.points().next().is_none() {
+            return Markup::default();
+        }
         let frame = Frame::around(self);
         let ticks = frame.vertical_ticks();
         let marks = if self.marks.is_empty() { frame.horizontal_ticks() } else { self.marks.clone() };
@@ -86,6 +90,10 @@ impl Plot<'_> {
             }
         }
     }
+
+    fn points(&self) -> impl Iterator<Item = (f64, f64)> {
+        self.lines.iter().flat_map(|line| line.points.iter().flatten().copied())
+    }
 }
 
 struct Frame {
@@ -99,7 +107,7 @@ struct Frame {
 
 impl Frame {
     fn around(plot: &Plot<'_>) -> Self {
-        let points = || plot.lines.iter().flat_map(|line| line.points.iter().copied());
+        let points = || plot.points();
         let most = |values: &mut dyn Iterator<Item = f64>| values.fold(f64::MIN, f64::max);
         let least = |values: &mut dyn Iterator<Item = f64>| values.fold(f64::MAX, f64::min);
         let (x_min, x_max) = (least(&mut points().map(|point| point.0)), most(&mut points().map(|point| point.0)));
@@ -151,11 +159,17 @@ impl Frame {
         ticks.map(|at| (at, number(at))).collect()
     }
 
-    fn path(&self, points: &[(f64, f64)]) -> String {
+    /// What is joined is what is known without a gap; a point between two gaps is a dot.
+    fn path(&self, points: &[Option<(f64, f64)>]) -> String {
         let mut path = String::new();
-        for (index, (x, y)) in points.iter().enumerate() {
-            let step = if index == 0 { 'M' } else { 'L' };
-            let _ = write!(path, "{step}{} {}", round(self.x(*x)), round(self.y(*y)));
+        for run in points.split(Option::is_none) {
+            for (index, (x, y)) in run.iter().flatten().enumerate() {
+                let step = if index == 0 { 'M' } else { 'L' };
+                let _ = write!(path, "{step}{} {}", round(self.x(*x)), round(self.y(*y)));
+            }
+            if run.len() == 1 {
+                path.push_str("h0");
+            }
         }
         path
     }
@@ -198,7 +212,8 @@ mod tests {
 
     #[test]
     fn lines_stay_within_the_frame() {
-        let lines = vec![Line { name: "a".to_owned(), points: vec![(0.0, 0.0), (1.0, 7.0), (2.0, 31.5)] }];
+        let points = [(0.0, 0.0), (1.0, 7.0), (2.0, 31.5)].map(Some).to_vec();
+        let lines = vec![Line { name: "a".to_owned(), points }];
         for scale in [Scale::Linear, Scale::Logarithmic] {
             let plot = Plot {
                 title: "t",
@@ -210,9 +225,9 @@ mod tests {
                 width: Plot::WIDE,
             };
             let frame = Frame::around(&plot);
-            for (x, y) in &plot.lines[0].points {
-                assert!((LEFT..=frame.width - RIGHT).contains(&frame.x(*x)), "{x}");
-                assert!((TOP - 0.1..=HEIGHT - BOTTOM + 0.1).contains(&frame.y(*y)), "{y}: {}", frame.y(*y));
+            for (x, y) in plot.points() {
+                assert!((LEFT..=frame.width - RIGHT).contains(&frame.x(x)), "{x}");
+                assert!((TOP - 0.1..=HEIGHT - BOTTOM + 0.1).contains(&frame.y(y)), "{y}: {}", frame.y(y));
             }
             let drawn = plot.draw().into_string();
             assert!(drawn.contains("<svg") && !drawn.contains("NaN") && !drawn.contains("inf"), "{drawn}");
@@ -221,11 +236,11 @@ mod tests {
             title: "t",
             unit: "",
             scale: Scale::Linear,
-            lines: Vec::new(),
-            marks: Vec::new(),
+            lines: vec![Line { name: "a".to_owned(), points: vec![None] }],
+            marks: vec![(0.0, "0".to_owned())],
             horizontal: "",
             width: Plot::NARROW,
         };
-        assert!(!empty.draw().into_string().contains("NaN"));
+        assert_eq!(empty.draw().into_string(), "");
     }
 }

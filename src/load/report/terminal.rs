@@ -23,7 +23,7 @@ impl Display for Terminal<'_> {
             "{} payments at {}/s ({}), {}, against {}\n",
             asked.payments,
             asked.rate.get(),
-            asked.pacing,
+            asked.arrivals(),
             asked.mix,
             asked.target
         )?;
@@ -170,7 +170,7 @@ fn errors(f: &mut Formatter<'_>, report: &Report) -> fmt::Result {
 }
 
 fn findings(f: &mut Formatter<'_>, findings: &[Finding]) -> fmt::Result {
-    for Finding { payment_id, kind, payer, expected, found } in findings.iter().take(FINDINGS_MAX) {
+    for Finding { payment_id, kind, payer, expected, found, .. } in findings.iter().take(FINDINGS_MAX) {
         let payer = payer.map_or_else(String::new, |payer| format!(" (payer: {})", payer.as_str()));
         writeln!(f, "{:<12}{}{payer}", kind.as_str(), payment_id.as_deref().unwrap_or("-"))?;
         writeln!(f, "  expected  {expected}\n  found     {found}")?;

@@ -39,6 +39,7 @@ fn finding(kind: Kind, payment_id: Option<&str>, found: &str) -> Finding {
         payer: payment_id.map(|_| Behaviour::Exact),
         expected: "settled, 5.05 of 5.05 received".to_owned(),
         found: found.to_owned(),
+        is_untold: false,
     }
 }
 
@@ -66,6 +67,7 @@ fn report() -> Report {
             rate: Rate::per_second(40.0).expect("a rate"),
             payments: 160,
             pacing: "constant",
+            seed: None,
             mix: "exact=100".to_owned(),
             hold: 20,
             in_flight_max: 10,
@@ -116,7 +118,15 @@ fn ill() -> Report {
     }
 }
 
-/// The paths of a plot, by the names of its lines.
+/// The path of a line of a plot.
+fn path_of<'a>(page: &'a str, plot: &str, line: &str) -> &'a str {
+    let from = page.find(&format!("aria-label=\"{plot}\"")).unwrap_or_else(|| panic!("no plot {plot}"));
+    let svg = page[from..].split("</svg>").next().expect("it ends");
+    let path = svg.split("<path").find(|path| path.contains(&format!("<title>{line}</title>"))).expect("the line");
+    path.split("d=\"").nth(1).and_then(|rest| rest.split('"').next()).expect("its path")
+}
+
+/// The points of a plot's lines, by the names of these.
 fn lines_of<'a>(page: &'a str, plot: &str) -> Vec<(&'a str, Vec<&'a str>)> {
     let from = page.find(&format!("aria-label=\"{plot}\"")).unwrap_or_else(|| panic!("no plot {plot}"));
     let svg = page[from..].split("</svg>").next().expect("it ends");
@@ -190,7 +200,70 @@ fn plots_have_a_point_for_each_second_and_tell_rates_of_the_real_time() {
     }
     let latency = lines_of(&page, "Latency of what ended in each second");
     assert!(latency[2].1.is_empty(), "nothing was complete: {latency:?}");
+    assert_eq!(path_of(&page, "Latency of what ended in each second", "accepted p50").matches('M').count(), 1);
     assert!(!page.contains("NaN"));
+}
+
+#[test]
+fn a_second_in_which_nothing_ended_is_a_gap_in_its_line() {
+    let mut course = course();
+    let (second, silent) = (course[0], Second { accepted_p50_ms: 0.0, accepted_p99_ms: 0.0, ..course[0] });
+    course = [second, second, silent, second, second, silent, second, silent].to_vec();
+    (1..).zip(&mut course).for_each(|(at, second)| second.at_secs = f64::from(at));
+    let page = page(&Report { course, ..report() });
+    let path = path_of(&page, "Latency of what ended in each second", "accepted p99");
+    let runs: Vec<usize> = path.split('M').skip(1).map(|run| run.split('L').count()).collect();
+    assert_eq!(runs, [2, 2, 1], "{path}");
+    // One alone between two gaps is a dot.
+    assert!(path.ends_with("h0") && path.matches("h0").count() == 1, "{path}");
+    // What is not of this second alone goes on.
+    let open = path_of(&page, "Payments accepted and not complete", "open");
+    assert_eq!((open.matches('M').count(), open.matches('L').count()), (1, 7), "{open}");
+}
+
+#[test]
+fn a_report_in_which_nothing_was_accepted_is_drawn_all_the_same() {
+    let course = course().into_iter();
+    let silent = |second: Second| Second {
+        counted: Counted { due: 40, refused: 40, ..Counted::default() },
+        accepted_p50_ms: 0.0,
+        accepted_p99_ms: 0.0,
+        ..second
+    };
+    let report = Report {
+        curves: Vec::new(),
+        counted: Counted { due: 160, refused: 160, ..Counted::default() },
+        not_made_percent: 100.0,
+        errors: [("initiate: 503 overloaded".to_owned(), 160)].into(),
+        holdings: Vec::new(),
+        course: course.map(silent).collect(),
+        ..report()
+    };
+    let page = page(&report);
+    for drawn in ["Throughput", "Initiations in flight", "Errors"] {
+        assert!(!lines_of(&page, drawn)[0].1.is_empty(), "{drawn}");
+    }
+    for no_lines in ["From the intended beginning to each stage", "Latency of what ended in each second"] {
+        assert!(!page.contains(no_lines), "{no_lines}");
+    }
+    assert!(!page.contains("\"inf") && !page.contains("\"-inf") && !page.contains("NaN"), "{page}");
+    assert!(page.contains("Not as it must be: 160 not made (100.00 %)."), "{page}");
+    let text = Terminal(&report).to_string();
+    assert!(text.contains("made      0 of 160 due (160 refused,") && !text.contains("NaN"), "{text}");
+}
+
+#[test]
+fn the_seed_of_arrivals_is_told() {
+    let seeded = |seed| {
+        let pacing = if seed == Some(7) { "poisson" } else { "constant" };
+        Report { asked: Asked { pacing, seed, ..report().asked }, ..report() }
+    };
+    for (seed, says) in [(Some(7), "(poisson (seed 7)), exact=100"), (None, "(constant), exact=100")] {
+        let text = Terminal(&seeded(seed)).to_string();
+        assert!(text.contains(says), "{text}");
+    }
+    assert!(page(&seeded(Some(7))).contains("poisson (seed 7) arrivals"));
+    assert_eq!(serde_json::to_value(seeded(Some(7))).expect("JSON")["asked"]["seed"], 7);
 }
 
 #[test]
@@ -223,7 +296,7 @@ fn waits_that_were_in_vain_are_told_beside_their_stage() {
         let stages = Stages::default();
         stages.record(Stage::Accepted, Duration::from_millis(5), Duration::from_millis(5));
         for _ in 0..in_vain {
-            stages.record_in_vain(Stage::Accepted, Duration::from_secs(10), Duration::from_secs(10));
+            stages.record_in_vain(Stage::Accepted, Duration::from_secs(10), Some(Duration::from_secs(10)));
         }
         Report { stages: stages.figures(), ..report() }
     };

@@ -11,7 +11,7 @@ const INBOX: &str = "load";
 /// rather than to a receiver that is gone.
 pub(super) async fn restore(api: &Api, target: &Target, before: Endpoint) -> Option<String> {
     let had = before.webhook_url.is_some();
-    if !had && target.pid.is_some() {
+    if !had && target.own.is_some() {
         return None;
     }
     let url = before.webhook_url.unwrap_or_else(|| format!("{}/sandbox/inbox/{INBOX}", target.url));

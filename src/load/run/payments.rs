@@ -5,7 +5,7 @@ use std::sync::Arc;
 use alloy::primitives::Address;
 use futures::stream::{self, StreamExt};
 use payferry_contracts::{salt_of, vault_address};
-use payferry_domain::{MerchantId, PaymentId};
+use payferry_domain::MerchantId;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -18,7 +18,7 @@ use crate::load::payers::Payers;
 use crate::load::progress::Progress;
 
 /// Payments that stay live are made by so many at once: they are not what is measured.
-const HOLDING: usize = 64;
+pub(super) const HOLDING: usize = 64;
 
 /// What all payments of a run have in common.
 #[derive(Debug)]
@@ -50,8 +50,7 @@ impl Scene {
     }
 
     async fn initiate(&self, number: u32, intent: &Intent) -> Option<Made> {
-        let begun = Instant::now();
-        let answer = self.api.initiate(self.merchant, &self.book.reference(number), intent).await;
+        let (begun, answer) = self.api.initiate_begun(self.merchant, &self.book.reference(number), intent).await;
         let made = self.book.answered(number, begun, answer)?;
         let wallet = vault_address(self.factory, salt_of(&made.payment_id.to_string()));
         if wallet != made.intermediary_wallet {
@@ -103,12 +102,5 @@ impl Scene {
             record.intent.behaviour.expires() == expiring && record.unsent.is_none() && is_open
         });
         open.filter_map(|record| record.made.map(|made| made.at)).max()
-    }
-
-    /// Whether any of these is a payment of the run.
-    pub(super) fn has_any(&self, ids: &[String]) -> bool {
-        let ids: std::collections::HashSet<PaymentId> = ids.iter().filter_map(|id| id.parse().ok()).collect();
-        let inner = self.book.read();
-        inner.records.iter().any(|record| record.made.is_some_and(|made| ids.contains(&made.id)))
     }
 }

@@ -132,7 +132,7 @@ mod tests {
             let now = Instant::now();
             book.due(Intent::nth(number, Behaviour::Exact), now);
             let made = Made { payment_id: PaymentId::generate(), intermediary_wallet: Address::ZERO };
-            book.answered(number, now, Ok(made));
+            book.answered(number, Some(now), Ok(made));
             let tx_hash = B256::from(alloy::primitives::U256::from(number + 1));
             book.paid(number, now, Ok(Sent { tx_hash, at: now }));
             assert_eq!(book.mined(tx_hash, now), Some(number));

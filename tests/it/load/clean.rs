@@ -155,14 +155,49 @@ async fn a_running_sandbox_is_left_as_it_was() {
     sandbox.ok(Method::POST, &format!("/sandbox/payments/{stranger}/pay"), None).await;
 
     let further = ["--rate", "3000/min", "--payments", "100", "--mix", MIX, "--poisson", "--advance-clock", "--json"];
+    let further = [&further[..], &["--seed", "7"]].concat();
     let output = run(against(&sandbox, &further)).await;
     assert_eq!(output.status.code(), Some(0), "{}\n{}", complaint(&output), String::from_utf8_lossy(&output.stdout));
     let report = report(&output);
     assert_whole(&report, 100, 0);
-    assert_eq!((&report["asked"]["pacing"], &report["asked"]["rate"]), (&json!("poisson"), &json!(50.0)));
+    let asked = &report["asked"];
+    assert_eq!((&asked["pacing"], &asked["seed"], &asked["rate"]), (&json!("poisson"), &json!(7), &json!(50.0)));
 
     let now = sandbox.ok(Method::GET, "/api/v1/webhook", None).await;
     assert_eq!((&now["webhook_url"], &now["events"]), (&json!(hook), &json!(["payment.*"])));
     sandbox.until(&format!("/payments/{stranger}"), |payment| payment["status"] == "settled").await;
+    sandbox.stop();
+}
+
+/// Withdraws four of the USDC on Base when the load is under way.
+async fn withdraw(sandbox: &Running) {
+    let is_under_way = |list: &Value| list["payments"].as_array().unwrap().len() >= 10;
+    sandbox.until("/payments?limit=200", is_under_way).await;
+    let withdrawal = json!({"amount": "4", "currency": "USDC", "chain": "base"});
+    let asked = sandbox.ok(Method::POST, "/withdrawals", Some(withdrawal)).await;
+    let path = format!("/withdrawals/{}", asked["id"].as_str().unwrap());
+    sandbox.until(&path, |withdrawal| withdrawal["status"] == "sent").await;
+}
+
+#[tokio::test]
+async fn money_that_leaves_the_vault_meanwhile_is_no_difference() {
+    let home = Home::new().await;
+    let sandbox = Running::start(&home);
+    let merchant = sandbox.merchant().await;
+    let earned = sandbox.payment(&merchant).await;
+    sandbox.ok(Method::POST, &format!("/sandbox/payments/{earned}/pay"), None).await;
+    sandbox.until(&format!("/payments/{earned}"), |payment| payment["status"] == "settled").await;
+    let (operator, psp) = (sandbox.text("operator_url"), sandbox.text("psp_id"));
+    let account = json!({"address": "0x000000000000000000000000000000000000beef"});
+    let wallets = reqwest::Client::new().post(format!("{operator}/ops/psps/{psp}/withdrawal-wallets"));
+    let set = wallets.bearer_auth(sandbox.text("operator_token")).json(&account).send().await.unwrap();
+    assert!(set.status().is_success(), "{}", set.text().await.unwrap());
+
+    // Payments of five seconds.
+    let asked = against(&sandbox, &["--rate", "30/s", "--payments", "150", "--mix", "exact=100", "--json"]);
+    let (output, ()) = tokio::join!(run(asked), withdraw(&sandbox));
+    let report = report(&output);
+    assert_eq!(output.status.code(), Some(0), "{}\n{report:#}", complaint(&output));
+    assert_eq!((&report["findings"], &report["audited"]), (&json!([]), &json!(true)));
     sandbox.stop();
 }

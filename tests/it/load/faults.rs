@@ -25,6 +25,22 @@ const DROP_ONE_WEBHOOK: &str = "
         INSERT INTO planted VALUES (NEW.payment_id);
     END";
 
+/// The webhooks of every event of one payment are marked as delivered, and never sent.
+const DROP_ALL_WEBHOOKS: &str = "
+    CREATE TRIGGER plant AFTER INSERT ON deliveries
+    WHEN NEW.payment_id IN (SELECT payment_id FROM planted)
+        OR (NEW.sequence = 1 AND (SELECT name FROM events WHERE id = NEW.event_id) = 'payment.confirmed'
+            AND (SELECT count(*) FROM events WHERE name = 'payment.confirmed') >= {nth}
+            AND (SELECT count(*) FROM planted) = 0)
+    BEGIN
+        UPDATE deliveries SET status = 'delivered', next_attempt_at = NULL WHERE id = NEW.id;
+        INSERT INTO planted SELECT NEW.payment_id WHERE NEW.payment_id NOT IN (SELECT payment_id FROM planted);
+    END";
+
+/// Nothing is posted to the ledger.
+const LOSE_THE_LEDGER: &str = "
+    CREATE TRIGGER plant BEFORE INSERT ON ledger_postings BEGIN SELECT RAISE(IGNORE); END";
+
 /// One payment's credit is told to the PSP a second time, as an event of its own.
 const DOUBLE_ONE_CREDIT: &str = "
     CREATE TRIGGER plant AFTER INSERT ON deliveries
@@ -109,7 +125,7 @@ async fn is_told(database: &Database, payment_id: &str) -> bool {
     database.reader().query_one_raw(select).await.unwrap().is_some()
 }
 
-/// Loads a sandbox with this fault; answers the payment that has it, and what was found.
+/// Loads a sandbox with this fault; answers the payment that has it, and the report.
 async fn load_with(fault: &str) -> (String, Value) {
     let home = Home::embedded();
     let (sandbox, database) = sandbox_with(&home, fault).await;
@@ -118,10 +134,8 @@ async fn load_with(fault: &str) -> (String, Value) {
     let output = run(against(&sandbox, &json)).await;
     assert_eq!(output.status.code(), Some(1), "{}\n{}", complaint(&output), String::from_utf8_lossy(&output.stdout));
     let [payment_id] = planted(&database).await.try_into().expect("the fault was planted");
-    let mut report = report(&output);
-    let found = report["findings"].take();
     sandbox.kill();
-    (payment_id, found)
+    (payment_id, report(&output))
 }
 
 /// The one finding about a payment.
@@ -134,8 +148,9 @@ fn about<'a>(found: &'a Value, payment_id: &str) -> &'a Value {
 
 #[tokio::test]
 async fn a_dropped_webhook_is_found_and_its_payment_named() {
-    let (payment_id, found) = load_with(DROP_ONE_WEBHOOK).await;
-    let finding = about(&found, &payment_id);
+    let (payment_id, report) = load_with(DROP_ONE_WEBHOOK).await;
+    let found = &report["findings"];
+    let finding = about(found, &payment_id);
     assert_eq!(finding["kind"], "undelivered", "{finding:#}");
     let words = finding["found"].as_str().unwrap();
     assert!(words.contains("never came:") && words.contains("(event 3)"), "{words}");
@@ -143,10 +158,50 @@ async fn a_dropped_webhook_is_found_and_its_payment_named() {
     assert_eq!(found.as_array().unwrap().len(), 1, "and nothing else: {found:#}");
 }
 
+/// How many payments waited in vain for a stage.
+fn in_vain(report: &Value, stage: &str) -> u64 {
+    let stages = report["stages"].as_array().unwrap();
+    stages.iter().find(|found| found["stage"] == stage).unwrap()["in_vain"].as_u64().unwrap()
+}
+
+#[tokio::test]
+async fn a_payment_of_which_nothing_is_told_is_undelivered_and_has_its_wait_in_the_figures() {
+    let (payment_id, report) = load_with(DROP_ALL_WEBHOOKS).await;
+    let found = &report["findings"];
+    let finding = about(found, &payment_id);
+    // What moved on-chain is what reads back: nothing is wrong but that nobody was told.
+    assert_eq!((&finding["kind"], &finding["payer"]), (&"undelivered".into(), &"exact".into()), "{finding:#}");
+    let words = finding["found"].as_str().unwrap();
+    let names = ["payment.confirmed (event 1)", "payin.confirmed (event 2)", "payment.settled (event 3)"];
+    assert!(names.iter().all(|name| words.contains(name)) && words.contains("the service says:"), "{words}");
+    assert_eq!(found.as_array().unwrap().len(), 1, "and nothing else: {found:#}");
+    let waited = ["mined", "confirmed", "settled", "webhook", "complete"].map(|stage| in_vain(&report, stage));
+    assert_eq!(waited, [0, 1, 1, 4, 1], "{:#}", report["stages"]);
+    let stages = report["stages"].as_array().unwrap();
+    let complete = &stages.iter().find(|found| found["stage"] == "complete").unwrap()["from_intended"];
+    assert_eq!(complete["count"], 160, "exact, under and over: {complete:#}");
+    assert!(complete["max_ms"].as_f64().unwrap() >= 25_000.0, "all of --settle-timeout: {complete:#}");
+}
+
+#[tokio::test]
+async fn a_ledger_that_has_nothing_of_a_run_is_found() {
+    let home = Home::embedded();
+    let (sandbox, _database) = sandbox_with(&home, LOSE_THE_LEDGER).await;
+    let output = run(against(&sandbox, &["--rate", "50/s", "--payments", "50", "--mix", "exact=100", "--json"])).await;
+    let report = report(&output);
+    assert_eq!(output.status.code(), Some(1), "{}\n{report:#}", complaint(&output));
+    let [finding] = report["findings"].as_array().unwrap().as_slice() else { panic!("{report:#}") };
+    assert!(finding["payment_id"].is_null() && finding["kind"] == "wrong", "{finding:#}");
+    let words = finding["found"].as_str().unwrap();
+    assert!(words.contains("The service's ledger has not one entry of this run"), "{words}");
+    sandbox.kill();
+}
+
 #[tokio::test]
 async fn a_doubled_credit_is_found_and_its_payment_named() {
-    let (payment_id, found) = load_with(DOUBLE_ONE_CREDIT).await;
-    let finding = about(&found, &payment_id);
+    let (payment_id, report) = load_with(DOUBLE_ONE_CREDIT).await;
+    let found = &report["findings"];
+    let finding = about(found, &payment_id);
     assert_eq!((&finding["kind"], &finding["payer"]), (&"wrong".into(), &"exact".into()), "{finding:#}");
     let words = finding["found"].as_str().unwrap();
     assert!(words.contains("payin.settled came as event 5") && words.contains("4 are to come"), "{words}");
@@ -155,8 +210,9 @@ async fn a_doubled_credit_is_found_and_its_payment_named() {
 
 #[tokio::test]
 async fn a_lost_payment_is_found_and_named() {
-    let (payment_id, found) = load_with(LOSE_ONE_PAYMENT).await;
-    let finding = about(&found, &payment_id);
+    let (payment_id, report) = load_with(LOSE_ONE_PAYMENT).await;
+    let found = &report["findings"];
+    let finding = about(found, &payment_id);
     assert_eq!(finding["kind"], "lost", "{finding:#}");
     assert!(finding["expected"].as_str().unwrap().starts_with("mismatched"), "{finding:#}");
     assert_eq!(found.as_array().unwrap().len(), 1, "and nothing else: {found:#}");
@@ -164,8 +220,9 @@ async fn a_lost_payment_is_found_and_named() {
 
 #[tokio::test]
 async fn a_credit_that_is_posted_twice_is_found_and_its_payment_named() {
-    let (payment_id, found) = load_with(DOUBLE_ONE_POSTING).await;
-    let finding = about(&found, &payment_id);
+    let (payment_id, report) = load_with(DOUBLE_ONE_POSTING).await;
+    let found = &report["findings"];
+    let finding = about(found, &payment_id);
     assert_eq!((&finding["kind"], &finding["payer"]), (&"wrong".into(), &"exact".into()), "{finding:#}");
     let words = finding["found"].as_str().unwrap();
     assert!(words.contains("the ledger has ") && words.contains(" of it to the PSP, not "), "{words}");
@@ -175,8 +232,9 @@ async fn a_credit_that_is_posted_twice_is_found_and_its_payment_named() {
 
 #[tokio::test]
 async fn a_credit_that_is_on_the_balance_twice_is_found_and_its_payment_named() {
-    let (payment_id, found) = load_with(DOUBLE_ONE_CREDIT_ON_THE_BALANCE).await;
-    let finding = about(&found, &payment_id);
+    let (payment_id, report) = load_with(DOUBLE_ONE_CREDIT_ON_THE_BALANCE).await;
+    let found = &report["findings"];
+    let finding = about(found, &payment_id);
     assert_eq!(finding["kind"], "wrong", "{finding:#}");
     let words = finding["found"].as_str().unwrap();
     assert!(words.starts_with("the balance of ") && words.ends_with("a difference of just its share"), "{words}");

@@ -1,6 +1,7 @@
 //! `payferry load`, run as a user runs it: it passes what is well, and finds what is not.
 
 mod answers;
+mod between;
 mod clean;
 mod faults;
 mod progress;
@@ -9,6 +10,8 @@ mod refusals;
 mod shortfall;
 mod signals;
 mod stall;
+mod unanswered;
+mod webhooks;
 
 use std::process::{Output, Stdio};
 

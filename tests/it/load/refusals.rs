@@ -10,7 +10,7 @@ use crate::process::{Home, Running};
 #[tokio::test]
 async fn bad_arguments_are_told() {
     let key = ["--key", "sk_test_x"];
-    let cases: [(&[&str], &str); 17] = [
+    let cases: [(&[&str], &str); 18] = [
         (&["--rate", "0/s"], "expected a rate such as 500/s"),
         (&["--rate", "many"], "expected a rate such as 500/s"),
         (&["--rate", "60000/s"], "at most 50000/s"),
@@ -26,6 +26,7 @@ async fn bad_arguments_are_told() {
         (&["--url", "http://127.0.0.1:1"], "--key"),
         (&["--key", "sk_test_x"], "--url"),
         (&["--advance-clock"], "--url"),
+        (&["--seed", "7"], "--poisson"),
         (&["--block-time-ms", "1"], "--block-time-ms"),
         (&["--report", "/nowhere/report.html"], "/nowhere/report.html cannot be written"),
     ];
@@ -39,10 +40,16 @@ async fn bad_arguments_are_told() {
         ("http://192.0.2.1:8080", "is not on this machine; --allow-remote"),
         ("http://pay.example.com", "is not on this machine; --allow-remote"),
         ("http://127.0.0.1:1", "the service cannot be reached"),
+        ("http://127.0.0.1:1/payferry", "only a host and a port can be called"),
+        ("http://127.0.0.1:1/?a=b", "only a host and a port can be called"),
+        ("http://127.0.0.1:1#a", "only a host and a port can be called"),
+        ("http://someone@127.0.0.1:1", "no user and no password are sent"),
+        ("http://someone:hush@pay.example.com/", "no user and no password are sent"),
     ] {
         let output = run(["--url", url, key[0], key[1]].map(str::to_owned).to_vec()).await;
         assert_eq!(output.status.code(), Some(1), "{url}");
         assert!(complaint(&output).contains(says), "{url}: {}", complaint(&output));
+        assert!(!complaint(&output).contains("hush"), "{}", complaint(&output));
     }
 }
 

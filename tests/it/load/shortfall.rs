@@ -1,8 +1,11 @@
 //! Payments that could not be made: told by kind, and a failure beyond what is allowed.
 
+use std::path::Path;
+use std::time::{Duration, Instant};
+
 use payferry_entities::Database;
 use reqwest::Method;
-use sea_orm::ConnectionTrait;
+use sea_orm::{ConnectionTrait, Statement};
 use serde_json::json;
 
 use super::{against, complaint, report, run};
@@ -36,6 +39,40 @@ async fn payments_that_are_not_made_are_told_by_kind_and_make_a_run_fail() {
         assert_eq!(*errors, json!({"initiate: 503 database_unavailable": 15}), "those to be held among them");
     }
     sandbox.stop();
+}
+
+/// Plants the same in the database of a sandbox that is just being started, before its first payment.
+async fn refuse_some(file: &Path) {
+    let since = Instant::now();
+    let wait = || async {
+        assert!(since.elapsed() < Duration::from_mins(1), "it was not started");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    };
+    while !file.exists() {
+        wait().await;
+    }
+    let database = Database::open(&format!("sqlite://{}", file.display())).await.unwrap();
+    // Made when all tables are there.
+    let psp = Statement::from_string(database.backend(), "SELECT id FROM psps");
+    while !matches!(database.reader().query_one_raw(psp.clone()).await, Ok(Some(_))) {
+        wait().await;
+    }
+    database.patient().execute_unprepared(REFUSE_SOME).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_a_service_of_its_own_says_of_itself_is_a_finding_of_the_whole() {
+    let temp = tempfile::tempdir().unwrap();
+    let file = temp.path().join("own.db");
+    let asked = ["--rate", "50/s", "--payments", "100", "--mix", "exact=100", "--not-made-max", "50", "--json"];
+    let own = ["--block-time-ms", "100", "--database-url", file.to_str().unwrap()];
+    let args = asked.iter().chain(&own).map(|word| (*word).to_owned()).collect();
+    let (output, ()) = tokio::join!(run(args), refuse_some(&file));
+    let report = report(&output);
+    assert_eq!(output.status.code(), Some(1), "{}\n{report:#}", complaint(&output));
+    let [finding] = report["findings"].as_array().unwrap().as_slice() else { panic!("{report:#}") };
+    assert!(finding["payment_id"].is_null() && finding["kind"] == "wrong", "{finding:#}");
+    assert_eq!(finding["found"], "payferry_journal_refused_total is 15", "{finding:#}");
 }
 
 #[tokio::test]

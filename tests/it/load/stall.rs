@@ -3,6 +3,7 @@
 use std::process::Command;
 use std::time::Duration;
 
+use super::between::{Changes, load_through};
 use super::{against, complaint, report, run};
 use crate::process::{Home, Running};
 
@@ -51,4 +52,21 @@ async fn whoever_was_due_while_the_service_stood_still_has_the_wait_in_his_figur
     // The requests left when they were due.
     assert!(figure("begun", "p90_ms") < 1_500.0, "{stages:#?}");
     sandbox.stop();
+}
+
+#[tokio::test]
+async fn hundreds_of_initiations_wait_at_the_service_and_not_in_the_load_tester() {
+    // None of them is answered before all have come.
+    let (payments, count) = (300, "300");
+    let asked = ["--rate", "300/s", "--payments", count, "--in-flight-max", count];
+    let loaded = load_through(Changes { gathered: Some(payments), ..Changes::default() }, &asked).await;
+    let report = report(&loaded.output);
+    assert_eq!(loaded.output.status.code(), Some(0), "{}\n{report:#}", complaint(&loaded.output));
+    let counted = &report["counted"];
+    assert_eq!((&counted["accepted"], &counted["unanswered"]), (&payments.into(), &0.into()), "{counted:#}");
+    assert_eq!((&report["achieved"]["in_flight_most"], &report["errors"]), (&payments.into(), &serde_json::json!({})));
+    // The first waited for the last, a second long; that is the service's.
+    let stages = report["stages"].as_array().unwrap();
+    let accepted = stages.iter().find(|found| found["stage"] == "accepted").unwrap();
+    assert!(accepted["step"]["max_ms"].as_f64().unwrap() >= 900.0, "{accepted:#}");
 }

@@ -1,0 +1,170 @@
+//! Something between the load tester and a sandbox: what passes it is changed as a test wants it.
+
+use std::process::Output;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use axum::Router;
+use axum::body::{Bytes, to_bytes};
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
+use axum::response::{IntoResponse, Response};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::sync::Barrier;
+
+use super::run;
+use crate::process::{Home, Running};
+
+/// Bytes of a request that is passed on.
+const BODY_BYTES_MAX: usize = 1024 * 1024;
+/// Where webhooks come on their way.
+const HOOK: &str = "/hook";
+
+/// What is changed of what passes; nothing of it unless asked for.
+#[derive(Default)]
+pub(super) struct Changes {
+    /// So many lists of payments are refused with 503.
+    pub(super) lists_refused: usize,
+    /// What the settings say that the fee is.
+    pub(super) fee_bps: Option<u16>,
+    /// So many initiations are carried out and answered so.
+    pub(super) initiations_denied: usize,
+    pub(super) denied_with: Option<(StatusCode, Value)>,
+    /// So many initiations are passed on together, when the last of them has come.
+    pub(super) gathered: Option<usize>,
+    /// Each webhook comes once more.
+    pub(super) repeats: bool,
+    /// This webhook comes once more before, with a signature that is nobody's.
+    pub(super) forges: Option<usize>,
+}
+
+/// What came of a load.
+pub(super) struct Loaded {
+    pub(super) output: Output,
+    /// Lists that were refused.
+    pub(super) lists_refused: usize,
+    /// Payments that were made and denied.
+    pub(super) denied: Vec<String>,
+}
+
+struct Between {
+    sandbox_url: String,
+    own_url: String,
+    client: reqwest::Client,
+    changes: Changes,
+    gathering: Barrier,
+    lists: AtomicUsize,
+    initiations: AtomicUsize,
+    webhooks: AtomicUsize,
+    denied: Mutex<Vec<String>>,
+    /// Where webhooks were meant to go.
+    receiver_url: Mutex<String>,
+}
+
+impl Between {
+    async fn send(&self, method: Method, url: &str, mut headers: HeaderMap, body: Bytes) -> (StatusCode, Bytes) {
+        for own in ["host", "content-length", "connection"] {
+            headers.remove(own);
+        }
+        match self.client.request(method, url).headers(headers).body(body).send().await {
+            Ok(answer) => (answer.status(), answer.bytes().await.unwrap_or_default()),
+            Err(_) => (StatusCode::BAD_GATEWAY, Bytes::new()),
+        }
+    }
+
+    /// A webhook, on its way to the load tester.
+    async fn deliver(&self, headers: HeaderMap, body: Bytes) -> Response {
+        let url = self.receiver_url.lock().clone();
+        if self.changes.forges == Some(self.webhooks.fetch_add(1, Ordering::SeqCst)) {
+            let mut forged = headers.clone();
+            forged.insert("webhook-signature", HeaderValue::from_static("v1,AAAA"));
+            self.send(Method::POST, &url, forged, body.clone()).await;
+        }
+        if self.changes.repeats {
+            self.send(Method::POST, &url, headers.clone(), body.clone()).await;
+        }
+        self.send(Method::POST, &url, headers, body).await.into_response()
+    }
+
+    /// What is asked, as it is passed on.
+    fn asked(&self, path: &str, body: Bytes) -> Bytes {
+        if path != "/api/v1/set_webhook" {
+            return body;
+        }
+        let mut endpoint: Value = serde_json::from_slice(&body).unwrap();
+        let url = endpoint["webhook_url"].as_str().unwrap().to_owned();
+        // In the end it is set to an inbox of the sandbox.
+        if !url.contains("/sandbox/") {
+            *self.receiver_url.lock() = url;
+            endpoint["webhook_url"] = json!(format!("{}{HOOK}", self.own_url));
+        }
+        endpoint.to_string().into()
+    }
+
+    /// What is answered, as it is passed on.
+    fn answered(&self, path: &str, status: StatusCode, body: Bytes) -> (StatusCode, Bytes) {
+        let value = || serde_json::from_slice::<Value>(&body).unwrap();
+        if let Some(fee_bps) = self.changes.fee_bps.filter(|_| path == "/api/v1/settings") {
+            let mut settings = value();
+            settings["settings"]["fee_bps"] = json!(fee_bps);
+            return (status, settings.to_string().into());
+        }
+        let denied = self.changes.denied_with.as_ref().filter(|_| path == "/payments/initiate");
+        match denied.filter(|_| self.initiations.fetch_add(1, Ordering::SeqCst) < self.changes.initiations_denied) {
+            Some((status, with)) => {
+                self.denied.lock().push(value()["payment_id"].as_str().unwrap().to_owned());
+                (*status, with.to_string().into())
+            }
+            None => (status, body),
+        }
+    }
+}
+
+async fn pass(State(between): State<Arc<Between>>, request: Request) -> Response {
+    let path = request.uri().path_and_query().unwrap().to_string();
+    if path.starts_with("/payments?") && between.lists.load(Ordering::SeqCst) < between.changes.lists_refused {
+        between.lists.fetch_add(1, Ordering::SeqCst);
+        return (StatusCode::SERVICE_UNAVAILABLE, "{}").into_response();
+    }
+    let (parts, body) = request.into_parts();
+    let body: Bytes = to_bytes(body, BODY_BYTES_MAX).await.unwrap();
+    if path == HOOK {
+        return between.deliver(parts.headers, body).await;
+    }
+    if between.changes.gathered.is_some() && path == "/payments/initiate" {
+        between.gathering.wait().await;
+    }
+    let (body, url) = (between.asked(&path, body), format!("{}{path}", between.sandbox_url));
+    let (status, answer) = between.send(parts.method, &url, parts.headers, body).await;
+    between.answered(&path, status, answer).into_response()
+}
+
+/// Loads a sandbox with payments that are paid exactly, through this; with these arguments besides.
+pub(super) async fn load_through(changes: Changes, further: &[&str]) -> Loaded {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let home = Home::new().await;
+    let sandbox = Running::start(&home);
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let own_url = format!("http://{}", listener.local_addr().unwrap());
+    let between = Arc::new(Between {
+        sandbox_url: sandbox.text("api_url").to_owned(),
+        own_url: own_url.clone(),
+        client: reqwest::Client::new(),
+        gathering: Barrier::new(changes.gathered.unwrap_or(1)),
+        changes,
+        lists: AtomicUsize::new(0),
+        initiations: AtomicUsize::new(0),
+        webhooks: AtomicUsize::new(0),
+        denied: Mutex::default(),
+        receiver_url: Mutex::default(),
+    });
+    let router = Router::new().fallback(pass).with_state(Arc::clone(&between));
+    let serving = tokio::spawn(async move { axum::serve(listener, router).await });
+    let args = ["--url", &own_url, "--key", sandbox.text("api_key"), "--mix", "exact=100", "--json"];
+    let output = run(args.iter().chain(further).map(|word| (*word).to_owned()).collect()).await;
+    serving.abort();
+    sandbox.stop();
+    let denied = between.denied.lock().clone();
+    Loaded { output, lists_refused: between.lists.load(Ordering::SeqCst), denied }
+}

@@ -1,0 +1,50 @@
+//! Payments that are made although their initiation is answered otherwise, or not legibly.
+
+use axum::http::StatusCode;
+use serde_json::{Value, json};
+
+use super::between::{Changes, load_through};
+use super::{complaint, report};
+
+/// Payments that are denied.
+const DENIED: usize = 3;
+const ASKED: [&str; 6] = ["--rate", "50/s", "--payments", "50", "--not-made-max", "10"];
+
+fn denied_with(status: StatusCode, body: Value) -> Changes {
+    Changes { initiations_denied: DENIED, denied_with: Some((status, body)), ..Changes::default() }
+}
+
+#[tokio::test]
+async fn payments_that_were_refused_and_are_there_all_the_same_are_found_and_named() {
+    let refusal = denied_with(StatusCode::SERVICE_UNAVAILABLE, json!({"code": "overloaded"}));
+    let loaded = load_through(refusal, &ASKED).await;
+    let report = report(&loaded.output);
+    assert_eq!(loaded.output.status.code(), Some(1), "{}\n{report:#}", complaint(&loaded.output));
+    assert_eq!((&report["counted"]["accepted"], &report["counted"]["refused"]), (&json!(47), &json!(DENIED)));
+    let findings = report["findings"].as_array().unwrap();
+    let mut found: Vec<&str> = findings.iter().map(|finding| finding["payment_id"].as_str().unwrap()).collect();
+    let mut denied = loaded.denied.clone();
+    found.sort_unstable();
+    denied.sort_unstable();
+    assert_eq!(found, denied, "{findings:#?}");
+    for finding in findings {
+        assert_eq!((&finding["kind"], &finding["expected"]), (&json!("wrong"), &json!("no payment")), "{finding:#}");
+        let words = finding["found"].as_str().unwrap();
+        let says = "was not made (initiate: 503 overloaded), and all the same is there: pending, 0.00 of ";
+        assert!(words.starts_with(says), "{words}");
+    }
+}
+
+#[tokio::test]
+async fn payments_of_which_no_answer_was_read_may_be_there() {
+    let loaded = load_through(denied_with(StatusCode::CREATED, json!({})), &ASKED).await;
+    let report = report(&loaded.output);
+    assert_eq!(loaded.output.status.code(), Some(0), "{}\n{report:#}", complaint(&loaded.output));
+    assert_eq!((report["findings"].clone(), loaded.denied.len()), (json!([]), DENIED));
+    let counted = &report["counted"];
+    assert_eq!((&counted["accepted"], &counted["unanswered"]), (&json!(47), &json!(DENIED)), "{counted:#}");
+    assert_eq!(
+        (&report["read_back"], &report["errors"]),
+        (&json!(50), &json!({"initiate: unreadable answer": DENIED}))
+    );
+}
