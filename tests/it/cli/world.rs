@@ -132,7 +132,7 @@ async fn a_payment_that_panics_too_often_is_shown_to_the_operator() {
     let url = format!("{}/ops/actors", sandbox.text("operator_url"));
     let view = reqwest::Client::new().get(url).bearer_auth(sandbox.text("operator_token")).send().await.unwrap();
     let view: serde_json::Value = view.json().await.unwrap();
-    assert!(view["quarantined"].as_object().unwrap().contains_key(&sick), "{view:#}");
+    assert_eq!((&view["quarantined"][0]["id"], &view["payments_quarantined"]), (&json!(sick), &json!(1)), "{view:#}");
     assert_eq!(view["restarts"]["payment"], 3);
     sandbox.ok(Method::POST, &format!("/sandbox/payments/{sibling}/pay"), None).await;
     sandbox.until(&format!("/payments/{sibling}"), |payment| payment["status"] == "settled").await;
