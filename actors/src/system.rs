@@ -150,7 +150,7 @@ impl System {
         }
     }
 
-    /// Has every shard look for live payments without an actor, as it does by itself every minute.
+    /// Has every shard look for live payments without an actor, as it does by itself every five minutes.
     pub fn sweep_payments(&self) {
         self.inner.services.router.sweep();
     }

@@ -143,7 +143,7 @@ pub async fn load_live(
     }
 }
 
-/// As [`load_live`], their ids alone, out of the index; those that cannot be read are among them.
+/// As [`load_live`], their ids alone; those that cannot be read are among them.
 pub async fn live_ids(
     database: &Database,
     shards: RangeInclusive<u8>,

@@ -453,13 +453,13 @@ async fn live_payments_are_read_through_their_index() {
     if world.database.backend() != DbBackend::Sqlite {
         return;
     }
-    for (columns, index) in [("id, version, state", "INDEX"), ("id", "COVERING INDEX")] {
+    for columns in ["id, version, state", "id"] {
         let values = [0_i64.into(), "".into(), 0_i64.into(), 15_i64.into(), 100_i64.into()];
         let explain = format!("EXPLAIN QUERY PLAN SELECT {columns} {LIVE}");
         let explain = Statement::from_sql_and_values(DbBackend::Sqlite, explain, values);
         let plan = world.database.reader().query_all_raw(explain).await.unwrap();
         let plan: Vec<String> = plan.iter().map(|row| row.try_get("", "detail").unwrap()).collect();
-        assert_eq!(plan, [format!("SEARCH payments USING {index} payments_live (<expr>=? AND id>?)")]);
+        assert_eq!(plan, ["SEARCH payments USING INDEX payments_live (<expr>=? AND id>?)"]);
     }
 }
 
