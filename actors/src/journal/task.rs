@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use payferry_entities::{Database, Failure};
-use sea_orm::DbErr;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -236,15 +235,9 @@ impl Shared {
 
     /// Has payments counted if that is called for; nothing is being committed.
     async fn count_payments(&self) {
-        if !self.books.tally().is_count_due() {
-            return;
-        }
         // Not without what may be committed still: nothing would count it afterwards.
-        if let Err(error) = self.outwait().await {
-            tracing::warn!(%error, "payments cannot be counted at the moment");
-            return;
-        }
-        if let Some(count) = self.books.tally().begin_count(&self.database).await {
+        let settled = outwait(&self.database, "payments");
+        if let Some(count) = self.books.tally().begin_count(&self.database, settled).await {
             let books = self.books.clone();
             tokio::spawn(async move { books.tally().finish_count(count).await });
         }
@@ -269,19 +262,13 @@ impl Shared {
             return faulted;
         }
         // Its events have places in the feed before those of this group, and must not show up after them.
-        if let Err(error) = self.outwait().await {
-            return Attempt::Failed(Failure::of(&error), error);
-        }
-        attempt(&self.database, &self.statements, &units).await
-    }
-
-    /// Returns when no commit of before is under way any more.
-    async fn outwait(&self) -> Result<(), DbErr> {
         if self.is_wary.load(Ordering::Acquire) {
-            outwait(&self.database).await?;
+            if let Err(error) = outwait(&self.database, "events").await {
+                return Attempt::Failed(Failure::of(&error), error);
+            }
             self.is_wary.store(false, Ordering::Release);
         }
-        Ok(())
+        attempt(&self.database, &self.statements, &units).await
     }
 
     fn refuse(&self, part: Vec<Submitted>, error: &JournalError) {

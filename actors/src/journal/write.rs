@@ -72,12 +72,12 @@ pub(super) async fn attempt(database: &Database, statements: &Statements, units:
     }
 }
 
-/// Returns when no transaction is left that has written payments or events: one whose connection was lost may be committing
-/// still. SQLite has one writer, and none to wait for.
-pub(super) async fn outwait(database: &Database) -> Result<(), DbErr> {
+/// Returns when no transaction is left that has written this table: one whose connection was lost may be committing still.
+/// SQLite has one writer, and none to wait for.
+pub(super) async fn outwait(database: &Database, table: &'static str) -> Result<(), DbErr> {
     if database.backend() == DbBackend::Postgres {
         let transaction = database.begin().await?;
-        transaction.execute_unprepared("LOCK TABLE payments, events IN SHARE ROW EXCLUSIVE MODE").await?;
+        transaction.execute_unprepared(&format!("LOCK TABLE {table} IN SHARE ROW EXCLUSIVE MODE")).await?;
         transaction.rollback().await?;
     }
     Ok(())

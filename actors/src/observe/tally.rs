@@ -114,8 +114,7 @@ impl Tally {
         self.count.counted.load(Ordering::Acquire)
     }
 
-    /// Whether a count is called for.
-    pub(crate) fn is_count_due(&self) -> bool {
+    fn is_count_due(&self) -> bool {
         let CountState { doubtful, under_way, begun, .. } = &self.count;
         let has_paused = || begun.lock().is_none_or(|begun| begun.elapsed() >= COUNT_PAUSE);
         doubtful.load(Ordering::Acquire) && !under_way.load(Ordering::Acquire) && has_paused()
@@ -129,14 +128,23 @@ impl Tally {
         }
     }
 
-    /// Begins to count if that is called for. To be called while nothing is being committed.
-    pub(crate) async fn begin_count(&self, database: &Database) -> Option<Count> {
+    /// Begins to count if that is called for, once `settled` says that nothing of before is being committed still. To be called
+    /// while nothing else is.
+    pub(crate) async fn begin_count(
+        &self,
+        database: &Database,
+        settled: impl Future<Output = Result<(), DbErr>>,
+    ) -> Option<Count> {
         if !self.is_count_due() {
             return None;
         }
         let CountState { doubtful, under_way, begun, .. } = &self.count;
         *begun.lock() = Some(Instant::now());
-        match tokio::time::timeout(SNAPSHOT_PATIENCE, database.snapshot()).await {
+        let snapshot = async {
+            settled.await?;
+            database.snapshot().await
+        };
+        match tokio::time::timeout(SNAPSHOT_PATIENCE, snapshot).await {
             Ok(Ok(snapshot)) => {
                 doubtful.store(false, Ordering::Release);
                 under_way.store(true, Ordering::Release);
