@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use payferry_domain::payment::{Command, OutageId, Requester};
+use payferry_domain::payment::{Command, OutageId, Payment, Requester};
 use payferry_domain::{Chain, PaymentId, Timestamp};
 use ractor::{ActorProcessingErr, SupervisionEvent};
 
@@ -203,7 +203,7 @@ impl Shard {
         }
         let actor = match self.services.router.live(id) {
             Some(actor) => actor,
-            None => match self.start(myself, id).await {
+            None => match self.start(myself, id, |_| true).await {
                 Ok(Some(actor)) => actor,
                 Ok(None) => {
                     if let Some(message) = message {
@@ -222,13 +222,15 @@ impl Shard {
         state.resumes.remove(&id);
     }
 
-    /// Starts the actor of a payment from its row, if there is one.
+    /// Starts the actor of a payment from its row, if there is one and it is wanted as it stands there.
     async fn start(
         &self,
         myself: &Mailbox<ShardMessage>,
         id: PaymentId,
+        is_wanted: fn(&Payment) -> bool,
     ) -> Result<Option<Mailbox<Message>>, ActorProcessingErr> {
-        let Some(payment) = store::load(&self.services.database, id).await? else { return Ok(None) };
+        let payment = store::load(&self.services.database, id).await?.filter(is_wanted);
+        let Some(payment) = payment else { return Ok(None) };
         self.services.router.spawn(&self.services, Box::new(payment), myself.get_cell()).await.map(Some)
     }
 
@@ -250,7 +252,8 @@ impl Shard {
             if is_attended || id.made_at().as_millis() > before {
                 continue;
             }
-            match self.start(myself, id).await {
+            // One that was over and left since the page was read is missed by nobody.
+            match self.start(myself, id, Payment::is_live).await {
                 Ok(Some(actor)) => {
                     tracing::warn!(payment.id = %id, "payment {id} was live without an actor, and has one now");
                     metrics.unattended();
