@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use payferry_domain::payment::{ObservedTransfer, TransferKey};
-use payferry_domain::{Address, Chain, Finality, PaymentId, Timestamp};
+use payferry_domain::{Chain, Finality, PaymentId, Timestamp};
 use payferry_entities::{Database, transfers};
 
 use crate::chain::{self, ChainSpec, ChainView, LoadError, Selector, SettlerHandle, Watchlist};
@@ -43,8 +43,14 @@ impl Chains {
         self.watchlist.view(chain)
     }
 
-    /// Shows how old each chain's newest block is, whatever its watcher waits for.
+    /// How many wallets are watched on every chain: those of live payments.
+    pub fn wallets_watched(&self) -> usize {
+        self.watchlist.wallets_len()
+    }
+
+    /// Shows how old each chain's newest block is, whatever its watcher waits for, and how many wallets are watched.
     pub(crate) fn refresh_metrics(&self, now: Timestamp) {
+        chain::metrics::wallets_watched(self.wallets_watched());
         for view in self.running().filter_map(|spec| self.view(spec.chain)) {
             chain::metrics::head_age(&view, now);
         }
@@ -111,9 +117,5 @@ impl Chains {
             }
         }
         Ok(facts)
-    }
-
-    pub(crate) fn unwatch(&self, wallet: Address) {
-        self.watchlist.unwatch(wallet);
     }
 }

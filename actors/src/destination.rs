@@ -4,10 +4,11 @@
 //! wrote.
 
 use payferry_domain::Address;
-use payferry_entities::{Database, payments, psps};
-use sea_orm::{ColumnTrait, DbErr, EntityTrait, PaginatorTrait, QueryFilter, QuerySelect};
+use payferry_entities::{Database, psps};
+use sea_orm::{DbErr, EntityTrait, QuerySelect};
 
-use crate::chain::ChainSpec;
+use crate::chain::{self, ChainSpec, Watchlist};
+use crate::payment::store::StoreError;
 use crate::system::System;
 use crate::wallet::Vaults;
 
@@ -87,7 +88,7 @@ impl System {
     /// Why an address must not be sent to, if so.
     pub async fn unsuitable(&self, address: Address) -> Result<Option<Unsuitable>, DbErr> {
         let specs: Vec<&ChainSpec> = self.chains().running().collect();
-        unsuitable(self.database(), specs, address).await
+        unsuitable_knowing(self.chains().watchlist(), self.database(), specs, address).await
     }
 }
 
@@ -97,11 +98,23 @@ pub async fn unsuitable<'a>(
     specs: impl IntoIterator<Item = &'a ChainSpec> + Clone,
     address: Address,
 ) -> Result<Option<Unsuitable>, DbErr> {
+    unsuitable_knowing(&Watchlist::new(), database, specs, address).await
+}
+
+async fn unsuitable_knowing<'a>(
+    watchlist: &Watchlist,
+    database: &Database,
+    specs: impl IntoIterator<Item = &'a ChainSpec> + Clone,
+    address: Address,
+) -> Result<Option<Unsuitable>, DbErr> {
     if let Some(reason) = unsuitable_by_itself(specs.clone(), address) {
         return Ok(Some(reason));
     }
-    let of_payment = payments::Entity::find().filter(payments::Column::Wallet.eq(address.to_string()));
-    if of_payment.count(database.reader()).await? > 0 {
+    let of_payment = chain::owners(database, watchlist, vec![address]).await.map_err(|error| match error {
+        StoreError::Database(error) => error,
+        unreadable @ StoreError::Unreadable { .. } => DbErr::Custom(unreadable.to_string()),
+    })?;
+    if !of_payment.is_empty() {
         return Ok(Some(Unsuitable::Vault));
     }
     // Their vaults are nowhere written down: they follow from the ids.

@@ -22,6 +22,7 @@ mod m0012_by_time;
 mod m0013_set_aside;
 mod m0014_customers_by_time;
 mod m0015_undelivered;
+mod m0016_wallets;
 mod statements;
 
 /// All changes, oldest first.
@@ -46,6 +47,7 @@ impl MigratorTrait for Migrator {
             Box::new(m0013_set_aside::Migration),
             Box::new(m0014_customers_by_time::Migration),
             Box::new(m0015_undelivered::Migration),
+            Box::new(m0016_wallets::Migration),
         ]
     }
 }

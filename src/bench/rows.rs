@@ -11,10 +11,11 @@ use crate::sandbox::database_file;
 
 /// Rows of a page, as a shard reads them when it starts.
 const PAGE: usize = 1_000;
-/// Groups of shards in the index of live payments; they are read side by side, as far as there are connections.
-const GROUPS: i64 = 8;
-const LIVE: &str = "SELECT id, version, state FROM payments WHERE live AND (shard / 32) = $1 AND id > $2 \
-    ORDER BY id LIMIT $3";
+/// Parts of the 256 logical shards; they are read side by side, as far as there are connections.
+const PARTS: i64 = 8;
+const SHARDS_OF_PART: i64 = 256 / PARTS;
+const LIVE: &str = "SELECT id, version, state FROM payments WHERE live AND id > $1 AND shard >= $2 AND shard <= $3 \
+    ORDER BY id LIMIT $4";
 
 /// What was read.
 #[derive(Debug, Default)]
@@ -29,17 +30,19 @@ pub(super) struct LiveRows {
 pub(super) async fn read_live(folder: &Path) -> anyhow::Result<LiveRows> {
     let database = Database::open(&format!("sqlite://{}?mode=rw", database_file(folder).display())).await?;
     let since = Instant::now();
-    let groups = try_join_all((0..GROUPS).map(|group| read_group(&database, group))).await?;
+    let parts = try_join_all((0..PARTS).map(|part| read_part(&database, part))).await?;
     let took = since.elapsed();
     database.close().await?;
-    let (count, state_bytes) = groups.into_iter().fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1));
+    let (count, state_bytes) = parts.into_iter().fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1));
     Ok(LiveRows { count, state_bytes, took })
 }
 
-async fn read_group(database: &Database, group: i64) -> anyhow::Result<(usize, usize)> {
+async fn read_part(database: &Database, part: i64) -> anyhow::Result<(usize, usize)> {
     let (mut count, mut bytes, mut after) = (0, 0, String::new());
     loop {
-        let values = [group.into(), after.clone().into(), i64::try_from(PAGE)?.into()];
+        let first = part * SHARDS_OF_PART;
+        let values =
+            [after.clone().into(), first.into(), (first + SHARDS_OF_PART - 1).into(), i64::try_from(PAGE)?.into()];
         let page = Statement::from_sql_and_values(database.backend(), LIVE, values);
         let rows = database.reader().query_all_raw(page).await?;
         for row in &rows {

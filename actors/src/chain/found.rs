@@ -21,11 +21,13 @@ use super::rows;
 use super::watcher::WatcherArgs;
 use super::watchlist::Watchlist;
 use crate::clock::Clock;
-use crate::payment::store::{self, StoreError};
+use crate::payment::store::{self, Among, StoreError};
 use crate::wallet::domain_hash;
 
 /// Most transactions looked up in the database with one statement.
 const LOOKUP_HASHES_MAX: usize = 500;
+/// How often addresses are looked up while payments are over all the time, before live ones are looked for in the database, too.
+const LOOKUP_ROUNDS_MAX: u32 = 8;
 
 /// One `Transfer` of a watched contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,24 +60,62 @@ impl WatcherArgs {
 
 /// The rows of transfers that went to payments' wallets.
 pub(super) async fn of_payments(args: Lookup<'_>, found: &[FoundTransfer]) -> Result<Vec<transfers::Model>, PollError> {
-    let mut strangers: Vec<Address> = Vec::new();
-    let mut owners: HashMap<Address, PaymentId> = HashMap::new();
-    for transfer in found {
-        match args.watchlist.payment_of(transfer.to) {
-            Some(payment_id) => {
-                owners.insert(transfer.to, payment_id);
-            }
-            None => strangers.push(transfer.to),
-        }
-    }
-    strangers.sort_unstable();
-    strangers.dedup();
-    strangers.retain(|address| !owners.contains_key(address));
-    if !strangers.is_empty() {
-        owners.extend(store::by_wallets(args.database, &strangers).await?);
-    }
+    let mut addresses: Vec<Address> = found.iter().map(|transfer| transfer.to).collect();
+    addresses.sort_unstable();
+    addresses.dedup();
+    let owners = owners(args.database, args.watchlist, addresses).await?;
     let ours = found.iter().filter_map(|transfer| Some((transfer, *owners.get(&transfer.to)?)));
     Ok(ours.filter_map(|(transfer, payment_id)| row(args, transfer, payment_id)).collect())
+}
+
+/// Whose wallets these are: live payments' are watched, once all of them are, and the others are in the database.
+///
+/// A payment that becomes live or is over meanwhile could be missed in both places. One that became live is watched from
+/// before that on, so whoever is not in the database is looked for among the watched once more; and where any was taken out
+/// of them since, all of it is done again.
+pub(crate) async fn owners(
+    database: &Database,
+    watchlist: &Watchlist,
+    addresses: Vec<Address>,
+) -> Result<HashMap<Address, PaymentId>, StoreError> {
+    let look_up = |strangers: Vec<Address>, among| async move { store::by_wallets(database, &strangers, among).await };
+    owners_by(watchlist, addresses, look_up).await
+}
+
+async fn owners_by<E, F: Future<Output = Result<Vec<(Address, PaymentId)>, E>>>(
+    watchlist: &Watchlist,
+    addresses: Vec<Address>,
+    look_up: impl Fn(Vec<Address>, Among) -> F,
+) -> Result<HashMap<Address, PaymentId>, E> {
+    let mut owners = HashMap::new();
+    let mut strangers = addresses;
+    for round in 1.. {
+        let unwatched = watchlist.unwatched();
+        take_watched(watchlist, &mut strangers, &mut owners);
+        if strangers.is_empty() {
+            break;
+        }
+        let is_last = round >= LOOKUP_ROUNDS_MAX || !watchlist.is_whole();
+        let among = if is_last { Among::All } else { Among::Over };
+        owners.extend(look_up(strangers.clone(), among).await?);
+        strangers.retain(|address| !owners.contains_key(address));
+        take_watched(watchlist, &mut strangers, &mut owners);
+        if is_last || watchlist.unwatched() == unwatched {
+            break;
+        }
+    }
+    Ok(owners)
+}
+
+/// Moves those that are watched from the strangers to the owners.
+fn take_watched(watchlist: &Watchlist, strangers: &mut Vec<Address>, owners: &mut HashMap<Address, PaymentId>) {
+    strangers.retain(|address| match watchlist.payment_of(*address) {
+        Some(payment_id) => {
+            owners.insert(*address, payment_id);
+            false
+        }
+        None => true,
+    });
 }
 
 fn row(args: Lookup<'_>, transfer: &FoundTransfer, payment_id: PaymentId) -> Option<transfers::Model> {
@@ -184,4 +224,83 @@ fn is_log_of(log: &Log, row: &transfers::Model) -> bool {
     });
     let (token, from, to) = (row.token_address.clone(), row.from_address.clone(), row.to_address.clone());
     place && said == Some((token, from, to, Some(row.amount)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::convert::Infallible;
+
+    use super::*;
+
+    const WALLET: Address = Address([1; 20]);
+
+    /// Looks for `WALLET` in a database that answers thus, call by call; how it was asked.
+    async fn looked_up(
+        watchlist: &Watchlist,
+        answer: impl Fn(usize) -> Vec<(Address, PaymentId)>,
+    ) -> (Option<PaymentId>, Vec<Among>) {
+        let asked = RefCell::new(Vec::new());
+        let look_up = |strangers: Vec<Address>, among| {
+            assert_eq!(strangers, [WALLET]);
+            asked.borrow_mut().push(among);
+            let call = asked.borrow().len();
+            std::future::ready(Ok::<_, Infallible>(answer(call)))
+        };
+        let Ok(owners) = owners_by(watchlist, vec![WALLET], look_up).await;
+        (owners.get(&WALLET).copied(), asked.into_inner())
+    }
+
+    fn whole() -> Watchlist {
+        let watchlist = Watchlist::new();
+        watchlist.set_whole();
+        watchlist
+    }
+
+    #[tokio::test]
+    async fn live_payments_are_looked_for_in_the_database_until_all_are_watched() {
+        let id = PaymentId::generate();
+        assert_eq!(looked_up(&Watchlist::new(), |_| vec![(WALLET, id)]).await, (Some(id), vec![Among::All]));
+        assert_eq!(looked_up(&whole(), |_| vec![(WALLET, id)]).await, (Some(id), vec![Among::Over]));
+        assert_eq!(looked_up(&whole(), |_| Vec::new()).await, (None, vec![Among::Over]));
+        let watching = whole();
+        watching.watch(WALLET, id);
+        assert_eq!(looked_up(&watching, |_| Vec::new()).await, (Some(id), Vec::new()));
+    }
+
+    #[tokio::test]
+    async fn a_payment_that_becomes_live_meanwhile_is_found() {
+        let (watchlist, id) = (whole(), PaymentId::generate());
+        let becomes_live = |_| {
+            watchlist.watch(WALLET, id);
+            Vec::new()
+        };
+        assert_eq!(looked_up(&watchlist, becomes_live).await, (Some(id), vec![Among::Over]));
+    }
+
+    #[tokio::test]
+    async fn a_payment_that_was_live_for_a_moment_is_found() {
+        let (watchlist, id) = (whole(), PaymentId::generate());
+        let is_over_again = |call| {
+            if call > 1 {
+                return vec![(WALLET, id)];
+            }
+            watchlist.watch(WALLET, id);
+            watchlist.unwatch(WALLET);
+            Vec::new()
+        };
+        assert_eq!(looked_up(&watchlist, is_over_again).await, (Some(id), vec![Among::Over; 2]));
+    }
+
+    #[tokio::test]
+    async fn where_payments_are_over_all_the_time_all_are_looked_at_in_the_end() {
+        let watchlist = whole();
+        let others_are_over = |_| {
+            watchlist.unwatch(Address([2; 20]));
+            Vec::new()
+        };
+        let (found, asked) = looked_up(&watchlist, others_are_over).await;
+        assert_eq!((found, asked.len()), (None, LOOKUP_ROUNDS_MAX as usize));
+        assert_eq!(asked.iter().filter(|among| **among == Among::All).count(), 1);
+    }
 }

@@ -16,6 +16,7 @@ const ENDPOINT_USABLE: &str = "payferry_chain_endpoint_usable";
 const ENDPOINT_WRONG_CHAIN: &str = "payferry_chain_endpoint_wrong_chain";
 const HEAD_NUMBER: &str = "payferry_chain_head_number";
 const HEAD_AGE: &str = "payferry_chain_head_age_seconds";
+const WALLETS_WATCHED: &str = "payferry_chain_wallets_watched";
 const READ_NUMBER: &str = "payferry_chain_read_number";
 const READ_LAG: &str = "payferry_chain_read_lag_blocks";
 const SECOND_LOOK_NUMBER: &str = "payferry_chain_second_look_number";
@@ -71,6 +72,7 @@ pub(crate) fn describe() {
     describe_gauge!(ENDPOINT_WRONG_CHAIN, "1 while an endpoint answers for another chain than configured.");
     describe_gauge!(HEAD_NUMBER, "Number of the newest block that an endpoint showed.");
     describe_gauge!(HEAD_AGE, Unit::Seconds, "Age of that block when it was last looked at.");
+    describe_gauge!(WALLETS_WATCHED, "Wallets whose payments are known without the database: those of live payments.");
     describe_gauge!(READ_NUMBER, "Number of the last block that was read whole.");
     describe_gauge!(READ_LAG, "Blocks between the newest one and the last one read.");
     describe_gauge!(SECOND_LOOK_NUMBER, "Number of the last block that was read a second time.");
@@ -176,6 +178,12 @@ pub(super) fn looked(view: &ChainView, now: Timestamp) {
 #[allow(clippy::cast_precision_loss, reason = "ages are far below 2^52 ms")]
 pub(crate) fn head_age(view: &ChainView, now: Timestamp) {
     gauge!(HEAD_AGE, "chain" => view.chain.as_str()).set(view.head_age_ms(now) as f64 / 1_000.0);
+}
+
+/// How many wallets are watched.
+#[allow(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
+pub(crate) fn wallets_watched(count: usize) {
+    gauge!(WALLETS_WATCHED).set(count as f64);
 }
 
 /// Why a chain cannot be read, if it cannot.

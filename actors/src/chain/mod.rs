@@ -48,6 +48,7 @@ mod wire;
 pub use checkpoint::{Checkpoint, HoldAfter, Killed, NoCheckpoint, Step};
 pub use client::{ChainClient, ClientError};
 pub use config::{ChainSpec, FeeCeilings, L1Gas, SpecError};
+pub(crate) use found::owners;
 pub(crate) use metrics::REORG_DEPTH;
 pub use operations::Role;
 pub use reread::{Reread, RereadError, reread};

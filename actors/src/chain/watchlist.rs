@@ -1,10 +1,12 @@
 //! What watchers share with the rest of the process: wallets, waits for finality, and how each chain stands.
 //!
-//! It outlives the actors. Nothing here is the truth: wallets and transfers are in the database, and a payment that
-//! starts asks again for the finality it waits for.
+//! It outlives the actors. Transfers are in the database, and a payment that starts asks again for the finality it waits for.
+//! Wallets are in the database, too, but not all of them in an index: once the list is whole, a live payment's is here from
+//! before it can be committed as such until after it was committed as over.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use alloy::primitives::{Bloom, keccak256};
@@ -30,6 +32,10 @@ pub struct Watchlist {
 #[derive(Debug, Default)]
 struct Inner {
     wallets: DashMap<Address, Watched>,
+    /// Whether every live payment's wallet is among them.
+    is_whole: AtomicBool,
+    /// How often a wallet was taken out.
+    unwatched: AtomicU64,
     chains: [Lane; Chain::ALL.len()],
 }
 
@@ -122,15 +128,32 @@ impl Watchlist {
         Self::default()
     }
 
-    /// Routes transfers to `wallet` (on every chain) to a payment. A wallet that is not here is looked up in the
-    /// database, so this saves a query and is never needed for correctness.
+    /// Routes transfers to `wallet` (on every chain) to a payment. To be called before the payment can be committed as
+    /// live.
     pub fn watch(&self, wallet: Address, payment_id: PaymentId) {
         self.inner.wallets.insert(wallet, Watched { payment_id, bits: bloom_bits(wallet) });
     }
 
-    /// The payment is over: its wallet is found in the database from now on.
+    /// The payment is over, and that is committed, or was never made: its wallet is found in the database from now on. Until
+    /// this returns it must not become live again.
     pub fn unwatch(&self, wallet: Address) {
         self.inner.wallets.remove(&wallet);
+        self.inner.unwatched.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// How often a wallet was taken out: where this has not changed meanwhile, none was.
+    pub(crate) fn unwatched(&self) -> u64 {
+        self.inner.unwatched.load(Ordering::Acquire)
+    }
+
+    /// The wallets of all live payments are here, and of those to come: they need not be looked for anywhere else.
+    pub(crate) fn set_whole(&self) {
+        self.inner.is_whole.store(true, Ordering::Release);
+    }
+
+    /// Whether the wallets of all live payments are here.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.inner.is_whole.load(Ordering::Acquire)
     }
 
     /// Whose wallet it is, if it is watched.

@@ -403,11 +403,9 @@ impl PaymentActor {
         for effect in effects {
             self.services.carry_out(&state.payment, effect);
         }
-        let wallet = state.payment.terms.wallet;
         if effects.contains(&Effect::Passivate) && !state.payment.is_live() {
             // Money that comes from now on is found by its address in the database.
-            self.services.chains.unwatch(wallet);
-            self.services.router.leave(state.payment.id(), myself.get_id());
+            self.services.router.leave_over(&state.payment, myself.get_id(), self.services.chains.watchlist());
             let _ = myself.drain();
         }
     }

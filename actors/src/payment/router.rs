@@ -15,6 +15,7 @@ use ractor::{ActorCell, ActorId, ActorProcessingErr, ActorStatus};
 use super::actor::{CommandFailure, Message, PaymentActor};
 use super::effects::Services;
 use super::shard::ShardMessage;
+use crate::chain::Watchlist;
 use crate::inbox::PaymentInbox;
 use crate::observe::{Mailbox, PaymentLine, read_line_note};
 use crate::sending::{self as sendings, DeskMessage, LiveSendings};
@@ -196,7 +197,7 @@ impl Router {
         payment: Box<Payment>,
         supervisor: ActorCell,
     ) -> Result<Mailbox<Message>, ActorProcessingErr> {
-        let id = payment.id();
+        let (id, wallet) = (payment.id(), payment.terms.wallet);
         let shard = supervisor.get_id();
         let behaviour = PaymentActor::new(services.clone());
         let actor = services.books.spawn_unlisted(behaviour, payment, supervisor).await?;
@@ -206,6 +207,8 @@ impl Router {
             let mut live = self.live_of(id).write();
             let first = live.get(&id).filter(|first| first.get_status() < ActorStatus::Draining).cloned();
             if first.is_none() {
+                // Under the lock, as `leave_over` takes it out: one that was over may become live again.
+                services.chains.watchlist().watch(wallet, id);
                 live.insert(id, actor.clone());
             }
             first
@@ -226,10 +229,17 @@ impl Router {
         Ok(actor)
     }
 
-    /// Takes an actor out of the map, unless another has taken its place. New messages wake the payment again.
-    pub(crate) fn leave(&self, id: PaymentId, actor: ActorId) {
+    /// Takes the actor of a payment out of the map that is committed as over, and its wallet off the list, unless another has
+    /// taken its place. New messages wake the payment again.
+    pub(crate) fn leave_over(&self, payment: &Payment, actor: ActorId, watchlist: &Watchlist) {
+        self.leave_and(payment.id(), actor, || watchlist.unwatch(payment.terms.wallet));
+    }
+
+    /// Does something before an actor leaves the map, unless another has taken its place.
+    fn leave_and(&self, id: PaymentId, actor: ActorId, and: impl FnOnce()) {
         let mut live = self.live_of(id).write();
         if live.get(&id).is_some_and(|live| live.get_id() == actor) {
+            and();
             live.remove(&id);
         }
     }
@@ -237,7 +247,7 @@ impl Router {
     /// Forgets an ended actor; answers whose it was.
     pub(crate) fn forget(&self, actor: ActorId) -> Option<PaymentId> {
         let (_, id) = self.owners.remove(&actor)?;
-        self.leave(id, actor);
+        self.leave_and(id, actor, || ());
         Some(id)
     }
 }

@@ -25,7 +25,7 @@ const TICK: Duration = Duration::from_millis(250);
 const REHYDRATION_PAGE: u64 = 1_000;
 /// Pause before a payment whose row could not be read is tried again.
 const RELOAD_PAUSE_SECS: i64 = 2;
-/// Between two looks for live payments without an actor, each of which reads all live rows.
+/// Between two looks for live payments without an actor, each of which reads the index of all live ones.
 const SWEEP_INTERVAL: Duration = Duration::from_mins(5);
 /// Ids of live payments read at once for that.
 const SWEEP_PAGE: u64 = 1_000;

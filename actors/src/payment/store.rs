@@ -28,6 +28,8 @@ const UNAPPLIED_OF_ONE_MAX: i64 = 100;
 const JSON_USUAL_BYTES: usize = 1_536;
 /// Addresses that one statement looks up.
 const LOOKUP_ADDRESSES_MAX: usize = 1_000;
+/// Live payments whose wallets one statement reads.
+const LIVE_WALLETS_PAGE: u64 = 10_000;
 
 /// Why a payment could not be read or made into rows.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -111,35 +113,51 @@ struct Stored {
     state: String,
 }
 
+#[derive(FromQueryResult)]
+struct StoredId {
+    id: String,
+}
+
+#[derive(FromQueryResult)]
+struct StoredWallet {
+    id: String,
+    wallet: String,
+}
+
+impl StoredWallet {
+    fn owner(&self) -> Result<(Address, PaymentId), StoreError> {
+        let unreadable = |reason: &dyn fmt::Display| StoreError::unreadable("payment", &self.id, reason);
+        let wallet = self.wallet.parse().map_err(|error: payferry_domain::chain::HexError| unreadable(&error))?;
+        let id = self.id.parse().map_err(|error: payferry_domain::ids::IdError| unreadable(&error))?;
+        Ok((wallet, id))
+    }
+}
+
 /// The payment with this id.
 pub async fn load(database: &Database, id: PaymentId) -> Result<Option<Payment>, StoreError> {
     let row = payments::Entity::find_by_id(id.to_string()).one(database.reader()).await?;
     row.as_ref().map(payment_of).transpose()
 }
 
-/// Logical shards that stand together in the index of live payments.
-const SHARDS_TOGETHER: u8 = 32;
+// `live` stands as the index has it; shard and wallet are in the index, too.
+const LIVE: &str = "FROM payments WHERE live AND id > $1 AND shard >= $2 AND shard <= $3 ORDER BY id LIMIT $4";
 
-// `live` and the group's expression stand as the index has them.
-const LIVE: &str = "FROM payments WHERE live AND (shard / 32) = $1 AND id > $2 AND shard >= $3 AND shard <= $4 \
-    ORDER BY id LIMIT $5";
-
-/// A page of the payments of these logical shards that want an actor, from after `after` on; an empty page is the end.
-/// They come by id within each group of shards. Rows that cannot be read are left out and logged: they must not keep the
-/// others from starting.
+/// A page of the payments of these logical shards that want an actor, by id, from after `after` on; an empty page is the end.
+/// Rows that cannot be read are left out and logged: they must not keep the others from starting.
 pub async fn load_live(
     database: &Database,
     shards: RangeInclusive<u8>,
     after: Option<PaymentId>,
     limit: u64,
 ) -> Result<Vec<Payment>, StoreError> {
-    let mut place = Place::after(&shards, after);
+    let mut after = after.map(|after| after.to_string());
     loop {
-        let rows: Vec<Stored> = live_rows(database, "id, version, state", &shards, &mut place, limit).await?;
+        let rows: Vec<Stored> = live_rows(database, "id, version, state", &shards, after, limit).await?;
         let readable: Vec<_> = rows.iter().filter_map(readable).collect();
         if rows.is_empty() || !readable.is_empty() {
             return Ok(readable);
         }
+        after = rows.into_iter().next_back().map(|last| last.id);
     }
 }
 
@@ -150,75 +168,43 @@ pub async fn live_ids(
     after: Option<PaymentId>,
     limit: u64,
 ) -> Result<Vec<PaymentId>, StoreError> {
-    let mut place = Place::after(&shards, after);
-    let rows: Vec<StoredId> = live_rows(database, "id", &shards, &mut place, limit).await?;
+    let after = after.map(|after| after.to_string());
+    let rows: Vec<StoredId> = live_rows(database, "id", &shards, after, limit).await?;
     rows.iter().map(|row| row.id.parse().map_err(|error| StoreError::unreadable("payment", &row.id, &error))).collect()
 }
 
-/// How far live payments were read: they stand by id within each group of shards.
-struct Place {
-    group: u8,
-    id: String,
-}
-
-impl Place {
-    fn after(shards: &RangeInclusive<u8>, after: Option<PaymentId>) -> Self {
-        let shard = after.map_or(*shards.start(), PaymentId::shard);
-        // An empty id comes before every other.
-        Self { group: group_of(shard), id: after.map_or_else(String::new, |after| after.to_string()) }
+/// The wallets of all live payments, those that cannot be read among them.
+pub async fn live_wallets(database: &Database) -> Result<Vec<(Address, PaymentId)>, StoreError> {
+    let (mut found, mut after) = (Vec::new(), None);
+    loop {
+        let rows: Vec<StoredWallet> =
+            live_rows(database, "id, wallet", &(0..=u8::MAX), after, LIVE_WALLETS_PAGE).await?;
+        for row in &rows {
+            found.push(row.owner()?);
+        }
+        match rows.into_iter().next_back() {
+            Some(last) => after = Some(last.id),
+            None => return Ok(found),
+        }
     }
 }
 
-fn group_of(shard: u8) -> u8 {
-    shard / SHARDS_TOGETHER
-}
-
-trait LiveRow: FromQueryResult {
-    fn id(&self) -> &str;
-}
-
-impl LiveRow for Stored {
-    fn id(&self) -> &str {
-        &self.id
-    }
-}
-
-#[derive(FromQueryResult)]
-struct StoredId {
-    id: String,
-}
-
-impl LiveRow for StoredId {
-    fn id(&self) -> &str {
-        &self.id
-    }
-}
-
-/// The next rows of live payments behind `place`, which moves on; none is the end.
-async fn live_rows<R: LiveRow>(
+async fn live_rows<R: FromQueryResult>(
     database: &Database,
     columns: &str,
     shards: &RangeInclusive<u8>,
-    place: &mut Place,
+    after: Option<String>,
     limit: u64,
 ) -> Result<Vec<R>, StoreError> {
-    while place.group <= group_of(*shards.end()) {
-        let values = [
-            i64::from(place.group).into(),
-            std::mem::take(&mut place.id).into(),
-            i64::from(*shards.start()).into(),
-            i64::from(*shards.end()).into(),
-            i64::try_from(limit).unwrap_or(i64::MAX).into(),
-        ];
-        let page = Statement::from_sql_and_values(database.backend(), format!("SELECT {columns} {LIVE}"), values);
-        let rows = R::find_by_statement(page).all(database.reader()).await?;
-        if let Some(last) = rows.last() {
-            last.id().clone_into(&mut place.id);
-            return Ok(rows);
-        }
-        place.group += 1;
-    }
-    Ok(Vec::new())
+    let values = [
+        // An empty id comes before every other.
+        after.unwrap_or_default().into(),
+        i64::from(*shards.start()).into(),
+        i64::from(*shards.end()).into(),
+        i64::try_from(limit).unwrap_or(i64::MAX).into(),
+    ];
+    let page = Statement::from_sql_and_values(database.backend(), format!("SELECT {columns} {LIVE}"), values);
+    Ok(R::find_by_statement(page).all(database.reader()).await?)
 }
 
 fn readable(row: &Stored) -> Option<Payment> {
@@ -311,28 +297,40 @@ fn unapplied() -> sea_orm::Select<transfers::Entity> {
         .order_by_asc(transfers::Column::LogIndex)
 }
 
+/// Among which payments wallets are looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Among {
+    /// Those that are over, at least: for whoever knows the wallets of live ones.
+    Over,
+    /// All. On SQLite this reads the wallets of all live payments.
+    All,
+}
+
+const OVER_SQLITE: &str =
+    "SELECT id, wallet FROM payments WHERE NOT live AND wallet IN (SELECT value FROM json_each($1))";
+// Each part over the index that holds its wallets.
+const ALL_SQLITE: &str = "SELECT id, wallet FROM payments WHERE NOT live AND wallet IN (SELECT value FROM json_each($1)) \
+    UNION ALL SELECT id, wallet FROM payments WHERE live AND wallet IN (SELECT value FROM json_each($1))";
+const ALL_POSTGRES: &str =
+    "SELECT id, wallet FROM payments WHERE wallet IN (SELECT jsonb_array_elements_text($1::jsonb))";
+
 /// Whose wallets these are, as far as they are anybody's.
-pub async fn by_wallets(database: &Database, wallets: &[Address]) -> Result<Vec<(Address, PaymentId)>, StoreError> {
-    #[derive(FromQueryResult)]
-    struct Found {
-        id: String,
-        wallet: String,
-    }
-    let sql = match database.backend() {
-        DbBackend::Postgres => {
-            "SELECT id, wallet FROM payments WHERE wallet IN (SELECT jsonb_array_elements_text($1::jsonb))"
-        }
-        _ => "SELECT id, wallet FROM payments WHERE wallet IN (SELECT value FROM json_each($1))",
+pub async fn by_wallets(
+    database: &Database,
+    wallets: &[Address],
+    among: Among,
+) -> Result<Vec<(Address, PaymentId)>, StoreError> {
+    let sql = match (database.backend(), among) {
+        (DbBackend::Postgres, _) => ALL_POSTGRES,
+        (_, Among::Over) => OVER_SQLITE,
+        (_, Among::All) => ALL_SQLITE,
     };
     let mut found = Vec::new();
     for wallets in wallets.chunks(LOOKUP_ADDRESSES_MAX) {
         let list = serde_json::to_string(wallets).map_err(|error| StoreError::unreadable("wallet", &"list", &error))?;
         let statement = Statement::from_sql_and_values(database.backend(), sql, [list.into()]);
-        for row in Found::find_by_statement(statement).all(database.reader()).await? {
-            let unreadable = |reason: &dyn fmt::Display| StoreError::unreadable("payment", &row.id, reason);
-            let wallet = row.wallet.parse().map_err(|error: payferry_domain::chain::HexError| unreadable(&error))?;
-            let id = row.id.parse().map_err(|error: payferry_domain::ids::IdError| unreadable(&error))?;
-            found.push((wallet, id));
+        for row in StoredWallet::find_by_statement(statement).all(database.reader()).await? {
+            found.push(row.owner()?);
         }
     }
     Ok(found)

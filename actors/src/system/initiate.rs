@@ -1,4 +1,4 @@
-//! Makes payments: one commit, then an actor and eyes on the wallet.
+//! Makes payments: eyes on the wallet, one commit, then an actor.
 
 use std::sync::Arc;
 
@@ -175,11 +175,15 @@ impl System {
         // makes the answer keeps its idempotency key so long: a second request hears that the first still runs.
         let (services, kept) = (services.clone(), request.answer);
         let made = async move {
+            let watchlist = services.chains.watchlist();
+            watchlist.watch(transition.payment.terms.wallet, id);
             let made = match services.journal.submit(unit).await {
                 Ok(_) => Ok(bring_to_life(&services, transition).await),
                 Err(error) => {
                     if matches!(error, JournalError::Unknown(_)) {
                         look_after_all(&services, id);
+                    } else {
+                        watchlist.unwatch(transition.payment.terms.wallet);
                     }
                     Err(error)
                 }
@@ -255,12 +259,11 @@ impl System {
     }
 }
 
-/// Gives a committed payment its actor and has it watched. Where that fails, its shard wakes it.
+/// Gives a committed payment its actor. Where that fails, its shard wakes it.
 async fn bring_to_life(services: &Arc<Services>, transition: Box<payment::Transition>) -> Box<Payment> {
     let payment = Box::new(transition.payment);
     services.metrics.initiated(&payment);
     let id = payment.id();
-    services.chains.watchlist().watch(payment.terms.wallet, id);
     let spawned = match services.router.shard_of(id) {
         Some(shard) => services.router.spawn(services, payment.clone(), shard.get_cell()).await.map(|_| ()),
         None => Err("there is no shard yet".into()),

@@ -24,7 +24,7 @@ use crate::ledger;
 use crate::ledger::check::{self, Findings, LedgerAuditor};
 use crate::observe::{ActorKind, Books, Cause, ROOT_NAME};
 use crate::pauses::Pauses;
-use crate::payment::{PaymentMetrics, Router, Services, Shard, Unapplied};
+use crate::payment::{PaymentMetrics, Router, Services, Shard, Unapplied, store};
 use crate::psps::{Ceilings, PspDirectory};
 use crate::reconcile;
 use crate::reconcile::watch::{self, VaultAuditor, VaultFindings};
@@ -167,6 +167,7 @@ impl System {
         for setup in &setups {
             system.start_settler(setup).await?;
         }
+        system.watch_live().await;
         for index in 0..shards {
             system.start_shard(index).await?;
         }
@@ -181,6 +182,24 @@ impl System {
             system.start_vault_auditor(chains, interval, auditors.treasury_kept).await?;
         }
         Ok(system)
+    }
+
+    /// Has the wallets of all live payments watched, also of those that no actor can be started of. Until that has been done they
+    /// are looked for in the database, which takes longer.
+    async fn watch_live(&self) {
+        let Services { chains, database, .. } = &*self.inner.services;
+        match store::live_wallets(database).await {
+            Ok(wallets) => {
+                for (wallet, id) in wallets {
+                    chains.watchlist().watch(wallet, id);
+                }
+                chains.watchlist().set_whole();
+            }
+            Err(error) => {
+                tracing::error!(%error, "the wallets of live payments could not be read: they are looked for in the database \
+                    until the next start");
+            }
+        }
     }
 
     async fn start_webhooks(&self, config: WebhookConfig) -> Result<(), StartError> {

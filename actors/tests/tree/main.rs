@@ -11,4 +11,5 @@ mod sendings;
 mod taken_back;
 mod unknown;
 mod waits;
+mod watched;
 mod world;

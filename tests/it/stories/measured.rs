@@ -195,6 +195,7 @@ async fn what_happened_is_measured_explained_and_labelled_with_words_only() {
         "payferry_actor_mailbox_messages",
         "payferry_chain_head_age_seconds",
         "payferry_chain_read_lag_blocks",
+        "payferry_chain_wallets_watched",
         "payferry_journal_queued_units",
         "payferry_journal_conflicts_total",
         "payferry_journal_refused_total",

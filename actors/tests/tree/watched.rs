@@ -1,0 +1,97 @@
+//! Whose wallets are known: those of all live payments, from before anybody can know them, and over a restart.
+
+use payferry_actors::destination::Unsuitable;
+use payferry_actors::{InitiateError, InitiatePayment};
+use payferry_domain::payment::{Command, Status};
+use payferry_domain::{Address, PaymentId};
+use payferry_entities::{idempotency_keys, payments, transfers};
+use payferry_harness::PATIENCE;
+use sea_orm::{ActiveModelTrait, ActiveValue, ColumnTrait, EntityTrait, IntoActiveModel, PaginatorTrait, QueryFilter};
+
+use crate::world::World;
+
+/// Until so many wallets are watched.
+async fn until_watched(world: &World, wanted: usize) {
+    let since = std::time::Instant::now();
+    while world.system.chains().wallets_watched() != wanted {
+        assert!(since.elapsed() < PATIENCE, "{} are watched", world.system.chains().wallets_watched());
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wallet_is_watched_while_its_payment_is_live_and_when_it_is_live_again() {
+    let world = World::new().await;
+    let (cancelled, other) = (world.initiate("10").await, world.initiate("10").await);
+    assert_eq!(world.system.chains().wallets_watched(), 2);
+    let world = world.restart(true).await;
+    assert_eq!(world.system.chains().wallets_watched(), 2);
+    world.system.command(cancelled.id(), Command::Cancel, None).await.unwrap();
+    until_watched(&world, 1).await;
+    // What comes late wakes it, and it leaves again.
+    world.pay(&cancelled, "4").await;
+    world.until_status(cancelled.id(), Status::Mismatched).await;
+    world.pay(&cancelled, "5").await;
+    world.until(cancelled.id(), "paid twice", |payment| payment.transfers.len() == 2).await;
+    until_watched(&world, 1).await;
+    world.pay(&other, "10").await;
+    world.until_status(other.id(), Status::Settled).await;
+    until_watched(&world, 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_payment_that_is_not_made_leaves_no_wallet_behind() {
+    let world = World::new().await;
+    let request = || {
+        let answer = |payment: &payferry_domain::payment::Payment| idempotency_keys::Model {
+            psp_id: payment.terms.psp_id.to_string(),
+            route: "POST /payments/initiate".to_owned(),
+            key: "order-1".to_owned(),
+            request_hash: String::new(),
+            response_status: 201,
+            response_body: String::new(),
+            created_at: 0,
+            expires_at: i64::MAX,
+        };
+        InitiatePayment { answer: Some(Box::new(answer)), ..world.request("10") }
+    };
+    world.system.initiate(request()).await.unwrap();
+    let again = world.system.initiate(request()).await;
+    assert!(matches!(again, Err(InitiateError::IdempotencyKeyTaken)), "{again:?}");
+    assert_eq!(world.system.chains().wallets_watched(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn money_to_a_live_payment_that_cannot_be_read_is_recorded() {
+    let world = World::new().await;
+    let payment = world.initiate("10").await;
+    let row = payments::Entity::find_by_id(payment.id().to_string()).one(world.system.database().reader()).await;
+    let row = row.unwrap().unwrap().into_active_model();
+    let row = payments::ActiveModel { state: ActiveValue::Set("{}".to_owned()), ..row };
+    row.update(world.system.database().writer()).await.unwrap();
+    let world = world.restart(true).await;
+    assert_eq!(world.system.observe().payments_live, 0);
+    world.pay(&payment, "10").await;
+    let recorded = async |id: PaymentId| {
+        let of_payment = transfers::Entity::find().filter(transfers::Column::PaymentId.eq(id.to_string()));
+        of_payment.count(world.system.database().reader()).await.unwrap()
+    };
+    let since = std::time::Instant::now();
+    while recorded(payment.id()).await == 0 {
+        assert!(since.elapsed() < PATIENCE, "the transfer was never recorded");
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_is_paid_into_a_wallet_of_ours_live_or_over() {
+    let world = World::new().await;
+    let (live, over) = (world.initiate("10").await, world.initiate("10").await);
+    world.system.command(over.id(), Command::Cancel, None).await.unwrap();
+    until_watched(&world, 1).await;
+    for payment in [&live, &over] {
+        let reason = world.system.unsuitable(payment.terms.wallet).await.unwrap();
+        assert_eq!(reason.map(Unsuitable::code), Some("service_vault"), "{}", payment.status.as_str());
+    }
+    assert_eq!(world.system.unsuitable(Address([0x5a; 20])).await.unwrap(), None);
+}
