@@ -132,8 +132,10 @@ async fn write(database: Database, mut waiting: mpsc::Receiver<Entry>) -> anyhow
 }
 
 fn insert(backend: DbBackend, table: &str, width: usize, values: Vec<Bound>) -> Statement {
+    // With numbers SQLite looks for each one's place, from the first on.
+    let place = |n: usize| if backend == DbBackend::Sqlite { "?".to_owned() } else { format!("${n}") };
     let row = |first: usize| {
-        let places: Vec<String> = (first..first + width).map(|place| format!("${place}")).collect();
+        let places: Vec<String> = (first..first + width).map(place).collect();
         format!("({})", places.join(", "))
     };
     let rows: Vec<String> = (1..=values.len()).step_by(width).map(row).collect();
