@@ -5,6 +5,7 @@
 mod initiate;
 mod order;
 mod refresh;
+mod retire;
 mod sendings;
 mod show;
 mod start;
@@ -101,6 +102,7 @@ struct Inner {
     _writing: AbortOnDropHandle<()>,
     /// Shows gauges.
     _refreshing: AbortOnDropHandle<()>,
+    _retiring: AbortOnDropHandle<()>,
     /// Follows what is paused.
     _following: AbortOnDropHandle<()>,
 }

@@ -104,12 +104,12 @@ const RELAX_POSTGRES: &[&str] = &[
 /// SQLite changes no column: the tables are made anew.
 async fn relax_sqlite(manager: &SchemaManager<'_>) -> Result<(), DbErr> {
     let merchant = ("merchant_id TEXT NOT NULL,", "merchant_id TEXT,");
-    statements::rebuild_sqlite(manager, "payments", merchant).await?;
+    statements::rebuild_sqlite(manager, "payments", merchant, &[]).await?;
     let payment = (
         "UNIQUE (chain, number),\n         FOREIGN KEY (payment_id) REFERENCES payments (id)",
         "UNIQUE (chain, number)",
     );
-    statements::rebuild_sqlite(manager, "operations", payment).await
+    statements::rebuild_sqlite(manager, "operations", payment, &[]).await
 }
 
 #[async_trait::async_trait]

@@ -12,24 +12,23 @@ use crate::statements;
 /// For the same reason live payments stand by id alone: new ones share the last page. That all of them are `live` is in the index
 /// once more, or SQLite would look for it in each row.
 ///
-/// PostgreSQL, whose transactions may end behind the back of whoever asked for them, keeps every wallet in its index.
+/// PostgreSQL, where whoever runs may not know of all that is committed (another process may be the one, or one that has just
+/// ended), keeps every wallet in its index.
 #[derive(DeriveMigrationName)]
 pub struct Migration;
 
-const LIVE: &[&str] =
-    &["DROP INDEX payments_live", "CREATE INDEX payments_live ON payments (id, shard, wallet, live) WHERE live"];
-
-const OVER_SQLITE: &[&str] = &["CREATE INDEX payments_over ON payments (wallet) WHERE NOT live"];
+const LIVE: (&str, &str) = ("payments_live", "ON payments (id, shard, wallet, live) WHERE live");
+const OVER: (&str, &str) = ("payments_over", "ON payments (wallet) WHERE NOT live");
 
 #[async_trait::async_trait]
 impl MigrationTrait for Migration {
     async fn up(&self, manager: &SchemaManager) -> Result<(), DbErr> {
-        statements::run(manager, LIVE).await?;
         if ConnectionTrait::get_database_backend(manager.get_connection()) == DbBackend::Sqlite {
             let unique = ("UNIQUE (wallet),\n         UNIQUE (link_token)", "UNIQUE (link_token)");
-            statements::rebuild_sqlite(manager, "payments", unique).await?;
-            statements::run(manager, OVER_SQLITE).await?;
+            return statements::rebuild_sqlite(manager, "payments", unique, &[LIVE, OVER]).await;
         }
-        Ok(())
+        let (name, definition) = LIVE;
+        let drop = format!("DROP INDEX {name}");
+        statements::run(manager, &[&drop, &format!("CREATE INDEX {name} {definition}")]).await
     }
 }

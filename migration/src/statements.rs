@@ -17,32 +17,39 @@ pub(crate) async fn run(manager: &SchemaManager<'_>, statements: &[&str]) -> Res
 }
 
 /// Makes a table of SQLite's anew with another definition, its rows and indexes kept: there is no other way to change a
-/// column or a constraint of it. `change` is what its definition says, and what it shall say instead.
+/// column or a constraint of it. `change` is what its definition says, and what it shall say instead; `indexes` are those that
+/// it shall have besides, or instead of its own of that name. All of it is one transaction, and is not done a second time: a
+/// process that ends before it has noted that it was done finds it done.
 pub(crate) async fn rebuild_sqlite(
     manager: &SchemaManager<'_>,
     table: &str,
     change: (&str, &str),
+    indexes: &[(&str, &str)],
 ) -> Result<(), DbErr> {
     let connection = manager.get_connection();
-    let schema = "SELECT type, sql FROM sqlite_schema WHERE tbl_name = $1 AND sql IS NOT NULL";
+    let schema = "SELECT type, name, sql FROM sqlite_schema WHERE tbl_name = $1 AND sql IS NOT NULL";
     let schema = Statement::from_sql_and_values(DbBackend::Sqlite, schema, [table.into()]);
-    let (mut definition, mut others) = (None, Vec::new());
+    let (mut definition, mut others) = (String::new(), Vec::new());
     for row in connection.query_all_raw(schema).await? {
-        let (kind, sql): (String, String) = (row.try_get_by_index(0)?, row.try_get_by_index(1)?);
+        let (kind, name, sql): (String, String, String) =
+            (row.try_get_by_index(0)?, row.try_get_by_index(1)?, row.try_get_by_index(2)?);
         if kind == "table" {
-            definition = Some(sql);
-        } else {
+            definition = sql;
+        } else if indexes.iter().all(|(index, _)| *index != name) {
             others.push(sql);
         }
     }
-    let definition = definition.filter(|sql| sql.contains(change.0));
-    let definition = definition.ok_or_else(|| DbErr::Custom(format!("the table {table} is not as it should be")))?;
+    if !definition.contains(change.0) {
+        let is_done = definition.contains(change.1);
+        return if is_done { Ok(()) } else { Err(DbErr::Custom(format!("the table {table} is not as it should be"))) };
+    }
     let remade = definition.replacen(change.0, change.1, 1).replacen(table, &format!("{table}_anew"), 1);
     let mut script = vec!["PRAGMA foreign_keys = OFF".to_owned(), "BEGIN IMMEDIATE".to_owned(), remade];
     script.push(format!("INSERT INTO {table}_anew SELECT * FROM {table}"));
     script.push(format!("DROP TABLE {table}"));
     script.push(format!("ALTER TABLE {table}_anew RENAME TO {table}"));
     script.extend(others);
+    script.extend(indexes.iter().map(|(name, definition)| format!("CREATE INDEX {name} {definition}")));
     script.extend(["COMMIT".to_owned(), "PRAGMA foreign_keys = ON".to_owned()]);
     // In one go, so that all of it runs on one connection.
     connection.execute_unprepared(&script.join(";\n")).await.map(|_| ())

@@ -9,7 +9,7 @@ use alloy::primitives::U256;
 use alloy::rpc::types::Log;
 use payferry_domain::{Address, Hash32, PaymentId};
 use payferry_entities::{Database, transfers};
-use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
+use sea_orm::{ColumnTrait, DbBackend, EntityTrait, QueryFilter};
 
 use super::client::{ChainClient, ClientError};
 use super::config::ChainSpec;
@@ -26,8 +26,9 @@ use crate::wallet::domain_hash;
 
 /// Most transactions looked up in the database with one statement.
 const LOOKUP_HASHES_MAX: usize = 500;
-/// How often addresses are looked up while payments are over all the time, before live ones are looked for in the database, too.
-const LOOKUP_ROUNDS_MAX: u32 = 8;
+/// How often addresses are looked up while wallets are taken out all the time, before live ones are looked for in the database,
+/// too.
+const LOOKUP_ROUNDS_MAX: u32 = 4;
 
 /// One `Transfer` of a watched contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,19 +72,22 @@ pub(super) async fn of_payments(args: Lookup<'_>, found: &[FoundTransfer]) -> Re
 /// Whose wallets these are: live payments' are watched, once all of them are, and the others are in the database.
 ///
 /// A payment that becomes live or is over meanwhile could be missed in both places. One that became live is watched from
-/// before that on, so whoever is not in the database is looked for among the watched once more; and where any was taken out
-/// of them since, all of it is done again.
+/// before that on, so whoever is not in the database is looked for among the watched once more; and where any were taken out
+/// of them since, which is rare, all of it is done again.
 pub(crate) async fn owners(
     database: &Database,
     watchlist: &Watchlist,
     addresses: Vec<Address>,
 ) -> Result<HashMap<Address, PaymentId>, StoreError> {
     let look_up = |strangers: Vec<Address>, among| async move { store::by_wallets(database, &strangers, among).await };
-    owners_by(watchlist, addresses, look_up).await
+    // PostgreSQL has one index of all.
+    let is_whole = watchlist.is_whole() && database.backend() == DbBackend::Sqlite;
+    owners_by(watchlist, is_whole, addresses, look_up).await
 }
 
 async fn owners_by<E, F: Future<Output = Result<Vec<(Address, PaymentId)>, E>>>(
     watchlist: &Watchlist,
+    is_whole: bool,
     addresses: Vec<Address>,
     look_up: impl Fn(Vec<Address>, Among) -> F,
 ) -> Result<HashMap<Address, PaymentId>, E> {
@@ -95,7 +99,7 @@ async fn owners_by<E, F: Future<Output = Result<Vec<(Address, PaymentId)>, E>>>(
         if strangers.is_empty() {
             break;
         }
-        let is_last = round >= LOOKUP_ROUNDS_MAX || !watchlist.is_whole();
+        let is_last = round >= LOOKUP_ROUNDS_MAX || !is_whole;
         let among = if is_last { Among::All } else { Among::Over };
         owners.extend(look_up(strangers.clone(), among).await?);
         strangers.retain(|address| !owners.contains_key(address));
@@ -230,6 +234,7 @@ fn is_log_of(log: &Log, row: &transfers::Model) -> bool {
 mod tests {
     use std::cell::RefCell;
     use std::convert::Infallible;
+    use std::time::Instant;
 
     use super::*;
 
@@ -247,8 +252,13 @@ mod tests {
             let call = asked.borrow().len();
             std::future::ready(Ok::<_, Infallible>(answer(call)))
         };
-        let Ok(owners) = owners_by(watchlist, vec![WALLET], look_up).await;
+        let Ok(owners) = owners_by(watchlist, watchlist.is_whole(), vec![WALLET], look_up).await;
         (owners.get(&WALLET).copied(), asked.into_inner())
+    }
+
+    fn take_out(watchlist: &Watchlist, wallet: Address) {
+        watchlist.retire(wallet);
+        watchlist.unwatch(&watchlist.retired(Instant::now(), 1), &HashSet::new());
     }
 
     fn whole() -> Watchlist {
@@ -286,7 +296,7 @@ mod tests {
                 return vec![(WALLET, id)];
             }
             watchlist.watch(WALLET, id);
-            watchlist.unwatch(WALLET);
+            take_out(&watchlist, WALLET);
             Vec::new()
         };
         assert_eq!(looked_up(&watchlist, is_over_again).await, (Some(id), vec![Among::Over; 2]));
@@ -296,7 +306,7 @@ mod tests {
     async fn where_payments_are_over_all_the_time_all_are_looked_at_in_the_end() {
         let watchlist = whole();
         let others_are_over = |_| {
-            watchlist.unwatch(Address([2; 20]));
+            take_out(&watchlist, Address([2; 20]));
             Vec::new()
         };
         let (found, asked) = looked_up(&watchlist, others_are_over).await;

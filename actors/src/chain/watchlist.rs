@@ -2,12 +2,13 @@
 //!
 //! It outlives the actors. Transfers are in the database, and a payment that starts asks again for the finality it waits for.
 //! Wallets are in the database, too, but not all of them in an index: once the list is whole, a live payment's is here from
-//! before it can be committed as such until after it was committed as over.
+//! before it can be committed as such until long after it was committed as over. A wallet is one payment's for ever: one that
+//! stays here is never wrong.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use alloy::primitives::{Bloom, keccak256};
 use dashmap::DashMap;
@@ -34,8 +35,12 @@ struct Inner {
     wallets: DashMap<Address, Watched>,
     /// Whether every live payment's wallet is among them.
     is_whole: AtomicBool,
-    /// How often a wallet was taken out.
+    /// How often wallets were taken out.
     unwatched: AtomicU64,
+    /// Those whose payments are over, the first of them first.
+    retired: Mutex<VecDeque<Retired>>,
+    /// How many ever were.
+    retirements: AtomicU64,
     chains: [Lane; Chain::ALL.len()],
 }
 
@@ -44,6 +49,17 @@ struct Watched {
     payment_id: PaymentId,
     /// Bits that a transfer to the wallet sets in a block's bloom filter.
     bits: [u16; 3],
+    /// When its payment was over: the how manieth of all.
+    retirement: Option<u64>,
+}
+
+/// A wallet whose payment is over, and that is to be taken out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Retired {
+    pub(crate) payment_id: PaymentId,
+    wallet: Address,
+    retirement: u64,
+    at: Instant,
 }
 
 #[derive(Debug, Default)]
@@ -131,17 +147,51 @@ impl Watchlist {
     /// Routes transfers to `wallet` (on every chain) to a payment. To be called before the payment can be committed as
     /// live.
     pub fn watch(&self, wallet: Address, payment_id: PaymentId) {
-        self.inner.wallets.insert(wallet, Watched { payment_id, bits: bloom_bits(wallet) });
+        self.inner.wallets.insert(wallet, Watched { payment_id, bits: bloom_bits(wallet), retirement: None });
     }
 
-    /// The payment is over, and that is committed, or was never made: its wallet is found in the database from now on. Until
-    /// this returns it must not become live again.
-    pub fn unwatch(&self, wallet: Address) {
-        self.inner.wallets.remove(&wallet);
+    /// The payment is committed as over: its wallet is to be taken out, after a while, unless it is watched again.
+    ///
+    /// Not at once: what its actor had begun may still be committed, and bring it back.
+    pub(crate) fn retire(&self, wallet: Address) {
+        let retirement = self.inner.retirements.fetch_add(1, Ordering::Relaxed);
+        let Some(mut watched) = self.inner.wallets.get_mut(&wallet) else { return };
+        watched.retirement = Some(retirement);
+        let payment_id = watched.payment_id;
+        drop(watched);
+        self.inner.retired.lock().push_back(Retired { payment_id, wallet, retirement, at: Instant::now() });
+    }
+
+    /// Takes up to so many that were over before `before` out of the line, but not off the list.
+    pub(crate) fn retired(&self, before: Instant, limit: usize) -> Vec<Retired> {
+        let mut retired = self.inner.retired.lock();
+        let due = retired.iter().take(limit).take_while(|one| one.at <= before).count();
+        retired.drain(..due).collect()
+    }
+
+    /// Puts them back into the line: they could not be looked up.
+    pub(crate) fn defer(&self, retired: Vec<Retired>) {
+        let mut line = self.inner.retired.lock();
+        retired.into_iter().rev().for_each(|one| line.push_front(one));
+    }
+
+    /// Takes them off the list, except those that were watched again, and those of payments that are live all the same.
+    pub(crate) fn unwatch(&self, retired: &[Retired], live: &HashSet<PaymentId>) {
+        // Before: whoever misses one of them sees that it may have.
         self.inner.unwatched.fetch_add(1, Ordering::AcqRel);
+        for Retired { payment_id, wallet, retirement, .. } in retired {
+            if !live.contains(payment_id) {
+                self.inner.wallets.remove_if(wallet, |_, watched| watched.retirement == Some(*retirement));
+            }
+        }
     }
 
-    /// How often a wallet was taken out: where this has not changed meanwhile, none was.
+    /// The payment was never made, and nobody knows of its wallet.
+    pub(crate) fn forget(&self, wallet: Address) {
+        self.inner.wallets.remove(&wallet);
+    }
+
+    /// How often wallets were taken out: where this has not changed meanwhile, none was.
     pub(crate) fn unwatched(&self) -> u64 {
         self.inner.unwatched.load(Ordering::Acquire)
     }

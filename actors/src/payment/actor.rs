@@ -131,6 +131,8 @@ pub(crate) struct State {
     payment: Box<Payment>,
     /// A write failed or its outcome is unknown: the row knows better.
     stale: bool,
+    /// It was over, and another actor may serve the payment.
+    has_left: bool,
 }
 
 impl PaymentActor {
@@ -147,7 +149,7 @@ impl Behaviour for PaymentActor {
 
     async fn pre_start(&self, myself: &Mailbox<Message>, payment: Box<Payment>) -> Result<State, ActorProcessingErr> {
         myself.books().set_note(line_note(&payment));
-        Ok(State { payment, stale: false })
+        Ok(State { payment, stale: false, has_left: false })
     }
 
     async fn handle(
@@ -156,6 +158,10 @@ impl Behaviour for PaymentActor {
         message: Message,
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
+        if state.has_left {
+            self.pass_on(message, &state.payment);
+            return Ok(());
+        }
         let mut effects = Vec::new();
         match message {
             Message::Take(command) => {
@@ -398,14 +404,25 @@ impl PaymentActor {
         Ok(())
     }
 
+    /// Hands what came after this actor had left to the one that serves the payment now, or to its shard, which starts one.
+    fn pass_on(&self, message: Message, payment: &Payment) {
+        match message {
+            // Whoever is started looks by itself at what is owed.
+            Message::Resume | Message::Observe(_) => {}
+            message => self.services.router.send(payment.id(), message),
+        }
+    }
+
     /// Carries out effects, after the commit.
-    fn act(&self, myself: &Mailbox<Message>, state: &State, effects: &[Effect]) {
+    fn act(&self, myself: &Mailbox<Message>, state: &mut State, effects: &[Effect]) {
         for effect in effects {
             self.services.carry_out(&state.payment, effect);
         }
-        if effects.contains(&Effect::Passivate) && !state.payment.is_live() {
+        if effects.contains(&Effect::Passivate) && !state.payment.is_live() && !state.stale {
             // Money that comes from now on is found by its address in the database.
             self.services.router.leave_over(&state.payment, myself.get_id(), self.services.chains.watchlist());
+            // What waits in its mailbox is handled before it ends.
+            state.has_left = true;
             let _ = myself.drain();
         }
     }

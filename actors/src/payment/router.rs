@@ -207,7 +207,7 @@ impl Router {
             let mut live = self.live_of(id).write();
             let first = live.get(&id).filter(|first| first.get_status() < ActorStatus::Draining).cloned();
             if first.is_none() {
-                // Under the lock, as `leave_over` takes it out: one that was over may become live again.
+                // Under the lock, as `leave_over` retires it: one that was over may become live again.
                 services.chains.watchlist().watch(wallet, id);
                 live.insert(id, actor.clone());
             }
@@ -229,10 +229,10 @@ impl Router {
         Ok(actor)
     }
 
-    /// Takes the actor of a payment out of the map that is committed as over, and its wallet off the list, unless another has
-    /// taken its place. New messages wake the payment again.
+    /// Takes the actor of a payment out of the map that is committed as over, and has its wallet taken off the list, unless another
+    /// has taken its place. New messages wake the payment again.
     pub(crate) fn leave_over(&self, payment: &Payment, actor: ActorId, watchlist: &Watchlist) {
-        self.leave_and(payment.id(), actor, || watchlist.unwatch(payment.terms.wallet));
+        self.leave_and(payment.id(), actor, || watchlist.retire(payment.terms.wallet));
     }
 
     /// Does something before an actor leaves the map, unless another has taken its place.

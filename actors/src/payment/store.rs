@@ -8,6 +8,7 @@
 mod tests;
 mod units;
 
+use std::collections::HashSet;
 use std::fmt;
 use std::ops::RangeInclusive;
 
@@ -173,20 +174,38 @@ pub async fn live_ids(
     rows.iter().map(|row| row.id.parse().map_err(|error| StoreError::unreadable("payment", &row.id, &error))).collect()
 }
 
-/// The wallets of all live payments, those that cannot be read among them.
+/// The wallets of all live payments, also of those that cannot be read. A row without a wallet or an id is left out and logged:
+/// nothing can be paid to it.
 pub async fn live_wallets(database: &Database) -> Result<Vec<(Address, PaymentId)>, StoreError> {
     let (mut found, mut after) = (Vec::new(), None);
     loop {
         let rows: Vec<StoredWallet> =
             live_rows(database, "id, wallet", &(0..=u8::MAX), after, LIVE_WALLETS_PAGE).await?;
         for row in &rows {
-            found.push(row.owner()?);
+            match row.owner() {
+                Ok(owner) => found.push(owner),
+                Err(error) => tracing::error!(payment.id = %row.id, %error, "a live payment cannot be watched"),
+            }
         }
         match rows.into_iter().next_back() {
             Some(last) => after = Some(last.id),
             None => return Ok(found),
         }
     }
+}
+
+/// Those of these payments that are live.
+pub async fn live_among(database: &Database, ids: &[PaymentId]) -> Result<HashSet<PaymentId>, StoreError> {
+    let sql = match database.backend() {
+        DbBackend::Postgres => {
+            "SELECT id FROM payments WHERE live AND id IN (SELECT jsonb_array_elements_text($1::jsonb))"
+        }
+        _ => "SELECT id FROM payments WHERE live AND id IN (SELECT value FROM json_each($1))",
+    };
+    let list = serde_json::to_string(ids).map_err(|error| StoreError::unreadable("payment", &"list", &error))?;
+    let statement = Statement::from_sql_and_values(database.backend(), sql, [list.into()]);
+    let rows = StoredId::find_by_statement(statement).all(database.reader()).await?;
+    rows.iter().map(|row| row.id.parse().map_err(|error| StoreError::unreadable("payment", &row.id, &error))).collect()
 }
 
 async fn live_rows<R: FromQueryResult>(

@@ -183,7 +183,7 @@ impl System {
                     if matches!(error, JournalError::Unknown(_)) {
                         look_after_all(&services, id);
                     } else {
-                        watchlist.unwatch(transition.payment.terms.wallet);
+                        watchlist.forget(transition.payment.terms.wallet);
                     }
                     Err(error)
                 }

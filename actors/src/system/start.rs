@@ -11,6 +11,7 @@ use ractor::{ActorCell, ActorProcessingErr};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::refresh::refresh;
+use super::retire::retire;
 use super::{Inner, System};
 use crate::auditors::AuditorsConfig;
 use crate::chain::{ChainClient, ChainSpec, Checkpoint, Settler, SettlerArgs, WakeUps, Watcher, WatcherArgs};
@@ -156,7 +157,16 @@ impl System {
         services.pauses.refresh(&services.chains).await.map_err(failed("pauses"))?;
         let following = services.pauses.follow(services.chains.clone());
         let refreshing = refresh(services.clone());
-        let inner = Inner { services, sealer, root, _writing: writing, _refreshing: refreshing, _following: following };
+        let retiring = retire(services.clone());
+        let inner = Inner {
+            services,
+            sealer,
+            root,
+            _writing: writing,
+            _refreshing: refreshing,
+            _retiring: retiring,
+            _following: following,
+        };
         let system = Self { inner: Arc::new(inner) };
         system.start_webhooks(webhooks).await?;
         let clients = setups.iter().map(|setup| (setup.spec.chain, setup.client.clone()));
@@ -167,7 +177,8 @@ impl System {
         for setup in &setups {
             system.start_settler(setup).await?;
         }
-        system.watch_live().await;
+        // Before the shards, and before the watchers: from now on no wallet of a live payment is missing.
+        system.watch_live().await?;
         for index in 0..shards {
             system.start_shard(index).await?;
         }
@@ -184,22 +195,14 @@ impl System {
         Ok(system)
     }
 
-    /// Has the wallets of all live payments watched, also of those that no actor can be started of. Until that has been done they
-    /// are looked for in the database, which takes longer.
-    async fn watch_live(&self) {
+    /// Has the wallets of all live payments watched, also of those that no actor can be started of.
+    async fn watch_live(&self) -> Result<(), StartError> {
         let Services { chains, database, .. } = &*self.inner.services;
-        match store::live_wallets(database).await {
-            Ok(wallets) => {
-                for (wallet, id) in wallets {
-                    chains.watchlist().watch(wallet, id);
-                }
-                chains.watchlist().set_whole();
-            }
-            Err(error) => {
-                tracing::error!(%error, "the wallets of live payments could not be read: they are looked for in the database \
-                    until the next start");
-            }
+        for (wallet, id) in store::live_wallets(database).await.map_err(failed("watchlist"))? {
+            chains.watchlist().watch(wallet, id);
         }
+        chains.watchlist().set_whole();
+        Ok(())
     }
 
     async fn start_webhooks(&self, config: WebhookConfig) -> Result<(), StartError> {

@@ -13,7 +13,11 @@ use crate::world::World;
 /// Until so many wallets are watched.
 async fn until_watched(world: &World, wanted: usize) {
     let since = std::time::Instant::now();
-    while world.system.chains().wallets_watched() != wanted {
+    loop {
+        world.system.retire_wallets().await.unwrap();
+        if world.system.chains().wallets_watched() == wanted {
+            return;
+        }
         assert!(since.elapsed() < PATIENCE, "{} are watched", world.system.chains().wallets_watched());
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
     }
@@ -59,6 +63,29 @@ async fn a_payment_that_is_not_made_leaves_no_wallet_behind() {
     let again = world.system.initiate(request()).await;
     assert!(matches!(again, Err(InitiateError::IdempotencyKeyTaken)), "{again:?}");
     assert_eq!(world.system.chains().wallets_watched(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_payment_that_is_live_behind_its_actor_s_back_stays_watched() {
+    let world = World::new().await;
+    let payment = world.initiate("10").await;
+    world.system.command(payment.id(), Command::Cancel, None).await.unwrap();
+    while world.system.observe().payments_live > 0 {
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    let set_live = async |live| {
+        let row = payments::Entity::find_by_id(payment.id().to_string()).one(world.system.database().reader()).await;
+        let row = payments::ActiveModel { live: ActiveValue::Set(live), ..row.unwrap().unwrap().into_active_model() };
+        row.update(world.system.database().writer()).await.unwrap();
+    };
+    // As what an actor that died had submitted.
+    set_live(true).await;
+    world.system.retire_wallets().await.unwrap();
+    assert_eq!(world.system.chains().wallets_watched(), 1);
+    world.pay(&payment, "10").await;
+    let late = world.until_status(payment.id(), Status::Mismatched).await;
+    assert_eq!(late.amount_received(), payment.terms.amount);
+    until_watched(&world, 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
