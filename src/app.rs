@@ -14,7 +14,7 @@ use payferry_actors::compliance::{KytScreener, ScreeningConfig};
 use payferry_actors::seal::Sealer;
 use payferry_actors::webhook::{WebhookConfig, retention};
 use payferry_actors::{ChainSetup, System, SystemConfig};
-use payferry_entities::Database;
+use payferry_entities::{Database, Hold};
 use payferry_migration::{Migrator, MigratorTrait};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -102,6 +102,7 @@ pub struct App {
     system: System,
     api: Serving,
     operator: Serving,
+    _hold: Hold,
     _metrics: AbortOnDropHandle<()>,
     _sweep: AbortOnDropHandle<()>,
     _prune: AbortOnDropHandle<()>,
@@ -124,6 +125,8 @@ impl App {
     ) -> anyhow::Result<Self> {
         // First, so that whatever says what it measures is heard.
         let metrics = telemetry::keep_metrics();
+        // Before anything is changed that a service of before may still use.
+        let hold = parts.database.hold().await.context("the database cannot be used")?;
         Migrator::up(parts.database.patient(), None).await.context("the database could not be migrated")?;
         let screening = ScreeningConfig {
             concurrency_max: config.screening.concurrency_max.get(),
@@ -166,7 +169,7 @@ impl App {
         };
         let desk = operator::router(Operator::new(system.clone(), desk));
         let operator = Serving::start(listeners.operator, desk, closing);
-        Ok(Self { system, api, operator, _metrics: metrics, _sweep: sweep, _prune: prune })
+        Ok(Self { system, api, operator, _hold: hold, _metrics: metrics, _sweep: sweep, _prune: prune })
     }
 
     /// The tree.
@@ -177,7 +180,7 @@ impl App {
     /// Stops in order: no new requests, those under way are answered, the tree ends with its journal flushed, the
     /// database is closed. Takes at most [`STOP_TIMEOUT`].
     pub async fn stop(self) {
-        let Self { system, api, operator, _metrics, _sweep, _prune } = self;
+        let Self { system, api, operator, _hold, _metrics, _sweep, _prune } = self;
         let orderly = async {
             api.end().await;
             // The operator may look on until the requests are answered.

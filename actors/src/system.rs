@@ -5,10 +5,10 @@
 mod initiate;
 mod order;
 mod refresh;
-mod retire;
 mod sendings;
 mod show;
 mod start;
+mod wallets;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -102,7 +102,7 @@ struct Inner {
     _writing: AbortOnDropHandle<()>,
     /// Shows gauges.
     _refreshing: AbortOnDropHandle<()>,
-    _retiring: AbortOnDropHandle<()>,
+    _keeping: AbortOnDropHandle<()>,
     /// Follows what is paused.
     _following: AbortOnDropHandle<()>,
 }

@@ -41,6 +41,7 @@ async fn missed(app: &TestApp, spec: &ChainSpec, merchant: &str) -> (Reply, u64)
         app.state.system.observe_payment(id_of(&late).parse().unwrap()).await.is_none().then_some(())
     };
     app.until("its actor has left", gone).await;
+    app.state.system.retire_wallets().await.unwrap();
     rename("0x00000000000000000000000000000000000000aa").await;
     app.pay(&late, "10").await;
     let chain = app.world().chain(Chain::Base).devchain();

@@ -11,8 +11,7 @@ use ractor::{ActorCell, ActorProcessingErr};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::refresh::refresh;
-use super::retire::retire;
-use super::{Inner, System};
+use super::{Inner, System, wallets};
 use crate::auditors::AuditorsConfig;
 use crate::chain::{ChainClient, ChainSpec, Checkpoint, Settler, SettlerArgs, WakeUps, Watcher, WatcherArgs};
 use crate::chains::Chains;
@@ -25,7 +24,7 @@ use crate::ledger;
 use crate::ledger::check::{self, Findings, LedgerAuditor};
 use crate::observe::{ActorKind, Books, Cause, ROOT_NAME};
 use crate::pauses::Pauses;
-use crate::payment::{PaymentMetrics, Router, Services, Shard, Unapplied, store};
+use crate::payment::{PaymentMetrics, Router, Services, Shard, Unapplied};
 use crate::psps::{Ceilings, PspDirectory};
 use crate::reconcile;
 use crate::reconcile::watch::{self, VaultAuditor, VaultFindings};
@@ -157,14 +156,14 @@ impl System {
         services.pauses.refresh(&services.chains).await.map_err(failed("pauses"))?;
         let following = services.pauses.follow(services.chains.clone());
         let refreshing = refresh(services.clone());
-        let retiring = retire(services.clone());
+        let keeping = wallets::keep(services.clone());
         let inner = Inner {
             services,
             sealer,
             root,
             _writing: writing,
             _refreshing: refreshing,
-            _retiring: retiring,
+            _keeping: keeping,
             _following: following,
         };
         let system = Self { inner: Arc::new(inner) };
@@ -178,7 +177,7 @@ impl System {
             system.start_settler(setup).await?;
         }
         // Before the shards, and before the watchers: from now on no wallet of a live payment is missing.
-        system.watch_live().await?;
+        wallets::watch_live(&system.inner.services).await;
         for index in 0..shards {
             system.start_shard(index).await?;
         }
@@ -193,16 +192,6 @@ impl System {
             system.start_vault_auditor(chains, interval, auditors.treasury_kept).await?;
         }
         Ok(system)
-    }
-
-    /// Has the wallets of all live payments watched, also of those that no actor can be started of.
-    async fn watch_live(&self) -> Result<(), StartError> {
-        let Services { chains, database, .. } = &*self.inner.services;
-        for (wallet, id) in store::live_wallets(database).await.map_err(failed("watchlist"))? {
-            chains.watchlist().watch(wallet, id);
-        }
-        chains.watchlist().set_whole();
-        Ok(())
     }
 
     async fn start_webhooks(&self, config: WebhookConfig) -> Result<(), StartError> {
