@@ -43,7 +43,7 @@ impl Chains {
         self.watchlist.view(chain)
     }
 
-    /// How many wallets are watched on every chain: those of live payments.
+    /// How many wallets are watched, on every chain: those of live payments, and of those just over.
     pub fn wallets_watched(&self) -> usize {
         self.watchlist.wallets_len()
     }

@@ -102,6 +102,7 @@ struct Inner {
     _writing: AbortOnDropHandle<()>,
     /// Shows gauges.
     _refreshing: AbortOnDropHandle<()>,
+    /// Keeps the list of wallets.
     _keeping: AbortOnDropHandle<()>,
     /// Follows what is paused.
     _following: AbortOnDropHandle<()>,

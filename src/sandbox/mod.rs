@@ -48,11 +48,11 @@ pub use world::World;
 
 /// Milliseconds between blocks, unless asked otherwise.
 pub const BLOCK_TIME_MS_DEFAULT: u64 = 500;
-/// The name of the PSP that a sandbox makes.
 /// How long a start waits for every chain to be read once.
 const CHAINS_READ_PATIENCE: Duration = Duration::from_secs(10);
 /// How often it looks.
 const CHAINS_READ_LOOK: Duration = Duration::from_millis(10);
+/// The name of the PSP that a sandbox makes, and of its key.
 const PSP_NAME: &str = "Sandbox PSP";
 const KEY_NAME: &str = "sandbox";
 

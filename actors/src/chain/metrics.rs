@@ -72,7 +72,10 @@ pub(crate) fn describe() {
     describe_gauge!(ENDPOINT_WRONG_CHAIN, "1 while an endpoint answers for another chain than configured.");
     describe_gauge!(HEAD_NUMBER, "Number of the newest block that an endpoint showed.");
     describe_gauge!(HEAD_AGE, Unit::Seconds, "Age of that block when it was last looked at.");
-    describe_gauge!(WALLETS_WATCHED, "Wallets whose payments are known without the database: those of live payments.");
+    describe_gauge!(
+        WALLETS_WATCHED,
+        "Wallets whose payments are known without the database: of live ones, and of those just over."
+    );
     describe_gauge!(READ_NUMBER, "Number of the last block that was read whole.");
     describe_gauge!(READ_LAG, "Blocks between the newest one and the last one read.");
     describe_gauge!(SECOND_LOOK_NUMBER, "Number of the last block that was read a second time.");

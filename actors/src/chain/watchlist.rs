@@ -49,7 +49,7 @@ struct Watched {
     payment_id: PaymentId,
     /// Bits that a transfer to the wallet sets in a block's bloom filter.
     bits: [u16; 3],
-    /// When its payment was over: the how manieth of all.
+    /// Which of all retirements is its payment's last, if that was over and has not been watched anew since.
     retirement: Option<u64>,
 }
 
@@ -147,7 +147,9 @@ impl Watchlist {
     /// Routes transfers to `wallet` (on every chain) to a payment. To be called before the payment can be committed as
     /// live.
     pub fn watch(&self, wallet: Address, payment_id: PaymentId) {
-        self.inner.wallets.insert(wallet, Watched { payment_id, bits: bloom_bits(wallet), retirement: None });
+        let watched = self.inner.wallets.entry(wallet);
+        let new = || Watched { payment_id, bits: bloom_bits(wallet), retirement: None };
+        watched.and_modify(|watched| watched.retirement = None).or_insert_with(new);
     }
 
     /// The payment is committed as over: its wallet is to be taken out, after a while, unless it is watched again.

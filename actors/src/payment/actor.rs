@@ -419,7 +419,7 @@ impl PaymentActor {
             self.services.carry_out(&state.payment, effect);
         }
         if effects.contains(&Effect::Passivate) && !state.payment.is_live() && !state.stale {
-            // Money that comes from now on is found by its address in the database.
+            // Money that comes later is found by its address in the database.
             self.services.router.leave_over(&state.payment, myself.get_id(), self.services.chains.watchlist());
             // What waits in its mailbox is handled before it ends.
             state.has_left = true;

@@ -2,8 +2,8 @@
 
 use payferry_actors::destination::Unsuitable;
 use payferry_actors::{InitiateError, InitiatePayment};
-use payferry_domain::payment::{Command, Status};
-use payferry_domain::{Address, PaymentId};
+use payferry_domain::payment::{Command, Funds, Payment, RefundState, Requester, Status};
+use payferry_domain::{Address, PaymentId, RefundId};
 use payferry_entities::{idempotency_keys, payments, transfers};
 use payferry_harness::PATIENCE;
 use sea_orm::{ActiveModelTrait, ActiveValue, ColumnTrait, EntityTrait, IntoActiveModel, PaginatorTrait, QueryFilter};
@@ -47,7 +47,7 @@ async fn a_wallet_is_watched_while_its_payment_is_live_and_when_it_is_live_again
 async fn a_payment_that_is_not_made_leaves_no_wallet_behind() {
     let world = World::new().await;
     let request = || {
-        let answer = |payment: &payferry_domain::payment::Payment| idempotency_keys::Model {
+        let answer = |payment: &Payment| idempotency_keys::Model {
             psp_id: payment.terms.psp_id.to_string(),
             route: "POST /payments/initiate".to_owned(),
             key: "order-1".to_owned(),
@@ -63,6 +63,40 @@ async fn a_payment_that_is_not_made_leaves_no_wallet_behind() {
     let again = world.system.initiate(request()).await;
     assert!(matches!(again, Err(InitiateError::IdempotencyKeyTaken)), "{again:?}");
     assert_eq!(world.system.chains().wallets_watched(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_waits_for_an_actor_that_has_left_is_done_by_the_next() {
+    let world = World::new().await;
+    let payment = world.initiate("10").await;
+    world.system.command(payment.id(), Command::Cancel, None).await.unwrap();
+    world.pay(&payment, "10").await;
+    world.until_status(payment.id(), Status::Mismatched).await;
+    for _ in 0..8 {
+        while world.system.observe().payments_live > 0 {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+        // The shard wakes it for the first, which is refused; it is over then, and leaves with the second in its mailbox.
+        let (refused, made) = tokio::join!(world.system.command(payment.id(), refund("99"), None), async {
+            world.system.command(payment.id(), refund("1"), None).await
+        });
+        assert!(refused.is_err());
+        made.unwrap();
+        assert_eq!(world.system.observe().payments_live, 1, "a refund is under way");
+        let is_sent = |now: &Payment| now.refunds.iter().all(|refund| refund.state == RefundState::Sent);
+        world.until(payment.id(), "refunded", is_sent).await;
+    }
+}
+
+fn refund(tokens: &str) -> Command {
+    Command::RequestRefund {
+        refund_id: RefundId::generate(),
+        amount: Some(tokens.parse().unwrap()),
+        to: Some(Address([0xad; 20])),
+        funds: Funds::Received,
+        asset: None,
+        by: Requester::Psp,
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
