@@ -13,6 +13,8 @@ use std::time::Duration;
 use sea_orm::{ConnectionTrait, DatabaseConnection, DbErr};
 use tokio::task::JoinHandle;
 
+use crate::database::sqlite_file;
+
 /// Pages of the log that are moved at a time, while commits go on (8 MiB). Most commits touch the same pages of the indexes
 /// again, and the more are moved at once, the fewer of them are written twice; but whoever waits for a processor or for the
 /// disk meanwhile waits longer.
@@ -81,9 +83,7 @@ async fn watch(own: DatabaseConnection, writer: DatabaseConnection) {
 /// It is never closed: a process that closes any descriptor of a file gives up all its locks on it (POSIX), those of every
 /// connection of SQLite's among them.
 async fn file_of(connection: &DatabaseConnection) -> Result<Option<&'static File>, DbErr> {
-    let list = sea_orm::Statement::from_string(sea_orm::DbBackend::Sqlite, "PRAGMA database_list");
-    let Some(main) = connection.query_one_raw(list).await? else { return Ok(None) };
-    let path: String = main.try_get("", "file")?;
+    let Some(path) = sqlite_file(connection).await? else { return Ok(None) };
     // Without it all is as it was, but slower.
     let file = OpenOptions::new().read(true).write(true).open(path).ok();
     Ok(file.map(|file| &*Box::leak(Box::new(file))))

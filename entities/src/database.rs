@@ -1,12 +1,13 @@
 //! Opens the database: connections that write and connections that read beside them.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sea_orm::sqlx::Connection as _;
 use sea_orm::{
     AccessMode, ConnectOptions, ConnectionTrait, DatabaseConnection, DbBackend, DbErr, IsolationLevel,
-    SqliteTransactionMode, TransactionOptions, TransactionTrait,
+    SqliteTransactionMode, Statement, TransactionOptions, TransactionTrait,
 };
 use tokio::sync::Semaphore;
 
@@ -172,6 +173,14 @@ async fn open_sqlite(options: ConnectOptions, until: Instant) -> Result<Database
     }
 }
 
+/// The file of a database of SQLite's; `None` of one in memory.
+pub(crate) async fn sqlite_file(connection: &impl ConnectionTrait) -> Result<Option<PathBuf>, DbErr> {
+    let list = Statement::from_string(DbBackend::Sqlite, "PRAGMA database_list");
+    let Some(main) = connection.query_one_raw(list).await? else { return Ok(None) };
+    let path: String = main.try_get("", "file")?;
+    Ok((!path.is_empty()).then(|| path.into()))
+}
+
 fn sqlite_options(url: &str, connections_max: u32, patience: Duration) -> ConnectOptions {
     let cache_kib = if connections_max == 1 { SQLITE_WRITER_CACHE_KIB } else { SQLITE_READER_CACHE_KIB };
     let mut options = ConnectOptions::new(url);
@@ -208,8 +217,6 @@ fn sqlite_options(url: &str, connections_max: u32, patience: Duration) -> Connec
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use sea_orm::Statement;
-
     use super::*;
 
     #[tokio::test]

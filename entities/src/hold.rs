@@ -8,9 +8,10 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use sea_orm::{ConnectionTrait, DbBackend, DbErr, Statement};
+use sea_orm::{DbBackend, DbErr};
 
 use crate::Database;
+use crate::database::sqlite_file;
 
 /// How long a service that is just ending is waited for.
 pub const HOLD_PATIENCE: Duration = Duration::from_secs(30);
@@ -33,7 +34,8 @@ impl Database {
     }
 
     async fn hold_within(&self, patience: Duration) -> Result<Hold, DbErr> {
-        let Some(path) = self.file().await? else { return Ok(Hold { _file: None }) };
+        let path = if self.backend() == DbBackend::Sqlite { sqlite_file(self.reader()).await? } else { None };
+        let Some(path) = path else { return Ok(Hold { _file: None }) };
         let mut lock = path.clone().into_os_string();
         lock.push(SUFFIX);
         let lock = PathBuf::from(lock);
@@ -53,22 +55,13 @@ impl Database {
             }
         }
     }
-
-    /// SQLite's file; `None` of a database in memory.
-    async fn file(&self) -> Result<Option<PathBuf>, DbErr> {
-        if self.backend() != DbBackend::Sqlite {
-            return Ok(None);
-        }
-        let list = Statement::from_string(DbBackend::Sqlite, "PRAGMA database_list");
-        let Some(main) = self.reader().query_one_raw(list).await? else { return Ok(None) };
-        let path: String = main.try_get("", "file")?;
-        Ok((!path.is_empty()).then(|| path.into()))
-    }
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use sea_orm::ConnectionTrait;
+
     use super::*;
 
     #[tokio::test]
