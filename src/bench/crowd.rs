@@ -7,15 +7,14 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, ensure};
 use serde::Deserialize;
 
-use super::drive::{count, number, open_loop};
+use super::drive::number;
 use super::life::{BLOCK_TIME, Stage};
 use super::psp::Psp;
 use super::rows::read_live;
 use super::service::Service;
 use super::table::{Goal, Line};
 use super::world::World;
-use super::{Row, pages};
-use crate::load::behaviour::{Behaviour, Intent};
+use super::{Row, beside, pages};
 use crate::load::client::Client;
 
 /// What is measured beside one crowd.
@@ -28,20 +27,16 @@ const FEW: usize = 1_000;
 const CROWD_QUICK: usize = 2_000;
 const FEW_QUICK: usize = 100;
 /// Connections that make the crowd, and that measure beside it.
-const CONNECTIONS: usize = 128;
-/// Whole lives that begin in a second while CPU time is counted; in a quick run.
-const LIVES_RATE: f64 = 100.0;
-const LIVES_RATE_QUICK: f64 = 20.0;
-/// How long the service is left alone before its memory is read: timers, checkpoints and caches come to rest; in a quick
+pub(super) const CONNECTIONS: usize = 128;
+/// How long a service is left alone before its memory or its idle time is read: timers, checkpoints and caches come to rest; in a quick
 /// run.
-const REST: Duration = Duration::from_secs(3);
-const REST_QUICK: Duration = Duration::from_millis(500);
+pub(super) const REST: Duration = Duration::from_secs(3);
+pub(super) const REST_QUICK: Duration = Duration::from_millis(500);
 /// How long payments that are over may take to leave.
 const PATIENCE: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(50);
 
 const MEMORY_GOAL_KB: f64 = 12.0;
-const CPU_GOAL: f64 = 1.25;
 const REHYDRATION_GOAL: f64 = 30_000.0;
 
 /// What the tree says of itself.
@@ -52,17 +47,13 @@ struct Tree {
 
 /// Measures those of [`ROWS`] that are wanted.
 pub(super) async fn measure(world: &World, wanted: &[Row], time: Duration, quick: bool) -> anyhow::Result<Vec<Line>> {
-    let (few, crowd, rate, rest) =
-        if quick { (FEW_QUICK, CROWD_QUICK, LIVES_RATE_QUICK, REST_QUICK) } else { (FEW, CROWD, LIVES_RATE, REST) };
+    let (few, crowd, rest) = if quick { (FEW_QUICK, CROWD_QUICK, REST_QUICK) } else { (FEW, CROWD, REST) };
     let stage = Stage::set(world, "crowd", BLOCK_TIME, |_| {}).await?;
     let psp = Psp::of(&stage.service, CONNECTIONS).await?;
     let empty_bytes = stage.service.resident_bytes()?;
 
-    let mut lives = Lives { stage: &stage, rate, time, rest, over: Vec::new() };
-    let mut made = fill(&psp, few).await?;
-    let beside_few = if wanted.contains(&Row::Cpu) { Some(lives.cpu(few).await?) } else { None };
     let since = Instant::now();
-    made.extend(fill(&psp, crowd - few).await?);
+    let made = fill(&psp, crowd).await?;
     let filled = since.elapsed();
     tokio::time::sleep(rest).await;
     let resident_bytes = stage.service.resident_bytes()?;
@@ -80,32 +71,9 @@ pub(super) async fn measure(world: &World, wanted: &[Row], time: Duration, quick
         // Not before the pages are read: it reads one of them.
         line.wrong.extend(stage.service.unsound().await?);
     }
-    if let Some(beside_few) = beside_few {
-        let beside_crowd = lives.cpu(crowd).await?;
-        wrong.extend(stage.audit(&lives.over).await?);
-        // Without what the process uses even if nobody asks anything of it and few are live: that would hide what grows.
-        let of_payment = |cpu: &Cpu| cpu.each_us - beside_few.idle_us;
-        lines.push(
-            Line::new(format!("CPU of a payment beside {crowd} live"), of_payment(&beside_crowd), "µs", Goal::None)
-                .beside("of a payment beside few live ones, in the same run", of_payment(&beside_few))
-                .ratio_goal(Goal::AtMost(CPU_GOAL))
-                .note(format!(
-                    "beside {few}: {:.0} µs; everything that the process uses, its chains included, but for the {:.0} µs that it \
-                     uses meanwhile without them",
-                    of_payment(&beside_few),
-                    beside_few.idle_us,
-                ))
-                .note(format!(
-                    "left alone it uses {:.1} ms a second beside {crowd} and {:.1} ms beside {few}",
-                    beside_crowd.idle_ms_a_sec, beside_few.idle_ms_a_sec,
-                ))
-                .note(format!(
-                    "whole lives, {:.0} a second: initiated, paid, confirmed, settled and told; {} in all",
-                    lives.rate,
-                    lives.over.len(),
-                ))
-                .wrong(std::mem::take(&mut wrong)),
-        );
+    if wanted.contains(&Row::Cpu) {
+        let line = beside::measure(world, &stage, [few, crowd], time, quick).await?;
+        lines.push(line.wrong(std::mem::take(&mut wrong)));
     }
     if wanted.contains(&Row::Rehydration) {
         let stage = Arc::into_inner(stage).context("somebody still uses the service")?;
@@ -159,7 +127,7 @@ async fn memory(stage: &Stage, crowd: usize, [empty, all]: [u64; 2]) -> anyhow::
 }
 
 /// Makes so many payments as fast as they are answered.
-async fn fill(psp: &Psp, count: usize) -> anyhow::Result<Vec<String>> {
+pub(super) async fn fill(psp: &Psp, count: usize) -> anyhow::Result<Vec<String>> {
     let left = std::sync::atomic::AtomicUsize::new(count);
     let made = parking_lot::Mutex::new(Vec::with_capacity(count));
     let worker = || async {
@@ -174,65 +142,8 @@ async fn fill(psp: &Psp, count: usize) -> anyhow::Result<Vec<String>> {
     Ok(made.into_inner())
 }
 
-/// Payments that live whole lives beside the crowd.
-struct Lives<'a> {
-    stage: &'a Arc<Stage>,
-    /// So many begin in a second, for so long.
-    rate: f64,
-    time: Duration,
-    /// How long the service is left alone to see what it uses by itself.
-    rest: Duration,
-    /// Those that were asked for and paid so far.
-    over: Vec<String>,
-}
-
-/// CPU time that the service used while payments lived.
-struct Cpu {
-    /// For each of them, microseconds.
-    each_us: f64,
-    /// How much of that the service would have used without them.
-    idle_us: f64,
-    /// What it uses in a second in which nothing is asked of it.
-    idle_ms_a_sec: f64,
-}
-
-impl Lives<'_> {
-    /// Measures beside so many live ones.
-    async fn cpu(&mut self, beside: usize) -> anyhow::Result<Cpu> {
-        let service = &self.stage.service;
-        let lives = count(self.rate, self.time);
-        // Once to warm up, a tenth as long.
-        self.live(lives.div_ceil(10)).await?;
-        until_live(service, beside).await?;
-        let before = service.cpu_secs()?;
-        tokio::time::sleep(self.rest).await;
-        let idle = (service.cpu_secs()? - before) / self.rest.as_secs_f64();
-        let (before, since) = (service.cpu_secs()?, Instant::now());
-        self.live(lives).await?;
-        let (used, took) = (service.cpu_secs()? - before, since.elapsed());
-        until_live(service, beside).await?;
-        let each_us = |secs: f64| secs * 1e6 / number(lives);
-        Ok(Cpu { each_us: each_us(used), idle_us: each_us(idle * took.as_secs_f64()), idle_ms_a_sec: idle * 1e3 })
-    }
-
-    /// Has so many begin, and waits until they are settled and told.
-    async fn live(&mut self, lives: usize) -> anyhow::Result<()> {
-        let before = self.over.len();
-        let asked = open_loop(self.rate, lives, |place| {
-            let intent = Intent::nth(u32::try_from(before + place).unwrap_or(0), Behaviour::Exact);
-            self.stage.clone().pay(intent, before + place)
-        })
-        .await;
-        let troubles = asked.troubles();
-        ensure!(troubles.is_empty(), "{}", troubles.join("; "));
-        self.over.extend(asked.made);
-        self.stage.until_settled(self.over.len()).await;
-        Ok(())
-    }
-}
-
 /// Waits until so many payments are live: of those that are over the last webhooks may be on their way.
-async fn until_live(service: &Service, wanted: usize) -> anyhow::Result<()> {
+pub(super) async fn until_live(service: &Service, wanted: usize) -> anyhow::Result<()> {
     let since = Instant::now();
     loop {
         let wrong = live(service, wanted).await?;

@@ -5,6 +5,7 @@
 //! figure with lost or wrong payments is a failure, a slow one is not. Where two processes are measured in turns, whoever has
 //! none is held. Deliberately absent: why it is slow (see `docs/profiling.md`).
 
+mod beside;
 mod books;
 mod bound;
 mod crowd;
@@ -21,6 +22,7 @@ mod psp;
 mod reconcile;
 mod rows;
 mod service;
+mod spread;
 mod table;
 mod webhooks;
 mod world;

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::books::Spread;
 use super::drive::{number, open_loop};
 use super::life::Stage;
+use super::spread::Spread;
 use super::table::{Goal, Line};
 use super::world::World;
 use crate::load::behaviour::{Behaviour, Intent};
@@ -62,8 +62,8 @@ impl Side {
         Ok(asked.troubles())
     }
 
-    fn median(&self, of: impl Fn(&Turn) -> f64) -> f64 {
-        Spread::of(self.turns.iter().map(of)).median
+    fn middle(&self, of: impl Fn(&Turn) -> f64) -> f64 {
+        Spread::of(self.turns.iter().map(of)).mid_mean
     }
 }
 
@@ -92,17 +92,23 @@ pub(super) async fn measure(world: &World, quick: bool) -> anyhow::Result<Vec<Li
     let pairs = || on.turns.iter().zip(&off.turns);
     let cpu_cost = Spread::of(pairs().map(|(on, off)| (on.cpu_us / off.cpu_us - 1.0) * 100.0));
     let cost = Spread::of(pairs().map(|(on, off)| (1.0 - on.per_sec / off.per_sec) * 100.0));
-    let [with, without] = [&on, &off].map(|side| (side.median(|turn| turn.per_sec), side.median(|turn| turn.cpu_us)));
+    let [with, without] = [&on, &off].map(|side| (side.middle(|turn| turn.per_sec), side.middle(|turn| turn.cpu_us)));
     let cpu = Line::new("CPU of a settled payment, with postings", with.1, "µs", Goal::None)
-        .beside("the same without them, in turns: the median of both, and of the ratios of each round", without.1)
-        .in_pairs(1.0 + cpu_cost.median / 100.0)
+        .beside(
+            "the same without them, in turns: the middle half's mean of both, and of the ratios of each round",
+            without.1,
+        )
+        .in_pairs(1.0 + cpu_cost.mid_mean / 100.0)
         .ratio_goal(Goal::AtMost(CPU_SHARE_MOST))
         .note(format!("{rounds} rounds of {payments} payments, whoever has no turn is held: they cost {cpu_cost}"))
         .note("the chains' own work included")
         .wrong(wrong);
     let throughput = Line::new("complete payments, with postings", with.0, "/s", Goal::None)
-        .beside("the same without them, in turns: the median of both, and of the ratios of each round", without.0)
-        .in_pairs(1.0 - cost.median / 100.0)
+        .beside(
+            "the same without them, in turns: the middle half's mean of both, and of the ratios of each round",
+            without.0,
+        )
+        .in_pairs(1.0 - cost.mid_mean / 100.0)
         .ratio_goal(Goal::AtLeast(SHARE_LEAST))
         .note(format!("they cost {cost}"));
     Ok(vec![cpu, throughput])
