@@ -117,6 +117,7 @@ impl Side {
 pub(super) async fn measure(world: &World, engine: &Engine, time: Duration, quick: bool) -> anyhow::Result<Vec<Line>> {
     let goal = if engine.is_postgres() { POSTGRES_RATE } else { SQLITE_RATE };
     let rate = if quick { RATE_QUICK } else { goal };
+    let log_files = if quick { None } else { engine.make_log_files().await? };
     let mut bare = bound(world, engine).await?;
     let (mut side, database_url) = served(world, engine).await?;
     let (turns, turn) = turns(time, TURNS);
@@ -146,7 +147,7 @@ pub(super) async fn measure(world: &World, engine: &Engine, time: Duration, quic
     let name = engine.name();
     let what = format!("payments initiated, {name}");
     let closed = &side.closed;
-    let throughput = Line::new(what, closed.per_sec(), "/s", Goal::AtLeast(goal))
+    let mut throughput = Line::new(what, closed.per_sec(), "/s", Goal::AtLeast(goal))
         .beside("axum and one grouped writer, two rows a payment, same disk and load", bare.closed.per_sec())
         .ratio_goal(Goal::AtLeast(BOUND_SHARE_LEAST))
         .note(format!(
@@ -164,6 +165,9 @@ pub(super) async fn measure(world: &World, engine: &Engine, time: Duration, quic
         .unless(durability.lacks())
         .wrong(closed.troubles())
         .wrong(of_bound(&bare.closed));
+    if let Some(log_files) = log_files {
+        throughput = throughput.note(log_files);
+    }
     let (by_p99, bare_by_p99) = (side.steady_by_p99(), bare.steady_by_p99());
     let (steady, bare_steady) = (by_p99[by_p99.len() / 2], bare_by_p99[bare_by_p99.len() / 2]);
     let what = format!("p99 at {rate:.0}/s, {name}");

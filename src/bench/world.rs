@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use payferry_entities::Database;
+use sea_orm::sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, raw_sql};
 use sea_orm::{ConnectionTrait, DbBackend, Statement};
 use url::Url;
 
@@ -13,6 +14,10 @@ use super::service::SandboxSetup;
 
 /// The time between blocks, as a sandbox has it unless asked otherwise.
 const BLOCK_TIME: Duration = Duration::from_millis(crate::sandbox::BLOCK_TIME_MS_DEFAULT);
+
+/// Log that is written to a PostgreSQL server, MiB: a little more than it keeps files for unless set otherwise
+/// (`max_wal_size`).
+const LOG_MIB: u32 = 1_088;
 
 /// The folder of one run; removed when it is dropped.
 #[derive(Debug)]
@@ -91,6 +96,38 @@ impl Engine {
         Ok(Some(url.to_string()))
     }
 
+    /// Has a server make as many files of its log as it keeps, of 16 MiB each: one that has been in use for a while has
+    /// them and writes over them, a new one makes each one when it is needed, and nobody commits meanwhile. Answers what is to
+    /// be known of it.
+    ///
+    /// The slot keeps the server from removing files before they are so many; it goes with the connection.
+    pub(super) async fn make_log_files(&self) -> anyhow::Result<Option<String>> {
+        let Self::Postgres(server) = self else { return Ok(None) };
+        let make = format!(
+            "SELECT pg_create_physical_replication_slot('payferry_bench_{0}', true, true);
+             SELECT count(pg_logical_emit_message(false, 'payferry-bench', repeat('-', 1048576)))
+               FROM generate_series(1, {LOG_MIB});
+             SELECT pg_drop_replication_slot('payferry_bench_{0}')",
+            std::process::id(),
+        );
+        // Not as the service opens it: it may take longer than a statement of the service's.
+        let mut connection = PgConnection::connect(server.as_str()).await.map_err(cannot_be_reached)?;
+        let mut made = connection.execute(raw_sql(AssertSqlSafe(make))).await;
+        if made.is_ok() {
+            // What is not needed any more is kept for use again with a checkpoint.
+            made = connection.execute(raw_sql("CHECKPOINT")).await;
+        }
+        connection.close().await.map_err(cannot_be_reached)?;
+        Ok(Some(match made {
+            Ok(_) => format!(
+                "{LOG_MIB} MiB of the server's log were written before, as by a server in use: its files are there"
+            ),
+            Err(error) => {
+                format!("the files of the server's log may be new, which takes time as they are made: {error}")
+            }
+        }))
+    }
+
     /// Removes the databases that were made, as far as they are there.
     pub(super) async fn clean_up(&self, names: &[&str]) -> anyhow::Result<()> {
         let Self::Postgres(server) = self else { return Ok(()) };
@@ -101,6 +138,10 @@ impl Engine {
         }
         Ok(database.close().await?)
     }
+}
+
+fn cannot_be_reached(error: sea_orm::sqlx::Error) -> anyhow::Error {
+    anyhow::Error::new(error).context("the PostgreSQL server cannot be reached")
 }
 
 /// Settings that decide whether what was committed survives a power cut, and the values with which it does: a sync of the
