@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use payferry_entities::Database;
-use sea_orm::sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, raw_sql};
+use sea_orm::sqlx::postgres::PgConnectOptions;
+use sea_orm::sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, raw_sql};
 use sea_orm::{ConnectionTrait, DbBackend, Statement};
 use url::Url;
 
@@ -110,8 +111,9 @@ impl Engine {
              SELECT pg_drop_replication_slot('payferry_bench_{0}')",
             std::process::id(),
         );
-        // Not as the service opens it: it may take longer than a statement of the service's.
-        let mut connection = PgConnection::connect(server.as_str()).await.map_err(cannot_be_reached)?;
+        // Not as the service opens it: it may take longer than a statement of the service's, and nobody is to be warned of that.
+        let options = PgConnectOptions::from_url(server).map_err(cannot_be_reached)?.disable_statement_logging();
+        let mut connection = options.connect().await.map_err(cannot_be_reached)?;
         let mut made = connection.execute(raw_sql(AssertSqlSafe(make))).await;
         if made.is_ok() {
             // What is not needed any more is kept for use again with a checkpoint.
