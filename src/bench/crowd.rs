@@ -28,8 +28,8 @@ const CROWD_QUICK: usize = 2_000;
 const FEW_QUICK: usize = 100;
 /// Connections that make the crowd, and that measure beside it.
 pub(super) const CONNECTIONS: usize = 128;
-/// How long a service is left alone before its memory or its idle time is read: timers, checkpoints and caches come to rest; in a quick
-/// run.
+/// How long a service is left alone for its memory or its idle time to be read: timers, checkpoints and caches come to rest;
+/// in a quick run.
 pub(super) const REST: Duration = Duration::from_secs(3);
 pub(super) const REST_QUICK: Duration = Duration::from_millis(500);
 /// How long payments that are over may take to leave.
