@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::crowd::{CONNECTIONS, REST, REST_QUICK, fill, until_live};
 use super::drive::{count, number, open_loop};
+use super::hold::{in_rounds, turns};
 use super::life::{BLOCK_TIME, Stage};
 use super::psp::Psp;
 use super::spread::Spread;
@@ -85,7 +86,8 @@ pub(super) async fn measure(
     quick: bool,
 ) -> anyhow::Result<Line> {
     let (rounds, rate, rest) = if quick { (ROUNDS_QUICK, RATE_QUICK, REST_QUICK) } else { (ROUNDS, RATE, REST) };
-    let lives = count(rate, if quick { time } else { time / TURNS });
+    let (rounds, turn) = turns(if quick { time } else { time / TURNS * rounds }, rounds);
+    let lives = count(rate, turn);
     let mut many = Side::with(crowded.clone(), live[1], rest).await?;
     let held = crowded.service.hold().await?;
     let stage = Stage::set(world, "few", BLOCK_TIME, |_| {}).await?;
@@ -94,16 +96,12 @@ pub(super) async fn measure(
     held.release().await;
 
     let mut wrong = Vec::new();
-    for round in 0..=rounds {
-        // The first warms up; who begins has the emptier caches, so they take turns in that, too.
-        let many_begin = round % 2 == 0;
-        for is_many in [many_begin, !many_begin] {
-            let (side, other) = if is_many { (&mut many, &few) } else { (&mut few, &many) };
-            // All of the other's payments are settled and told: nothing of it is under way that could be late.
-            let held = other.stage.service.hold().await?;
-            wrong.extend(side.turn(rate, lives, round > 0).await?);
-            held.release().await;
-        }
+    for (whose, counts) in in_rounds(rounds) {
+        let (side, other) = whose.of(&mut many, &mut few);
+        // All of the other's payments are settled and told: nothing of it is under way that could be late.
+        let held = other.stage.service.hold().await?;
+        wrong.extend(side.turn(rate, lives, counts).await?);
+        held.release().await;
     }
     for side in [&many, &few] {
         wrong.extend(side.stage.audit(&side.over).await?);

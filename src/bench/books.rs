@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::drive::{closed_loop, number};
-use super::hold::turns;
+use super::hold::{in_rounds, turns};
 use super::psp::Psp;
 use super::service::{SandboxSetup, Service};
 use super::spread::Spread;
@@ -85,17 +85,11 @@ impl Pair {
     async fn take_turns(&mut self, rounds: u32, turn: Duration) -> anyhow::Result<Vec<String>> {
         let Self { on, off } = self;
         let mut wrong = Vec::new();
-        for number in 0..=rounds {
-            // The first warms up.
-            let counts = number > 0;
-            // Who begins has the emptier caches: they take turns in that, too.
-            let on_begins = number % 2 == 0;
-            for is_on in [on_begins, !on_begins] {
-                let (side, other) = if is_on { (&mut *on, &*off) } else { (&mut *off, &*on) };
-                let held = other.service.hold().await?;
-                wrong.extend(side.turn(turn, counts).await?);
-                held.release().await;
-            }
+        for (whose, counts) in in_rounds(rounds) {
+            let (side, other) = whose.of(&mut *on, &mut *off);
+            let held = other.service.hold().await?;
+            wrong.extend(side.turn(turn, counts).await?);
+            held.release().await;
         }
         for side in [on, off] {
             wrong.extend(side.psp.audit(&side.made, 0).await?);

@@ -83,6 +83,32 @@ pub(super) fn turns(time: Duration, least: u32) -> (u32, Duration) {
     (turns, time / turns)
 }
 
+/// The turns of two in so many rounds: whose it is, and whether it counts. Those of a round before them warm up. Who begins has
+/// the emptier caches: they take turns in that, too.
+pub(super) fn in_rounds(rounds: u32) -> impl Iterator<Item = (Whose, bool)> {
+    (0..=rounds).flat_map(|round| {
+        let order = if round % 2 == 0 { [Whose::First, Whose::Second] } else { [Whose::Second, Whose::First] };
+        order.map(|whose| (whose, round > 0))
+    })
+}
+
+/// Which of two has a turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Whose {
+    First,
+    Second,
+}
+
+impl Whose {
+    /// Whoever has the turn, and whoever is held meanwhile.
+    pub(super) fn of<'a, T>(self, first: &'a mut T, second: &'a mut T) -> (&'a mut T, &'a T) {
+        match self {
+            Self::First => (first, second),
+            Self::Second => (second, first),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use anyhow::bail;
@@ -143,6 +169,16 @@ mod tests {
         assert!(!sleeper.0.wait()?.success());
         assert!(state_of(keeper).is_err(), "the keeper is still there");
         Ok(())
+    }
+
+    #[test]
+    fn two_have_a_turn_in_each_round_and_begin_in_turns() {
+        use Whose::{First, Second};
+        let turns: Vec<(Whose, bool)> = in_rounds(2).collect();
+        let [warm, one, two] = [false, true, true];
+        assert_eq!(turns, [(First, warm), (Second, warm), (Second, one), (First, one), (First, two), (Second, two)]);
+        assert_eq!([First, Second].map(|whose| *whose.of(&mut "a", &mut "b").0), ["a", "b"]);
+        assert_eq!([First, Second].map(|whose| *whose.of(&mut "a", &mut "b").1), ["b", "a"]);
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::drive::{number, open_loop};
+use super::hold::in_rounds;
 use super::life::Stage;
 use super::spread::Spread;
 use super::table::{Goal, Line};
@@ -11,11 +12,11 @@ use super::world::World;
 use crate::load::behaviour::{Behaviour, Intent};
 
 /// Rounds, in each of which both have a turn. Each round is a measurement of its own.
-const ROUNDS: usize = 6;
+const ROUNDS: u32 = 6;
 /// Payments of one turn: all asked for at once, so that the service is busy until the last is settled and told.
 const PAYMENTS: usize = 1_500;
 /// In a quick run.
-const QUICK: (usize, usize) = (2, 20);
+const QUICK: (u32, usize) = (2, 20);
 /// How fast a turn's payments are asked for, a second: faster than they can be settled.
 const RATE: f64 = 2_000.0;
 const BLOCK_TIME: Duration = Duration::from_millis(500);
@@ -71,16 +72,12 @@ pub(super) async fn measure(world: &World, quick: bool) -> anyhow::Result<Vec<Li
     let (rounds, payments) = if quick { QUICK } else { (ROUNDS, PAYMENTS) };
     let (mut on, mut off) = (Side::start(world, true).await?, Side::start(world, false).await?);
     let mut wrong = Vec::new();
-    for round in 0..=rounds {
-        // The first warms up; who begins has the emptier caches, so they take turns in that, too.
-        let on_begins = round % 2 == 0;
-        for is_on in [on_begins, !on_begins] {
-            let (side, other) = if is_on { (&mut on, &off) } else { (&mut off, &on) };
-            // All of the other's payments are settled and told: nothing of it is under way that could be late.
-            let held = other.stage.service.hold().await?;
-            wrong.extend(side.turn(payments, round > 0).await?);
-            held.release().await;
-        }
+    for (whose, counts) in in_rounds(rounds) {
+        let (side, other) = whose.of(&mut on, &mut off);
+        // All of the other's payments are settled and told: nothing of it is under way that could be late.
+        let held = other.stage.service.hold().await?;
+        wrong.extend(side.turn(payments, counts).await?);
+        held.release().await;
     }
     for side in [&on, &off] {
         wrong.extend(side.stage.audit(&side.paid).await?);
