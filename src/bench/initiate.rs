@@ -11,7 +11,7 @@ use super::host::Host;
 use super::psp::Psp;
 use super::service::{SandboxSetup, Service, cpu_secs_of};
 use super::table::{Goal, Line};
-use super::world::{Durability, Engine, World};
+use super::world::{Durability, Engine, LOG_MIB, World};
 use crate::sandbox::database_file;
 
 /// Connections of the load, as of the measurements that the goals were set against.
@@ -117,7 +117,7 @@ impl Side {
 pub(super) async fn measure(world: &World, engine: &Engine, time: Duration, quick: bool) -> anyhow::Result<Vec<Line>> {
     let goal = if engine.is_postgres() { POSTGRES_RATE } else { SQLITE_RATE };
     let rate = if quick { RATE_QUICK } else { goal };
-    let log_files = if quick { None } else { engine.make_log_files().await? };
+    let log_files = if quick { None } else { engine.make_log_files(LOG_MIB).await? };
     let mut bare = bound(world, engine).await?;
     let (mut side, database_url) = served(world, engine).await?;
     let (turns, turn) = turns(time, TURNS);

@@ -111,7 +111,7 @@ async fn copy(database: &Database, id: &str, copies: i64) -> anyhow::Result<i64>
                 "WITH RECURSIVE numbers(n) AS (SELECT {from} UNION ALL SELECT n + 1 FROM numbers WHERE n + 1 < {to}) "
             );
             // SQLite takes it before the INSERT.
-            let statement = Statement::from_sql_and_values(database.backend(), numbers + sql, [id.into()]);
+            let statement = Statement::from_sql_and_values(database.backend(), numbers + sql.as_str(), [id.into()]);
             transaction.execute_raw(statement).await?;
         }
         transaction.commit().await?;

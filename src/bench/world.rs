@@ -18,7 +18,7 @@ const BLOCK_TIME: Duration = Duration::from_millis(crate::sandbox::BLOCK_TIME_MS
 
 /// Log that is written to a PostgreSQL server, MiB: a little more than it keeps files for unless set otherwise
 /// (`max_wal_size`).
-const LOG_MIB: u32 = 1_088;
+pub(super) const LOG_MIB: u32 = 1_088;
 
 /// The folder of one run; removed when it is dropped.
 #[derive(Debug)]
@@ -97,17 +97,17 @@ impl Engine {
         Ok(Some(url.to_string()))
     }
 
-    /// Has a server make as many files of its log as it keeps, of 16 MiB each: one that has been in use for a while has
+    /// Has a server write so much log, MiB, and keep its files, of 16 MiB each, for use again: one that has been in use for a while has
     /// them and writes over them, a new one makes each one when it is needed, and nobody commits meanwhile. Answers what is to
     /// be known of it.
     ///
     /// The slot keeps the server from removing files before they are so many; it goes with the connection.
-    pub(super) async fn make_log_files(&self) -> anyhow::Result<Option<String>> {
+    pub(super) async fn make_log_files(&self, mib: u32) -> anyhow::Result<Option<String>> {
         let Self::Postgres(server) = self else { return Ok(None) };
         let make = format!(
             "SELECT pg_create_physical_replication_slot('payferry_bench_{0}', true, true);
              SELECT count(pg_logical_emit_message(false, 'payferry-bench', repeat('-', 1048576)))
-               FROM generate_series(1, {LOG_MIB});
+               FROM generate_series(1, {mib});
              SELECT pg_drop_replication_slot('payferry_bench_{0}')",
             std::process::id(),
         );
@@ -121,9 +121,9 @@ impl Engine {
         }
         connection.close().await.map_err(cannot_be_reached)?;
         Ok(Some(match made {
-            Ok(_) => format!(
-                "{LOG_MIB} MiB of the server's log were written before, as by a server in use: its files are there"
-            ),
+            Ok(_) => {
+                format!("{mib} MiB of the server's log were written before, as by a server in use: its files are there")
+            }
             Err(error) => {
                 format!("the files of the server's log may be new, which takes time as they are made: {error}")
             }
@@ -244,7 +244,36 @@ fn file_system_of(path: &Path) -> Option<String> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use payferry_harness::database::TestDatabase;
+
     use super::*;
+
+    #[tokio::test]
+    async fn a_server_makes_files_of_its_log_and_keeps_no_slot_or_says_why_not() {
+        let database = TestDatabase::postgres().await;
+        let url: Url = database.url().parse().unwrap();
+        let made = Engine::Postgres(url.clone()).make_log_files(32).await.unwrap().unwrap();
+        assert!(made.starts_with("32 MiB of the server's log were written"), "{made}");
+
+        let administrator = database.connect().await;
+        let count = |what: &str| {
+            let statement = format!("SELECT count(*) FROM {what}");
+            administrator.query_one_raw(Statement::from_string(DbBackend::Postgres, statement))
+        };
+        let slots = count("pg_replication_slots WHERE slot_name LIKE 'payferry_bench_%'").await.unwrap().unwrap();
+        assert_eq!(slots.try_get_by_index::<i64>(0).unwrap(), 0);
+
+        let name = format!("bench_{}", std::process::id());
+        administrator.execute_unprepared(&format!("CREATE ROLE {name} LOGIN")).await.unwrap();
+        let mut other = url;
+        other.set_username(&name).unwrap();
+        let refused = Engine::Postgres(other).make_log_files(32).await;
+        administrator.execute_unprepared(&format!("DROP ROLE {name}")).await.unwrap();
+        let refused = refused.unwrap().unwrap();
+        assert!(refused.contains("may be new") && refused.contains("replication slot"), "{refused}");
+
+        assert_eq!(Engine::Sqlite.make_log_files(32).await.unwrap(), None);
+    }
 
     #[tokio::test]
     async fn what_the_service_opens_is_durable_and_says_so() {
