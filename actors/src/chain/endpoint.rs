@@ -189,7 +189,7 @@ impl Endpoint {
             let answers = self.singly(scope, calls).await;
             if answers.iter().any(Result::is_ok) {
                 tracing::warn!(chain = %scope.labels(), endpoint = scope.index,
-                    "endpoint {} of {} rejects JSON-RPC batches; calls are sent one by one", scope.index, scope.labels());
+                    "endpoint {} of {} rejects JSON-RPC batches; calls are sent singly", scope.index, scope.labels());
                 self.health.lock().no_batches_until = Some(Instant::now() + BATCHES_AGAIN_AFTER);
             }
             return Ok(answers);

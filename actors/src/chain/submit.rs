@@ -281,7 +281,7 @@ impl SettlerState {
             // checks.
             Ok(()) | Err(ClientError::NonceTooLow) => None,
             Err(error) => {
-                tracing::warn!(chain = %self.args.spec.chain, %error, "a transaction was rejected; it will be sent again");
+                tracing::warn!(chain = %self.args.spec.chain, %error, "a transaction was rejected; retrying");
                 let why = format!("a transaction was rejected: {error}");
                 Some(HeldUp { gravity: gravity_of_call(&error), why })
             }

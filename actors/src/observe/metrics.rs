@@ -37,7 +37,8 @@ pub(super) fn describe() {
     describe_histogram!(
         HANDLING,
         Unit::Seconds,
-        "Handling time of a message, including waits for other actors, by kind of actor; for the journal: of a group of writes."
+        "Handling time of a message, including waits for other actors, by kind of actor; for the journal: of a \
+         group of writes."
     );
     describe_counter!(MESSAGES, "Messages received, by kind of actor; for the journal: writes.");
     describe_counter!(RESTARTS, "Actors restarted after a failure, by kind and class of failure.");
