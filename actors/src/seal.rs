@@ -1,9 +1,9 @@
-//! Encryption at rest and keyed hashes, with the master keys.
+//! Encryption at rest and keyed hashes, from the master keys.
 //!
-//! A sealed value is bound to its place (table, row, column): in another row it cannot be decrypted. It names the
-//! version of its key, so that keys can be rotated: the highest version encrypts, all versions decrypt. The hash key
-//! never changes: API keys are only stored as hashes, which cannot be recomputed. `crate::rotation` of the service
-//! re-encrypts values; `keys` reads the key file.
+//! A sealed value is bound to its place (table, row, column): moved to another row it does not open. It names the version
+//! of the key that sealed it, so that keys can be changed: the highest version seals, all of them open. The key of the
+//! hashes never changes: API keys are known by their hashes alone, which cannot be made anew. What re-seals values is in
+//! `crate::rotation` of the service; reading the file of keys is in `keys`.
 
 mod keys;
 
@@ -22,15 +22,15 @@ pub use keys::{MasterKeys, MasterKeysError};
 /// Length of a master key in bytes.
 pub const MASTER_KEY_BYTES: usize = 32;
 const NONCE_BYTES: usize = 12;
-/// Prefix of sealed bytes, followed by the key's version in four big-endian bytes.
+/// What sealed bytes begin with, before the key's version in four bytes, the biggest first.
 const BYTES_MARK: [u8; 4] = *b"pfs\x01";
 const VERSION_BYTES: usize = 4;
 const BYTES_HEAD: usize = BYTES_MARK.len() + VERSION_BYTES;
 
-/// Version of a master key; the first is 1.
+/// Which master key sealed a value: 1 is the first.
 pub type KeyVersion = u32;
 
-/// Encrypts and decrypts values, and hashes secrets that are only compared. `Debug` shows no keys.
+/// Seals and opens values, and hashes secrets that need only be compared. `Debug` shows nothing of the keys.
 #[derive(Clone)]
 pub struct Sealer {
     current: KeyVersion,
@@ -38,31 +38,31 @@ pub struct Sealer {
     hash_key: [u8; 32],
 }
 
-/// Error of a decryption. Contains nothing of the value.
+/// A sealed value that does not open. Nothing of the value stands in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
-    /// The value's key version is not among the configured keys.
+    /// The key that sealed it is not among those that are known here.
     #[error("a value was sealed with key version {0}, which is not among the master keys")]
     UnknownVersion(KeyVersion),
-    /// Another key of that version, another place, or a damaged value.
+    /// Another key of that version, another place, or damage.
     #[error("a sealed value does not open with this key in this place")]
     Mismatch,
 }
 
 impl Sealer {
-    /// Creates a sealer with one key, as version 1.
+    /// With one key, as version 1.
     pub fn new(master: &[u8; MASTER_KEY_BYTES]) -> Self {
         Self::of(&MasterKeys::one(*master))
     }
 
-    /// Creates a sealer with several key versions: the highest encrypts.
+    /// With several versions: the highest seals.
     pub fn of(keys: &MasterKeys) -> Self {
         let cipher = |master: &[u8; MASTER_KEY_BYTES]| Aes256GcmSiv::new(&hmac(master, &[b"payferry seal v1"]).into());
         let ciphers = keys.versions().map(|(version, master)| (version, cipher(master))).collect();
         Self { current: keys.current(), ciphers: Arc::new(ciphers), hash_key: keys.hash_key() }
     }
 
-    /// Key version used for encryption.
+    /// The version that seals.
     pub fn current(&self) -> KeyVersion {
         self.current
     }
@@ -73,7 +73,7 @@ impl Sealer {
         format!("v{}.{}.{}", self.current, BASE64.encode(nonce), BASE64.encode(body))
     }
 
-    /// Decrypts a value of [`Self::seal`] for the same `place`.
+    /// Decrypts what [`Self::seal`] made for the same `place`.
     pub fn open(&self, place: &[&str], sealed: &str) -> Result<Vec<u8>, OpenError> {
         let version = version_of(sealed).ok_or(OpenError::Mismatch)?;
         let mut parts = sealed.splitn(3, '.').skip(1);
@@ -82,31 +82,31 @@ impl Sealer {
         self.decrypt(version, place, &decoded(nonce)?, &decoded(body)?)
     }
 
-    /// True if a value of [`Self::seal`] is encrypted with the current key.
+    /// Whether what [`Self::seal`] made was sealed with the current key.
     pub fn is_current(&self, sealed: &str) -> bool {
         version_of(sealed) == Some(self.current)
     }
 
-    /// Like [`Self::seal`], for large values outside of the database: returns bytes, slightly longer than the input.
+    /// As [`Self::seal`], for what is large and kept outside of the database: bytes, a few more than went in.
     pub fn seal_bytes(&self, place: &[&str], plaintext: &[u8]) -> Vec<u8> {
         let (nonce, body) = self.encrypt(place, plaintext);
         [&BYTES_MARK[..], &self.current.to_be_bytes(), &nonce, &body].concat()
     }
 
-    /// Decrypts a value of [`Self::seal_bytes`] for the same `place`.
+    /// Decrypts what [`Self::seal_bytes`] made for the same `place`.
     pub fn open_bytes(&self, place: &[&str], sealed: &[u8]) -> Result<Vec<u8>, OpenError> {
         let version = version_of_bytes(sealed).ok_or(OpenError::Mismatch)?;
         let (nonce, body) = sealed[BYTES_HEAD..].split_at_checked(NONCE_BYTES).ok_or(OpenError::Mismatch)?;
         self.decrypt(version, place, nonce, body)
     }
 
-    /// True if a value of [`Self::seal_bytes`] is encrypted with the current key.
+    /// Whether what [`Self::seal_bytes`] made was sealed with the current key.
     pub fn is_current_bytes(&self, sealed: &[u8]) -> bool {
         version_of_bytes(sealed) == Some(self.current)
     }
 
-    /// HMAC-SHA256 of `parts` under a key for this purpose, in lower-case hex. Parts are length-prefixed, so
-    /// `["a","bc"]` and `["ab","c"]` differ.
+    /// HMAC-SHA256 of `parts` under a key of this purpose, lower-case hex. Parts are length-prefixed, so `["a","bc"]`
+    /// and `["ab","c"]` differ.
     pub fn keyed_hash(&self, parts: &[&[u8]]) -> String {
         hex::encode(hmac(&self.hash_key, parts))
     }
@@ -134,7 +134,7 @@ impl std::fmt::Debug for Sealer {
     }
 }
 
-/// Key version in sealed text, only in its canonical form.
+/// The version that sealed text names, written as we write it.
 fn version_of(sealed: &str) -> Option<KeyVersion> {
     let digits = sealed.split_once('.')?.0.strip_prefix('v')?;
     digits.parse().ok().filter(|version: &KeyVersion| version.to_string() == digits)
@@ -163,18 +163,18 @@ mod tests {
     const ELSEWHERE: [&str; 3] = ["t", "other", "c"];
 
     #[test]
-    fn sealed_value_opens_only_in_its_place_and_with_its_key() {
+    fn a_sealed_value_opens_only_in_its_place_and_with_its_key() {
         let sealer = Sealer::new(&[7; 32]);
         let sealed = sealer.seal(&PLACE, b"whsec_x");
         assert_eq!(sealer.open(&PLACE, &sealed).unwrap(), b"whsec_x");
         assert_eq!(sealer.open(&ELSEWHERE, &sealed), Err(OpenError::Mismatch));
         assert_eq!(Sealer::new(&[8; 32]).open(&PLACE, &sealed), Err(OpenError::Mismatch));
         assert!(!sealed.contains("whsec"));
-        assert_ne!(sealed, sealer.seal(&PLACE, b"whsec_x"), "each value has a new nonce");
+        assert_ne!(sealed, sealer.seal(&PLACE, b"whsec_x"), "a nonce is used once");
     }
 
     #[test]
-    fn sealed_bytes_are_bound_to_their_place() {
+    fn sealed_bytes_are_bound_as_text_is() {
         let sealer = Sealer::new(&[7; 32]);
         let sealed = sealer.seal_bytes(&PLACE, b"%PDF-1.7 marked");
         assert_eq!(sealer.open_bytes(&PLACE, &sealed).unwrap(), b"%PDF-1.7 marked");
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn newest_key_seals_and_older_keys_still_open() {
+    fn the_newest_key_seals_and_older_ones_still_open() {
         let first = Sealer::new(&[7; 32]);
         let keys: MasterKeys = format!("1: {}\n2: {}", "07".repeat(32), "08".repeat(32)).parse().unwrap();
         let both = Sealer::of(&keys);
@@ -198,7 +198,7 @@ mod tests {
         assert!(!both.is_current(&old) && both.is_current(&new) && first.is_current(&old));
         assert_eq!((both.open(&PLACE, &old).unwrap(), both.open(&PLACE, &new).unwrap()), (b"x".into(), b"x".into()));
         assert_eq!(first.open(&PLACE, &new), Err(OpenError::UnknownVersion(2)));
-        assert_eq!(first.keyed_hash(&[b"sk"]), both.keyed_hash(&[b"sk"]), "hashes do not change");
+        assert_eq!(first.keyed_hash(&[b"sk"]), both.keyed_hash(&[b"sk"]), "what was hashed is found again");
 
         let (old, new) = (first.seal_bytes(&PLACE, b"x"), both.seal_bytes(&PLACE, b"x"));
         assert!(!both.is_current_bytes(&old) && both.is_current_bytes(&new));
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_sealed_values_do_not_open() {
+    fn what_no_sealer_wrote_does_not_open() {
         let sealer = Sealer::new(&[7; 32]);
         let body = sealer.seal(&PLACE, b"x");
         let body = body.strip_prefix("v1").unwrap();
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn keyed_hashes_depend_on_part_boundaries() {
+    fn keyed_hashes_depend_on_how_parts_are_cut() {
         let sealer = Sealer::new(&[7; 32]);
         assert_ne!(sealer.keyed_hash(&[b"a", b"bc"]), sealer.keyed_hash(&[b"ab", b"c"]));
     }
