@@ -246,7 +246,7 @@ async fn a_transaction_that_nobody_can_sign_again_holds_up_no_other_and_is_told_
     let (watcher, settler) = (world.watch().await, world.settle().await);
     let is_told = async || {
         let trouble = settler_report(&settler).await.trouble;
-        trouble.is_some_and(|trouble| trouble.contains("not ours any more"))
+        trouble.is_some_and(|trouble| trouble.contains("no longer configured as a signer"))
     };
     world.until("many looks came upon it", async || settler_report(&settler).await.failures >= LOOKS).await;
     world.queue_settlements(&payments[..2], 10_000_000).await;

@@ -143,7 +143,7 @@ async fn a_chain_that_is_not_the_configured_one_is_not_read() {
     let mut world = World::new().await;
     world.spec.tokens = vec![(Token::Usdc, world.treasury)];
     let error = world.spec.check(&world.client()).await.unwrap_err();
-    assert_eq!(error.to_string(), format!("base: there is no contract at {}, where USDC is expected", world.treasury));
+    assert_eq!(error.to_string(), format!("base: no contract at {}, expected USDC", world.treasury));
     let watcher = world.watch().await;
     world.until("it says so", async || report(&watcher).await.trouble.is_some()).await;
     assert_eq!(report(&watcher).await.trouble, Some(error.to_string()));
@@ -155,7 +155,7 @@ async fn a_chain_that_is_not_the_configured_one_is_not_read() {
     assert!(error.to_string().contains("must have 6 decimals, found none") || error.is_transient(), "{error}");
     world.spec.chain_id = 1;
     let error = world.spec.check(&world.client()).await.unwrap_err();
-    assert_eq!(error.to_string(), "base: the endpoint is of chain 8453, expected chain id 1");
+    assert_eq!(error.to_string(), "base: the endpoint serves chain 8453, expected chain id 1");
 }
 
 /// So many transfers of a payment in transaction `n`, recorded in block 1.

@@ -60,7 +60,7 @@ async fn makes_way(options: Options, faults: Vec<Fault>, words: &[&str]) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dead_one() {
-    makes_way(several(2), vec![Fault::of(What::Closed)], &["endpoint 0 of base is passed over", "no connection"]).await;
+    makes_way(several(2), vec![Fault::of(What::Closed)], &["endpoint 0 of base is skipped", "no connection"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -68,7 +68,7 @@ async fn one_that_limits_the_rate() {
     let world = World::with(several(2)).await;
     let mut payments = Vec::new();
     world.endpoint().show([Fault::of(What::Status(429, Some(3)))]);
-    world.until("it is said", async || logged(&["endpoint 0 of base is passed over", "limits the rate"])).await;
+    world.until("it is said", async || logged(&["endpoint 0 of base is skipped", "limits the rate"])).await;
     settle_another(&world, &mut payments).await;
     assert_eq!(world.trouble(), None);
     world.endpoint().behave();
@@ -83,13 +83,13 @@ async fn one_that_limits_the_rate() {
 async fn one_that_takes_ten_seconds() {
     let options = Options { timeout: Duration::from_secs(12), ..several(2) };
     let fault = Fault::of(What::Slow(Duration::from_secs(10)));
-    makes_way(options, vec![fault], &["endpoint 0 of base is passed over", "its answers take long"]).await;
+    makes_way(options, vec![fault], &["endpoint 0 of base is skipped", "its responses are slow"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_of_another_chain() {
     let fault = Fault::of(What::ChainId(1));
-    makes_way(several(2), vec![fault], &["endpoint 0 of base is passed over", "chain 1, expected chain id 8453"]).await;
+    makes_way(several(2), vec![fault], &["endpoint 0 of base is skipped", "chain 1, expected chain id 8453"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -118,7 +118,7 @@ async fn nothing_is_sent_to_one_of_another_chain_or_believed_of_it() {
 #[tokio::test(flavor = "multi_thread")]
 async fn one_whose_head_goes_backwards() {
     let fault = Fault::of(What::Head(HeadShown::Behind(8)));
-    makes_way(several(2), vec![fault], &["endpoint 0 of base is passed over", "behind what was read"]).await;
+    makes_way(several(2), vec![fault], &["endpoint 0 of base is skipped", "behind the blocks already read"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

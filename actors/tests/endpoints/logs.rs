@@ -30,7 +30,7 @@ async fn none_at_all_are_found_in_the_receipts() {
     let payment = world.initiate().await;
     world.pay(&payment).await;
     finish(&world, &[payment]).await;
-    assert!(logged(&["an endpoint left a block's logs out"]));
+    assert!(logged(&["an endpoint omitted logs of a block"]));
     assert!(metric("payferry_chain_logs_left_out_total", &["chain=base"]) > 0);
 }
 
@@ -47,7 +47,7 @@ async fn one_of_several_is_missed_by_the_blooms_word() {
     world.site().devchain.mine(1).await.unwrap();
     world.site().devchain.resume_mining();
     finish(&world, &payments).await;
-    assert!(logged(&["an endpoint left a block's logs out"]));
+    assert!(logged(&["an endpoint omitted logs of a block"]));
     assert!(metric("payferry_chain_logs_left_out_total", &["chain=base"]) > 0);
     assert_eq!(metric("payferry_chain_logs_missed_total", &[]), 0, "nothing was left for a second look");
 }
@@ -70,7 +70,7 @@ async fn what_was_left_out_is_found_by_the_second_look() {
     world.endpoint().show([no_receipts()]);
     finish(&world, &payments).await;
     assert_eq!(metric("payferry_chain_logs_missed_total", &["chain=base"]), 3);
-    assert!(logged(&["an endpoint of base left transfers to payments out; a second look found them"]));
+    assert!(logged(&["an endpoint of base omitted transfers to payments; a rescan found them"]));
     assert!(metric("payferry_chain_second_look_number", &["chain=base"]) > 0);
 }
 
@@ -144,7 +144,7 @@ async fn logs_that_come_twice_count_once() {
     }
     assert_eq!(metric("payferry_chain_logs_missed_total", &[]), 0);
     assert!(metric("payferry_chain_logs_repeated_total", &["chain=base"]) > 0);
-    assert!(logged(&["an endpoint shows logs more than once; they count once"]));
+    assert!(logged(&["an endpoint returned logs more than once; duplicates are ignored"]));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -172,7 +172,7 @@ async fn a_made_up_transfer_is_not_believed_without_receipts_either() {
     let forged = What::ForgedLog { contract: world.site().token, to: unpaid.terms.wallet, units: 10_000_000 };
     world.endpoint().show([Fault::of(forged).on(LOGS).times(4), no_receipts()]);
     world.site().endpoints[1].show([no_receipts()]);
-    world.until_noticed("inconsistent", &["cannot be read", "a transfer without its receipt"]).await;
+    world.until_noticed("inconsistent", &["cannot be read", "a transfer has no receipt"]).await;
     // The made-up log is gone with the next look, and the chain goes on.
     world.pay(&unpaid).await;
     finish(&world, &[unpaid]).await;

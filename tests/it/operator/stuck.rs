@@ -227,7 +227,7 @@ async fn a_base_fee_above_the_ceiling_is_stuck_with_what_to_do_until_it_falls() 
         let (item, advice) = (&kinds[0]["items"][0], kinds[0]["advice"].as_str().unwrap_or_default());
         assert_eq!(item["id"], "base", "{kinds:#}");
         let reason = item["reason"].as_str().unwrap();
-        assert!(reason.ends_with(&format!("wei per gas are asked and the ceiling is {ceiling}")), "{reason}");
+        assert!(reason.ends_with(&format!("wei per gas and the ceiling is {ceiling}")), "{reason}");
         assert!(advice.contains("max_fee_gwei"), "{advice}");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
