@@ -92,21 +92,21 @@ async fn mixture(seed: u64, endpoints: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn random_faults_of_one_endpoint() {
+async fn mixed_errors_of_one_endpoint() {
     mixture(1, 1).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn random_faults_of_one_endpoint_with_another_seed() {
+async fn mixed_errors_of_one_endpoint_with_another_seed() {
     mixture(2, 1).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn random_faults_of_two_endpoints() {
+async fn mixed_errors_of_two_endpoints() {
     mixture(3, 2).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn random_faults_of_three_endpoints() {
+async fn mixed_errors_of_three_endpoints() {
     mixture(4, 3).await;
 }

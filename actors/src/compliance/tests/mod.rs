@@ -115,7 +115,7 @@ async fn invalid_oracle_answers_allow_nothing() {
 }
 
 #[test]
-fn default_oracle_addresses_match_chainalysis() {
+fn oracle_addresses_match_chainalysis() {
     let text = |chain| ChainalysisOracle::default_address(chain).to_string();
     assert_eq!(text(Chain::Base), "0x3a91a31cb3dc49b4db9ce721f50a9d076c8d739b");
     assert_eq!(text(Chain::Polygon), "0x40c57923924b5c5c5455c48d93317139addac8fb");
