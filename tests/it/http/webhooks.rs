@@ -13,7 +13,7 @@ async fn set(app: &TestApp, body: &Value) -> Reply {
 }
 
 #[tokio::test]
-async fn the_secret_is_shown_when_it_is_made() {
+async fn secret_is_shown_only_on_creation() {
     let app = TestApp::start().await;
     insta::assert_json_snapshot!("webhook_unset", app.get("/api/v1/webhook").await.redacted());
     let first = set(&app, &json!({ "webhook_url": "https://psp.example/hooks" })).await;
@@ -25,7 +25,7 @@ async fn the_secret_is_shown_when_it_is_made() {
         (&Value::Null, &json!(["payment.*", "payin.settled"]))
     );
     let third = set(&app, &json!({ "webhook_url": "https://psp.example/third" })).await;
-    assert_eq!(third.json["events"], json!(["payment.*", "payin.settled"]), "left as they were");
+    assert_eq!(third.json["events"], json!(["payment.*", "payin.settled"]), "the patterns are unchanged");
     let rotated = app.request(Method::POST, "/api/v1/webhook/rotate").send().await;
     insta::assert_json_snapshot!("rotate_webhook", rotated.redacted());
     assert_ne!(rotated.json["signing_secret"], first.json["signing_secret"]);
@@ -35,7 +35,7 @@ async fn the_secret_is_shown_when_it_is_made() {
 }
 
 #[tokio::test]
-async fn a_secret_that_got_lost_on_its_way_comes_again_with_the_key() {
+async fn lost_secret_is_replayed_with_the_idempotency_key() {
     let app = TestApp::start().await;
     let body = json!({ "webhook_url": "https://psp.example/hooks" });
     let call = || app.request(Method::PATCH, "/api/v1/set_webhook").idempotency_key("w").json(&body).send();
@@ -47,7 +47,7 @@ async fn a_secret_that_got_lost_on_its_way_comes_again_with_the_key() {
 }
 
 #[tokio::test]
-async fn bad_urls_and_patterns_are_refused() {
+async fn invalid_urls_and_patterns_are_refused() {
     let app = TestApp::start().await;
     for (body, faults) in [
         (json!({}), vec!["webhook_url: required"]),
