@@ -21,7 +21,7 @@ const FILE_ERRORS: &str = "payferry_sanctions_file_errors_total";
 fn describe() {
     describe_gauge!(IN_FLIGHT, "Requests to the KYT provider in progress.");
     describe_gauge!(WAITING, "Transfers without a final verdict: requested, to be requested again, or in review.");
-    describe_histogram!(SECONDS, Unit::Seconds, "Duration of requests to the KYT provider.");
+    describe_histogram!(SECONDS, Unit::Seconds, "Time of a request to the KYT provider.");
     describe_counter!(VERDICTS, "Answers of the KYT provider, by decision.");
     describe_counter!(ERRORS, "Failed requests to the KYT provider; each is repeated.");
     describe_counter!(OVERDUE, "Repeated screenings of a transfer whose review has exceeded the limit.");

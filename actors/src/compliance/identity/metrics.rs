@@ -24,7 +24,7 @@ fn describe() {
     describe_gauge!(QUEUED, "Customer checks that no identity provider has received yet.");
     describe_gauge!(OPEN, "Customer checks that the identity provider or the person has not finished.");
     describe_gauge!(OVERDUE, "Checks that have waited for the identity provider longer than the limit.");
-    describe_histogram!(SECONDS, Unit::Seconds, "Duration of requests to the identity provider, including failures.");
+    describe_histogram!(SECONDS, Unit::Seconds, "Time of a request to the identity provider, including failures.");
     describe_counter!(ERRORS, "Failures of the identity provider; each request is retried later.");
     describe_counter!(VERDICTS, "Finished checks, by verdict: approved, rejected, lapsed.");
     describe_counter!(CALLBACKS, "Callbacks of identity providers, by outcome.");
