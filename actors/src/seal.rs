@@ -83,7 +83,7 @@ impl Sealer {
         self.decrypt(version, place, &decoded(nonce)?, &decoded(body)?)
     }
 
-    /// Whether a result of [`Self::seal`] was sealed with the current key.
+    /// Returns `true` if a result of [`Self::seal`] was sealed with the current key.
     pub fn is_current(&self, sealed: &str) -> bool {
         version_of(sealed) == Some(self.current)
     }
@@ -101,7 +101,7 @@ impl Sealer {
         self.decrypt(version, place, nonce, body)
     }
 
-    /// Whether a result of [`Self::seal_bytes`] was sealed with the current key.
+    /// Returns `true` if a result of [`Self::seal_bytes`] was sealed with the current key.
     pub fn is_current_bytes(&self, sealed: &[u8]) -> bool {
         version_of_bytes(sealed) == Some(self.current)
     }

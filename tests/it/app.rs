@@ -77,7 +77,7 @@ const MOMENTS_MS: std::ops::Range<u64> = 1_577_836_800_000..4_102_444_800_000;
 pub struct TestConfig {
     pub environment: Environment,
     pub limits: Limits,
-    /// Whether chains run.
+    /// `true` if chains run.
     pub chains: bool,
     /// A token that is disabled on a chain.
     pub token_off: Option<(Chain, Token)>,
@@ -88,7 +88,7 @@ pub struct TestConfig {
     pub desk: DeskConfig,
     /// Interval of background reconciliations; none by default.
     pub vaults_interval: Option<Duration>,
-    /// Whether the reconciliation includes the treasury.
+    /// `true` if the reconciliation includes the treasury.
     pub treasury_kept: bool,
     /// Additional routes.
     pub routes: Router<AppState>,

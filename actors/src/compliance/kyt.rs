@@ -51,7 +51,8 @@ pub struct ScreenRequest {
     pub address: Address,
     /// How much.
     pub amount: Amount,
-    /// Whether the payment may have to return money to the sender automatically. The sender's kind must then be known.
+    /// `true` if the payment may have to return money to the sender automatically. The sender's kind must then be
+    /// known.
     pub wants_sender_kind: bool,
 }
 

@@ -21,7 +21,7 @@ use crate::wallet::{alloy_address, domain_address};
 sol! {
     /// The used part of the contract.
     interface SanctionsList {
-        /// Whether the address is on the list.
+        /// `true` if the address is on the list.
         function isSanctioned(address account) external view returns (bool);
     }
 }

@@ -38,8 +38,8 @@ impl Outcome {
         self.response_code.is_some_and(|code| (200..300).contains(&code))
     }
 
-    /// Whether the receiver seems overloaded: no answer, or a status that says so. A receiver that rejects the content
-    /// does not count as overloaded.
+    /// Returns `true` if the receiver seems overloaded: no answer, or a status that says so. A receiver that rejects
+    /// the content does not count as overloaded.
     pub(super) fn is_strained(&self) -> bool {
         self.response_code.is_none_or(|code| code == 429 || code >= 500)
     }

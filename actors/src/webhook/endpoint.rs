@@ -122,13 +122,14 @@ pub(super) struct State {
     tasks: JoinSet<()>,
     /// Feed position up to which first attempts were read.
     read_to: i64,
-    /// Whether more rows may follow.
+    /// `true` if more rows may follow.
     more: bool,
-    /// Whether to read from the start after reaching the end: with several writers, positions can appear out of order.
+    /// `true` if it must read from the start after reaching the end: with several writers, positions can appear out of
+    /// order.
     rewind: bool,
     /// Time of the next search for retries, milliseconds since the epoch; `None` without retries.
     retries_at: Option<i64>,
-    /// Whether a retry goes before a first attempt when both could go.
+    /// `true` if a retry goes before a first attempt when both could go.
     retry_is_next: bool,
     target: Option<(Option<Arc<Target>>, Instant)>,
     held_by: Option<&'static str>,

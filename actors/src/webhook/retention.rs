@@ -309,7 +309,7 @@ mod tests {
         world.event(1, 4_000).await;
         // About ten runs.
         let looking = tokio::time::timeout(PACE.every * 10, looks(world.database.clone(), None));
-        assert!(looking.await.is_err(), "it never ends by itself");
+        assert!(looking.await.is_err(), "it never ends");
         assert_eq!(world.kept().await, [1]);
     }
 }

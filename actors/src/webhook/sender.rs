@@ -86,7 +86,7 @@ pub struct TestOutcome {
     pub event_id: EventId,
     /// Request URL.
     pub url: String,
-    /// Whether the receiver acknowledged it.
+    /// `true` if the receiver acknowledged it.
     pub delivered: bool,
     /// HTTP status, if the receiver answered.
     pub response_code: Option<u16>,
@@ -174,7 +174,7 @@ impl WebhookSender {
         let _ = self.actor.cast(Message::Refresh(psp_id));
     }
 
-    /// Whether an attempt at the delivery is in progress.
+    /// Returns `true` if an attempt at the delivery is in progress.
     pub fn is_under_way(&self, delivery_id: &str) -> bool {
         self.desk.under_way.contains(delivery_id)
     }

@@ -78,7 +78,7 @@ pub fn check(policy: UrlPolicy, text: &str) -> Result<Url, UrlRejection> {
     if allowed { Ok(url) } else { Err(UrlRejection::NotPublic) }
 }
 
-/// Whether the name never belongs to a public host.
+/// Returns `true` if the name never belongs to a public host.
 fn is_inside_name(name: &str) -> bool {
     let name = name.trim_end_matches('.').to_ascii_lowercase();
     let reserved = ["localhost", "local", "internal", "intranet", "lan", "home.arpa", "test", "invalid", "onion"];
@@ -86,7 +86,7 @@ fn is_inside_name(name: &str) -> bool {
 }
 
 impl UrlPolicy {
-    /// Whether connections to the address are allowed.
+    /// Returns `true` if connections to the address are allowed.
     pub fn allows(self, address: IpAddr) -> bool {
         is_public(address) || (self == Self::Sandbox && address.to_canonical().is_loopback())
     }
@@ -99,7 +99,8 @@ fn is_public(address: IpAddr) -> bool {
     }
 }
 
-/// Whether the address is outside every block of the IANA special-purpose registry that is not globally reachable.
+/// Returns `true` if the address is outside every block of the IANA special-purpose registry that is not globally
+/// reachable.
 fn is_public_v4(address: Ipv4Addr) -> bool {
     let [a, b, c, _] = address.octets();
     let special = address.is_private()

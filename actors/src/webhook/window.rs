@@ -74,7 +74,7 @@ impl Window {
         self.ready.len()
     }
 
-    /// Whether the row waits here.
+    /// Returns `true` if the row waits here.
     pub(super) fn holds(&self, row: &Waiting) -> bool {
         let waits = |waiting: &Waiting| waiting.id == row.id;
         self.ready.get(&row.position).is_some_and(waits)

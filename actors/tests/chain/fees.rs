@@ -141,7 +141,7 @@ async fn signs_nothing_above_the_ceiling_and_sends_all_once_later() {
 }
 
 #[tokio::test]
-async fn cancelled_operations_waiting_for_the_fee_end_the_alert() {
+async fn pausing_operations_that_wait_for_the_fee_clears_the_error() {
     let world = world().await;
     let payments = funded(&world, 1).await;
     let (watcher, settler) = (world.watch().await, world.settle().await);

@@ -81,7 +81,7 @@ async fn old_reverted_transactions_do_not_hide_current_ones() {
     world.pay_all(&payments, 10_000_000).await;
     world.queue_settlements(&payments, 10_000_000).await;
     let ours = async || world.txs().await.into_iter().filter(|tx| tx.nonce >= 0).count();
-    world.until("one is under way", async || ours().await == 1).await;
+    world.until("one is in progress", async || ours().await == 1).await;
     tokio::time::sleep(Duration::from_millis(500)).await;
     assert_eq!(ours().await, 1, "one at a time is configured");
     world.mine_until_all("mined").await;

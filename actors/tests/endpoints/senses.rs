@@ -20,7 +20,7 @@ struct Numbers {
     values: Arc<Mutex<BTreeMap<String, Number>>>,
 }
 
-/// Whether it is a gauge, and its bits.
+/// Gauge flag, and the bits of the value.
 type Number = (bool, Arc<AtomicU64>);
 
 static SENSES: OnceLock<(Lines, Numbers)> = OnceLock::new();
@@ -59,7 +59,7 @@ pub async fn listen(alone: bool) -> Hold {
     }
 }
 
-/// Whether a log line contains all these words.
+/// Returns `true` if a log line contains all these words.
 pub fn logged(words: &[&str]) -> bool {
     log_lines().iter().any(|line| words.iter().all(|word| line.contains(word)))
 }

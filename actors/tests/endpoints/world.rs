@@ -42,7 +42,7 @@ pub struct Options {
     pub endpoints: usize,
     /// Timeout of an answer.
     pub timeout: Duration,
-    /// Whether the log and the metrics must belong to this test only.
+    /// `true` if the log and the metrics must belong to this test only.
     pub alone: bool,
     /// Changes the configuration of each chain.
     pub tweak: fn(&mut ChainSpec),

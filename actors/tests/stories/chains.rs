@@ -201,7 +201,7 @@ impl StoryChain {
         TokenContract::balanceOfCall::abi_decode_returns(&bytes).unwrap().to::<u64>().try_into().unwrap()
     }
 
-    /// Whether a transaction of the service is in the mempool.
+    /// Returns `true` if a transaction of the service is in the mempool.
     pub async fn has_unmined(&self) -> bool {
         let operator = alloy_address(OperatorSigner::from_bytes(&OPERATOR).unwrap().address());
         let count = async |block: &str| self.ask("eth_getTransactionCount", json!([operator, block])).await;

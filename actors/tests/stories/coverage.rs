@@ -21,7 +21,7 @@ const TRANSITIONS: [(&str, &str); 21] = [
     ("tainted-dust", "pending: a blocked transfer smaller than what is due -> pending FUNDS_BLOCKED"),
     ("review", "pending: verdict review -> pending IN_REVIEW, expiry waits, the operator decides"),
     ("expired", "pending: expired, nothing counted -> failed expired; mismatched if wrong money is held"),
-    ("short-expired", "mismatched UNDERPAID: the same -> stays mismatched, completes no more by itself"),
+    ("short-expired", "mismatched UNDERPAID: the same -> stays mismatched, completes no more automatically"),
     ("cancelled", "pending: the PSP cancels, no transfer recorded -> failed cancelled"),
     ("late", "failed expired or cancelled, mismatched past its time: money arrives -> mismatched LATE"),
     ("excess", "confirmed, settled: more money arrives -> unchanged, EXCESS, refundable"),

@@ -125,7 +125,7 @@ pub enum Act {
 pub struct Plan {
     pub policies: PspPolicies,
     pub acts: Vec<Act>,
-    /// Whether screening and the token stop blocking accounts before the end.
+    /// `true` if screening and the token stop blocking accounts before the end.
     pub ends_well: bool,
 }
 

@@ -31,7 +31,7 @@ pub struct Player {
     /// Accounts whose balances are part of the outcome.
     pub others: BTreeSet<String>,
     pub customers: Customers,
-    /// Whether waiting does not mine.
+    /// `true` if waiting does not mine.
     pub is_held: bool,
 }
 
@@ -181,7 +181,7 @@ impl Player {
     }
 }
 
-/// Whether one condition after the arrow holds for a payment.
+/// Returns `true` if one condition after the arrow holds for a payment.
 fn holds(payment: &Payment, word: &str) -> bool {
     if let Some(unwanted) = word.strip_prefix('-') {
         return !holds(payment, unwanted);

@@ -263,7 +263,8 @@ fn unsaid(event: &events::Model, body: &Value) -> Vec<&'static str> {
     promised.into_iter().filter(|(_, is_said)| !is_said).map(|(field, _)| field).collect()
 }
 
-/// Whether the PSP wants an event: all events, unless its policy excludes one of two names of the same change.
+/// Returns `true` if the PSP wants an event: all events, unless its policy excludes one of two names of the same
+/// change.
 fn is_wanted(world: &World, event: &events::Model, all: &[events::Model]) -> bool {
     let together =
         |other: &&events::Model| (&other.payment_id, other.created_at) == (&event.payment_id, event.created_at);

@@ -95,7 +95,7 @@ impl Desk {
         self.browser.run("window.mark = 'as it was'").await;
     }
 
-    /// Whether the page was not reloaded since the mark.
+    /// Returns `true` if the page was not reloaded since the mark.
     pub async fn is_marked(&self) -> bool {
         self.browser.run("return window.mark ?? null").await == "as it was"
     }

@@ -165,7 +165,7 @@ async fn deactivated_customer_is_not_asked() {
 }
 
 #[tokio::test]
-async fn same_request_returns_the_same_link() {
+async fn same_request_returns_the_same_link_to_its_psp_only() {
     let app = TestApp::start().await;
     let id = customer(&app).await;
     let path = format!("/api/v1/customers/{id}/service-consent");

@@ -35,7 +35,7 @@ fn documented() -> Vec<String> {
     names
 }
 
-/// Whether the line belongs to this counter, with these labels if any are named.
+/// Returns `true` if the line belongs to this counter, with these labels if any are named.
 fn is_of(line: &str, name: &str) -> bool {
     let (name, labels) = name.split_once('{').unwrap_or((name, ""));
     let Some(rest) = line.strip_prefix(name) else { return false };

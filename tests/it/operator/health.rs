@@ -24,7 +24,7 @@ async fn readiness_names_every_component() {
     assert_eq!(away.json["ready"], false);
     assert_eq!(away.json["database"]["reads"], false);
     assert_eq!(away.json["payments"]["ok"], true);
-    // Their state depends on how long the close took, because their watchers cannot write any more either.
+    // Each chain's state depends on how long the close took, because their watchers cannot write any more either.
     assert_eq!(away.json["chains"]["each"].as_array().unwrap().len(), 3);
     desk.stop().await;
 }

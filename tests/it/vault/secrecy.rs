@@ -198,7 +198,7 @@ async fn log_contains_no_data_sent_to_a_provider() {
     let told = site.remote.applicants().len();
     let changed = app.request(Method::PATCH, &path).json(&json!({ "phone_number": "+447700900986" })).send().await;
     assert_eq!(changed.json["customer"]["kyc_status"], "pending_update", "{}", changed.text());
-    app.until("the provider is told", async |_| (site.remote.applicants().len() > told).then_some(())).await;
+    app.until("the provider receives the data", async |_| (site.remote.applicants().len() > told).then_some(())).await;
     let log = heard();
     assert!(log.contains("TRACE"));
     assert_hidden("the log", log.as_bytes());

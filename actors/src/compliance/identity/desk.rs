@@ -83,7 +83,7 @@ pub enum CallbackFailure {
 pub struct ComplianceDesk {
     actor: Mailbox<Message>,
     workshop: Arc<Workshop>,
-    /// Whether the alarm about overdue checks was raised.
+    /// `true` if the alarm about overdue checks was raised.
     alarmed: Arc<AtomicBool>,
 }
 
@@ -200,7 +200,7 @@ struct Desk {
 
 struct State {
     under_way: HashSet<CheckId>,
-    /// Whether more checks were due than could start.
+    /// `true` if more checks were due than could start.
     has_more: bool,
     tasks: CancellationToken,
     _stop_tasks: DropGuard,

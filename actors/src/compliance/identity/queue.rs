@@ -25,7 +25,7 @@ pub(super) struct Task {
     pub(super) check: CheckId,
     pub(super) customer: CustomerId,
     pub(super) purpose: CheckPurpose,
-    /// Whether a provider has it.
+    /// `true` if a provider has it.
     pub(super) is_open: bool,
     pub(super) provider: Option<String>,
     pub(super) provider_ref: Option<String>,

@@ -208,8 +208,8 @@ impl Workshop {
     }
 }
 
-/// Whether the check is at the configured provider. A check at a provider that is no longer configured starts again at
-/// the configured one.
+/// Returns `true` if the check is at the configured provider. A check at a provider that is no longer configured starts
+/// again at the configured one.
 fn is_with(provider: &dyn IdentityProvider, task: &Task) -> bool {
     task.provider.as_deref() == Some(provider.name())
 }

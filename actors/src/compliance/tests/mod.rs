@@ -200,7 +200,7 @@ async fn money_is_held_until_the_oracle_answers() {
     let (screening, roof) = screening(both, &inbox).await;
     screening.screen(request_from(OUTLAW));
     let held = (Decision::Review, "list+chainalysis_oracle".to_owned());
-    until("the payment is told that it waits", async || inbox.told() == [held.clone()]).await;
+    until("the payment is notified that it waits", async || inbox.told() == [held.clone()]).await;
     assert_eq!(inbox.0.lock()[0].flags, ["provider_unavailable"]);
     chain.set_faults(Faults::default());
     let blocked = (Decision::Block, "chainalysis_oracle".to_owned());

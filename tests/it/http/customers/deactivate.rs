@@ -21,7 +21,7 @@ async fn deactivation_is_final_and_repeatable() {
 }
 
 #[tokio::test]
-async fn deactivation_without_a_wallet() {
+async fn deactivation_without_a_wallet_shows_none() {
     let app = TestApp::start().await;
     let id = add(&app, &business()).await;
     let gone = deactivate(&app, &id).await;

@@ -33,7 +33,7 @@ async fn told(app: &TestApp, made: &Reply, count: usize) -> Vec<String> {
         let names: Vec<String> = names.map(|entry| entry["event"].as_str().unwrap().to_owned()).collect();
         (names.len() >= count).then_some(names)
     };
-    app.until("it is told", ask).await
+    app.until("the events are announced", ask).await
 }
 
 async fn to_customer(app: &TestApp) -> u64 {

@@ -36,7 +36,7 @@ const REVIEWED: &str = "applicantReviewed";
 pub(super) struct CallbackReader {
     secret: Vec<u8>,
     levels: Levels,
-    /// Whether the app token belongs to Sumsub's sandbox: its verdicts count only there.
+    /// `true` if the app token belongs to Sumsub's sandbox: its verdicts count only there.
     is_sandbox: bool,
 }
 

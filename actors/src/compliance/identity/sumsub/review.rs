@@ -39,7 +39,7 @@ struct ReviewResult {
 }
 
 impl Review {
-    /// Whether the applicant was never submitted for a check.
+    /// Returns `true` if the applicant was never submitted for a check.
     pub(super) fn is_waiting_for_data(&self) -> bool {
         self.status.as_deref() == Some("init")
     }
