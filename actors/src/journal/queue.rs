@@ -25,7 +25,7 @@ pub const GROUP_UNITS_MAX: usize = 256;
 pub const GROUP_INITIATIONS_MIN: usize = 16;
 /// Time that a group waits for the writes that usually follow its first one.
 pub const GROUP_WAIT: Duration = Duration::from_millis(2);
-/// Time that a group waits for transitions with announcements that were announced to the queue.
+/// Time that a group waits for expected transitions with announcements, and for no other writes.
 const GROUP_ANNOUNCED_WAIT: Duration = Duration::from_millis(3);
 /// A group waits only if the previous one had at least this many writes, so that a single writer is served immediately.
 const GROUP_COMPANY_MIN: usize = 4;
