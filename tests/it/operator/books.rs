@@ -90,7 +90,7 @@ async fn payment_with_mismatched_postings_is_listed() {
         assert_eq!((&item["id"], &item["payment_id"]), (&json!(id), &json!(id)), "{item:#}");
         assert_eq!(item["psp_id"], desk.app.psp_id.to_string());
         let reason = item["reason"].as_str().unwrap();
-        assert!(reason.contains("on base in USDC") && reason.contains("its state says"), "{reason}");
+        assert!(reason.contains("on base in USDC") && reason.contains("the state requires"), "{reason}");
     }
     plant(&desk, &post(1, "payment", "external")).await;
     until(&desk, 0, "0").await;
