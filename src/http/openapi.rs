@@ -1,4 +1,4 @@
-//! The description of the interface: OpenAPI 3.1, collected from the handlers.
+//! The OpenAPI 3.1 document, collected from the handlers.
 
 use axum::extract::State;
 use axum::http::HeaderValue;
@@ -15,11 +15,11 @@ use super::error::Problem;
 use super::extract::JSON_BODY_BYTES_MAX;
 use super::idempotency::KEY_CHARS_MAX;
 
-/// The part of a list.
+/// The requested page of a list.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct PageParams {
-    /// Items at most.
+    /// Maximum number of items.
     #[param(minimum = 1, maximum = 200, default = 50)]
     pub limit: Option<u64>,
     /// Items to skip.
@@ -50,12 +50,12 @@ pub struct PageParams {
 )]
 struct Head;
 
-/// The document before the routes are in it.
+/// The document without the routes.
 pub(super) fn head() -> Document {
     Head::openapi()
 }
 
-/// Adds what is true of every route, so that no handler repeats it.
+/// Adds what all routes have in common: authentication, server and the common failures.
 pub(super) fn complete(mut document: Document, public_url: &str) -> Document {
     let scheme = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).bearer_format("sk_test_... or sk_live_...").build();
     document
@@ -118,7 +118,7 @@ fn body_responses(operation: &mut Operation) {
     }
 }
 
-/// A failure that the handler itself did not describe.
+/// Adds a failure that the handler itself did not describe.
 fn add_problem(operation: &mut Operation, status: &str, description: &str) {
     let mut response = DocumentResponse::new(description);
     let schema = Ref::from_schema_name("Problem");

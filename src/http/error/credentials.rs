@@ -1,32 +1,32 @@
-//! Why somebody was not let in: PSPs by their keys, the operator by the token.
+//! Failed authentication: PSPs by their keys, the operator by the token.
 
 /// Why a key was not accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyProblem {
-    /// There is no `Authorization` header, or another scheme.
+    /// There is no `Authorization` header, or it has another scheme.
     Missing,
-    /// What stands there is no key: cut or mistyped.
+    /// The header has no well-formed key: it is cut or mistyped.
     Malformed,
-    /// A sandbox key in production, or the other way round.
+    /// A sandbox key in production, or the reverse.
     WrongEnvironment,
     /// There is no such key.
     Unknown,
-    /// Its owner revoked it.
+    /// The owner revoked it.
     Revoked,
-    /// Its time is over.
+    /// It has expired.
     Expired,
 }
 
-/// Why the operator was not let in.
+/// Why the operator was not authenticated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TokenProblem {
-    /// Neither a token nor a session was shown.
+    /// The request has neither a token nor a session.
     Missing,
-    /// The token is another.
+    /// The token is wrong.
     Wrong,
-    /// The session is over, or of another token.
+    /// The session has expired, or belongs to another token.
     SessionOver,
-    /// Too many wrong tokens came from this address: seconds until the next is looked at.
+    /// Too many wrong tokens came from this address; seconds until the next one is checked.
     TooManyAttempts(u64),
 }
 
@@ -64,7 +64,7 @@ impl TokenProblem {
         }
     }
 
-    /// What is wrong, in a sentence.
+    /// Describes the problem in a sentence.
     pub(crate) fn detail(self) -> String {
         match self {
             Self::Missing => "Send the operator token as a bearer token.".to_owned(),

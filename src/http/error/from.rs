@@ -1,4 +1,4 @@
-//! What failures of the layers below mean to a caller. They know no HTTP; here it is decided once.
+//! Maps errors of the layers below, which know no HTTP, to [`ApiError`].
 
 use payferry_actors::customers::ChangeError;
 use payferry_actors::journal::JournalError;
@@ -47,7 +47,7 @@ impl From<DocumentError> for ApiError {
 }
 
 impl From<serde_json::Error> for ApiError {
-    /// Of writing an answer; reading a body has its own error.
+    /// For writing an answer. Reading a body has its own error.
     fn from(error: serde_json::Error) -> Self {
         Self::internal(error)
     }
@@ -61,7 +61,7 @@ impl From<Rejection> for ApiError {
         };
         match rejection {
             Rejection::UnknownTransfer => Self::NotFound("transfer"),
-            // Whatever becomes of the payment, such a request stays wrong.
+            // Such a request is invalid whatever the state of the payment.
             Rejection::RefundAddressRequired => {
                 Self::Unprocessable(code, sentence(&detail), at("address", "is required"))
             }
@@ -126,7 +126,7 @@ impl From<payferry_actors::customers::StoreError> for ApiError {
 }
 
 impl From<JournalError> for ApiError {
-    /// `IdempotencyKeyTaken` is for the idempotency module to answer before this.
+    /// `IdempotencyKeyTaken` does not get here: the idempotency module handles it first.
     fn from(error: JournalError) -> Self {
         let reason = error.to_string();
         match error {
@@ -142,7 +142,7 @@ impl From<JournalError> for ApiError {
 }
 
 impl From<InitiateError> for ApiError {
-    /// `IdempotencyKeyTaken` is for the idempotency module to answer before this.
+    /// `IdempotencyKeyTaken` does not get here: the idempotency module handles it first.
     fn from(error: InitiateError) -> Self {
         let reason = error.to_string();
         match error {
@@ -196,7 +196,7 @@ impl From<SendingCommandError> for ApiError {
 }
 
 impl From<OrderError> for ApiError {
-    /// `IdempotencyKeyTaken` is for the idempotency module to answer before this.
+    /// `IdempotencyKeyTaken` does not get here: the idempotency module handles it first.
     fn from(error: OrderError) -> Self {
         let reason = error.to_string();
         match error {
@@ -222,7 +222,7 @@ fn above_daily_limit() -> ApiError {
     ApiError::Conflict("above_daily_limit", detail.to_owned(), Vec::new())
 }
 
-/// `text` with a capital letter and a full stop.
+/// Returns `text` with a capital letter and a full stop.
 fn sentence(text: &str) -> String {
     let mut letters = text.chars();
     let first = letters.next().map(char::to_uppercase).into_iter().flatten();

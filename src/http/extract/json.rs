@@ -1,11 +1,11 @@
-//! JSON bodies, strictly: a key twice, a number that would come out as another, or anything after the end, is an error.
+//! Strict JSON bodies: duplicate keys, numbers that would lose precision, and trailing data are errors.
 
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-/// Reads one JSON value. The error says where, and nothing of what stands there.
+/// Reads one JSON value. The error has the position, but none of the content.
 pub(super) fn parse(body: &[u8]) -> Result<Value, String> {
     let mut reader = serde_json::Deserializer::from_slice(body);
     let value = Strict.deserialize(&mut reader).map_err(|error| error.to_string())?;
@@ -13,7 +13,7 @@ pub(super) fn parse(body: &[u8]) -> Result<Value, String> {
     Ok(value)
 }
 
-/// Like `Value`'s own reading, save that it refuses a key that an object has already, and numbers beyond 64 bits.
+/// Deserialises like `Value`, but refuses duplicate keys and integers beyond 64 bits.
 struct Strict;
 
 impl<'de> DeserializeSeed<'de> for Strict {
@@ -48,8 +48,8 @@ impl<'de> Visitor<'de> for Strict {
     }
 
     fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
-        // An integer that 64 bits do not hold comes as the float beside it: told apart by its size alone, so that a fraction of
-        // that size is refused with it.
+        // serde_json reads an integer beyond 64 bits as a float. Only its magnitude distinguishes it, so fractions of
+        // that magnitude are refused too.
         if value <= -(2_f64.powi(63)) || value >= 2_f64.powi(64) {
             return Err(E::custom("a number is beyond 64 bits: write it as a string"));
         }

@@ -1,4 +1,4 @@
-//! Parameters of the path, with a document where axum has a plain text.
+//! Path parameters whose errors are problem documents instead of axum's plain text.
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 
 use crate::http::error::{ApiError, FieldError};
 
-/// As axum's `Path`, for parameters that are texts.
+/// Like axum's `Path`, for text parameters.
 #[derive(Debug, Clone)]
 pub struct Path<T>(pub T);
 

@@ -1,4 +1,4 @@
-//! `POST /merchants/sync`: makes and updates merchants in one go, all or nothing.
+//! `POST /merchants/sync`: creates and updates merchants in one transaction.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -16,22 +16,22 @@ use crate::http::error::{ApiError, FieldError, Problem};
 use crate::http::extract::{Fault, Fields, Submission, read};
 use crate::http::state::AppState;
 
-/// Merchants of one call.
+/// Maximum number of merchants in a request.
 pub const MERCHANTS_MAX: usize = 1_000;
-/// Bytes of the body.
+/// Maximum size of the body in bytes.
 pub const BODY_BYTES_MAX: usize = 5 * 1024 * 1024;
 
-/// Merchants to make or update.
+/// Merchants to create or update.
 #[derive(ToSchema)]
 pub struct SyncRequest {
-    /// 1 to 1,000.
+    /// 1 to 1,000 merchants.
     pub merchants: Vec<SyncItem>,
 }
 
-/// One merchant to make or update.
+/// One merchant to create or update.
 #[derive(Serialize, ToSchema)]
 pub struct SyncItem {
-    /// The PSP's own reference: a new one makes a merchant, a known one updates it.
+    /// The PSP's own reference: a new one creates a merchant, a known one updates it.
     #[schema(max_length = 255, example = "shop-17")]
     pub external_id: String,
     /// Business name.
@@ -45,18 +45,18 @@ pub struct SyncItem {
     pub business_id: String,
 }
 
-/// What became of the merchants.
+/// Result of a sync.
 #[derive(Serialize, ToSchema)]
 pub struct SyncAnswer {
-    /// Made.
+    /// Number of created merchants.
     created: usize,
-    /// Known before, changed or not.
+    /// Number of merchants that existed before, changed or not.
     updated: usize,
     /// In the order of the request.
     merchants: Vec<Synced>,
 }
 
-/// Which merchant is which.
+/// A merchant's id for an external id.
 #[derive(Serialize, ToSchema)]
 struct Synced {
     external_id: String,
@@ -66,7 +66,8 @@ struct Synced {
 
 /// Make and update merchants
 ///
-/// An upsert by `external_id`, all or nothing; it may be repeated. A `business_id` cannot change once submitted.
+/// An upsert by `external_id`: all items or none are written. It may be repeated. A `business_id` cannot change once
+/// submitted.
 #[utoipa::path(
     post, path = "/merchants/sync", tag = "Merchants", operation_id = "syncMerchants", request_body = SyncRequest,
     responses(
@@ -120,9 +121,10 @@ fn business_id_changed(index: usize) -> FieldError {
     }
 }
 
-/// Every merchant's id by its `external_id`, and whether it is new; one that is missing has another `business_id`.
+/// Writes the merchants. Returns the id of each by its `external_id`, and true if it is new. A merchant is missing from
+/// the result if it has another `business_id`.
 ///
-/// One statement in the order of the keys, so that two batches at once neither collide nor wait for each other in turn.
+/// One statement in the order of the keys, so that concurrent batches cannot deadlock.
 async fn upsert(
     transaction: &Transaction,
     psp_id: PspId,

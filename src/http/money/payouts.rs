@@ -18,10 +18,10 @@ use crate::http::extract::{Path, Submission, read};
 use crate::http::payments::initiate::check_customer;
 use crate::http::state::AppState;
 
-/// A payout to be made.
+/// A payout to create.
 #[derive(ToSchema)]
 pub struct PayoutRequest {
-    /// Who is paid: a customer that is active and cleared and has a wallet.
+    /// The recipient: an active and cleared customer with a wallet.
     #[schema(example = "cr_01J9Z3K4M5N6P7Q8R9S0T1V2W3")]
     pub customer_id: String,
     /// A decimal string, at most 6 decimals.
@@ -30,22 +30,22 @@ pub struct PayoutRequest {
     /// USDC or USDT.
     #[schema(example = "USDC")]
     pub currency: String,
-    /// base, polygon or arbitrum: where the balance is.
+    /// base, polygon or arbitrum: the chain of the balance.
     #[schema(example = "base")]
     pub chain: String,
     /// The PSP's own reference.
     #[schema(max_length = 255)]
     pub reference: Option<String>,
-    /// The PSP's own object, at most 16 KiB and 32 levels as JSON. Its numbers are 64-bit integers or IEEE 754 doubles, and
-    /// larger ones are refused: what has to come back digit by digit is written as a string.
+    /// The PSP's own object, at most 16 KiB and 32 levels as JSON. Numbers are 64-bit integers or IEEE 754 doubles, and
+    /// larger ones are refused. Send a number as a string if its digits must be preserved.
     #[schema(value_type = Option<Object>)]
     pub metadata: Option<serde_json::Map<String, serde_json::Value>>,
 }
 
 /// Pay a customer
 ///
-/// To the customer's wallet as it is now. The amount is taken off the balance at once; what becomes of it is told by
-/// `payout.sent` or `payout.failed`, and what failed is on the balance again.
+/// Sends to the customer's current wallet. The amount is deducted from the available balance at once. The webhook
+/// `payout.sent` or `payout.failed` reports the outcome. The amount of a failed payout returns to the balance.
 #[utoipa::path(
     post, path = "/payouts", tag = "Money", operation_id = "createPayout", request_body = PayoutRequest,
     responses(

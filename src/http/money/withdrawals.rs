@@ -17,7 +17,7 @@ use crate::http::error::{ApiError, Problem};
 use crate::http::extract::{Path, Submission};
 use crate::http::state::AppState;
 
-/// A withdrawal to be made.
+/// A withdrawal to create.
 #[derive(ToSchema)]
 pub struct WithdrawalRequest {
     /// A decimal string, at most 6 decimals.
@@ -26,22 +26,22 @@ pub struct WithdrawalRequest {
     /// USDC or USDT.
     #[schema(example = "USDC")]
     pub currency: String,
-    /// base, polygon or arbitrum: where the balance is.
+    /// base, polygon or arbitrum: the chain of the balance.
     #[schema(example = "base")]
     pub chain: String,
     /// The PSP's own reference.
     #[schema(max_length = 255)]
     pub reference: Option<String>,
-    /// The PSP's own object, at most 16 KiB and 32 levels as JSON. Its numbers are 64-bit integers or IEEE 754 doubles, and
-    /// larger ones are refused: what has to come back digit by digit is written as a string.
+    /// The PSP's own object, at most 16 KiB and 32 levels as JSON. Numbers are 64-bit integers or IEEE 754 doubles, and
+    /// larger ones are refused. Send a number as a string if its digits must be preserved.
     #[schema(value_type = Option<Object>)]
     pub metadata: Option<serde_json::Map<String, serde_json::Value>>,
 }
 
 /// Withdraw from the balance
 ///
-/// To the wallet that the operator registered for the account; it is shown in the settings. What becomes of it is told by
-/// `withdraw.sent` or `withdraw.failed`, and what failed is on the balance again.
+/// Sends to the wallet that the operator registered for the account, which the settings show. The webhook
+/// `withdraw.sent` or `withdraw.failed` reports the outcome. The amount of a failed withdrawal returns to the balance.
 #[utoipa::path(
     post, path = "/withdrawals", tag = "Money", operation_id = "createWithdrawal", request_body = WithdrawalRequest,
     responses(

@@ -16,8 +16,8 @@ use crate::http::state::{AppState, Shared};
 
 /// Cancel a payment
 ///
-/// Only a pending payment to which no transfer was recorded can be cancelled. Money that arrives later makes it
-/// mismatched, and can be refunded.
+/// Only a pending payment without a recorded transfer can be cancelled. Money that arrives later makes it mismatched,
+/// and can be refunded.
 #[utoipa::path(
     post, path = "/payments/{payment_id}/cancel", tag = "Payments", operation_id = "cancelPayment",
     params(("payment_id" = String, Path, description = "As `initiate` answered it.")),

@@ -1,4 +1,4 @@
-//! `GET /payments/{payment_id}/webhooks`: what was told about a payment.
+//! `GET /payments/{payment_id}/webhooks`: the webhook deliveries of a payment.
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
@@ -25,7 +25,7 @@ pub struct DeliveryLog {
 
 /// Read a payment's delivery log
 ///
-/// The same for a payout or a withdrawal, by its own id.
+/// Also returns the log of a payout or a withdrawal, by its own id.
 #[utoipa::path(
     get, path = "/payments/{payment_id}/webhooks", tag = "Payments", operation_id = "getDeliveryLog",
     params(("payment_id" = String, Path, description = "As `initiate` answered it.")),

@@ -1,4 +1,4 @@
-//! `GET /payments/{payment_id}/events`: the payment as it changes, as server-sent events.
+//! `GET /payments/{payment_id}/events`: streams a payment's changes as server-sent events.
 
 use axum::extract::State;
 use axum::response::Response;
@@ -15,9 +15,10 @@ use crate::http::state::{AppState, Shared};
 
 /// Follow a payment
 ///
-/// Server-sent events: `payment` with the payment as `GET /payments/{payment_id}` shows it, at once and whenever it
-/// changes (its `id` is the payment's version); `end` once it is settled or failed, and the stream ends. It also ends
-/// after half an hour; open it again. At most 1,024 at once for one account.
+/// Server-sent events. `payment` has the payment as in `GET /payments/{payment_id}`; it is sent at once and after each
+/// change (its `id` is the payment's version). `end` is sent once the payment is settled or failed, and ends the
+/// stream. The stream also ends after half an hour; open it again. At most 1,024 streams of one account can be open at
+/// once.
 #[utoipa::path(
     get, path = "/payments/{payment_id}/events", tag = "Payments", operation_id = "followPayment",
     params(("payment_id" = String, Path, description = "As `initiate` answered it.")),

@@ -13,7 +13,7 @@ use crate::http::state::AppState;
 
 /// Read a payment
 ///
-/// Webhooks are not the only source of truth: this is.
+/// The authoritative state of a payment, independent of webhooks.
 #[utoipa::path(
     get, path = "/payments/{payment_id}", tag = "Payments", operation_id = "getPayment",
     params(("payment_id" = String, Path, description = "As `initiate` answered it.")),

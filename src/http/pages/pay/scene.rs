@@ -1,25 +1,25 @@
-//! What the payer is told: one scene for every way a payment can stand.
+//! Content of the payer's page: one scene for each state of a payment.
 //!
-//! Pure. The words name no person and no screening, and never ask for money that is on its way already. Money that may
-//! never count stops nobody from paying the rest. Deliberately absent: how it looks (`view`).
+//! Pure functions. The texts name no person and do not mention screening. They never ask for money that is already on
+//! its way. A transfer that may never count does not stop the payer from paying the rest. `view` renders the scene.
 
 use payferry_domain::payment::{
     Decision, FailureReason, Funds, Label, Payment, RefundState, Status, Transfer, TransferStatus,
 };
 use payferry_domain::{Amount, Timestamp};
 
-/// How it goes, for colours.
+/// State of the payment, as a colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mood {
-    /// The payer is to act.
+    /// The payer has to act.
     Asking,
-    /// Something is under way.
+    /// The payment is in progress.
     Working,
-    /// All is well.
+    /// The payment succeeded.
     Good,
-    /// Something does not fit.
+    /// The payment has a problem.
     Trouble,
-    /// Nothing more comes of it.
+    /// The payment is over.
     Over,
 }
 
@@ -35,16 +35,16 @@ impl Mood {
     }
 }
 
-/// The way of a payment that goes well.
+/// Steps of a successful payment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Step {
     /// Nothing has arrived.
     Waiting,
-    /// Something has arrived that may still be taken back.
+    /// A transfer was seen that a reorg may still orphan.
     Seen,
-    /// It is there for good.
+    /// The payment is final.
     Confirmed,
-    /// It is passed on.
+    /// The money was passed on.
     Complete,
 }
 
@@ -52,22 +52,22 @@ impl Step {
     pub(super) const ALL: [Self; 4] = [Self::Waiting, Self::Seen, Self::Confirmed, Self::Complete];
 }
 
-/// All that the payer is told.
+/// The content of the page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Scene {
     pub(super) headline: &'static str,
     pub(super) explanation: String,
     pub(super) mood: Mood,
-    /// How far it is; nothing once it does not go its usual way.
+    /// The current step; `None` if the payment left the usual course.
     pub(super) step: Option<Step>,
-    /// What is to be sent now, if anything.
+    /// The amount to send now, if any.
     pub(super) to_pay: Option<Amount>,
-    /// What is to be known besides.
+    /// Additional notices.
     pub(super) notices: Vec<String>,
 }
 
 impl Scene {
-    /// The payment as it stands at `now`.
+    /// The scene of the payment at `now`.
     pub(super) fn of(payment: &Payment, now: Timestamp) -> Self {
         let mut scene = match payment.status {
             Status::Pending => pending(payment, now),
@@ -91,12 +91,12 @@ impl Scene {
     }
 }
 
-/// Whom the payer turns to: of a transfer to a customer there is no merchant.
+/// The payer's contact. A transfer to a customer has no merchant.
 pub(super) fn contact(payment: &Payment) -> &'static str {
     if payment.terms.purpose.is_pay_in() { "the merchant" } else { "whoever sent you this link" }
 }
 
-/// The same at the beginning of a sentence.
+/// The contact at the beginning of a sentence.
 fn contact_first(payment: &Payment) -> &'static str {
     if payment.terms.purpose.is_pay_in() { "The merchant" } else { "Whoever sent you this link" }
 }
@@ -105,7 +105,7 @@ fn recipient(payment: &Payment) -> &'static str {
     if payment.terms.purpose.is_pay_in() { "the merchant" } else { "the recipient" }
 }
 
-/// Right money in time that has arrived and does not count yet.
+/// Sum of transfers in the right token and in time that have arrived but do not count yet.
 pub(super) fn on_its_way(payment: &Payment) -> Amount {
     payment.transfers.iter().filter(|transfer| is_coming(payment, transfer)).map(|transfer| transfer.amount).sum()
 }
@@ -115,7 +115,7 @@ fn is_coming(payment: &Payment, transfer: &Transfer) -> bool {
     is_good && !transfer.counted && payment.is_in_time(transfer)
 }
 
-/// Right money in time that the chain took back, and that usually comes again.
+/// Sum of transfers in the right token and in time that a reorg orphaned and that are usually included again.
 fn taken_back(payment: &Payment) -> Amount {
     let is_again = |gone: &Transfer| {
         let same = |other: &Transfer| other.key.chain == gone.key.chain && other.key.tx_hash == gone.key.tx_hash;
@@ -128,7 +128,7 @@ fn taken_back(payment: &Payment) -> Amount {
     payment.transfers.iter().filter(is_gone).map(|transfer| transfer.amount).sum()
 }
 
-/// What has still to be sent when all that is on its way arrives, and `besides` too.
+/// The amount still to be sent if everything on its way arrives, and `besides` too.
 fn missing(payment: &Payment, besides: Amount) -> Amount {
     let expected = payment.settleable().saturating_add(on_its_way(payment)).saturating_add(besides);
     if expected >= payment.terms.tolerance.least_for(payment.terms.amount) {
@@ -137,12 +137,12 @@ fn missing(payment: &Payment, besides: Amount) -> Amount {
     payment.terms.amount.saturating_sub(expected)
 }
 
-/// Whether screening is undecided about a transfer that could still pay.
+/// Returns true if a transfer that could pay is under review by screening.
 fn is_reviewed(transfer: &Transfer) -> bool {
     could_pay(transfer) && transfer.decision() == Some(Decision::Review)
 }
 
-/// Whether it is in the chain and of what is asked for.
+/// Returns true if the transfer is in the chain and in the right token.
 fn could_pay(transfer: &Transfer) -> bool {
     transfer.is_right() && transfer.is_present()
 }
@@ -157,7 +157,7 @@ fn unusual(headline: &'static str, explanation: impl Into<String>, mood: Mood) -
     Scene { headline, explanation, mood, step: None, to_pay: None, notices: Vec::new() }
 }
 
-/// Whether what is due is there, and only its checking is waited for.
+/// Returns true if the due amount has arrived and only a review is pending.
 fn waits_for_review(payment: &Payment) -> bool {
     let reviewed = |transfer: &Transfer| is_coming(payment, transfer) && is_reviewed(transfer);
     payment.status == Status::Pending
@@ -328,7 +328,7 @@ fn notices(payment: &Payment) -> Vec<String> {
     notices
 }
 
-/// The chain as wallets call it.
+/// The chain's name in wallets.
 pub(super) fn chain_name(chain: payferry_domain::Chain) -> &'static str {
     match chain {
         payferry_domain::Chain::Base => "Base",

@@ -18,7 +18,7 @@ use crate::http::state::AppState;
 #[derive(Serialize, ToSchema)]
 pub struct RefundList {
     message: &'static str,
-    /// How many there are.
+    /// Number of refunds.
     total: usize,
     limit: u64,
     offset: u64,

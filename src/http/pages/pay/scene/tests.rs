@@ -1,4 +1,4 @@
-//! Stories of one payment, told by the domain itself, and what the payer reads of them.
+//! Scenarios of one payment, run through the domain, and the resulting content of the page.
 #![allow(clippy::unwrap_used)]
 
 use payferry_domain::payment::{
@@ -20,7 +20,7 @@ fn amount(text: &str) -> Amount {
     text.parse().unwrap()
 }
 
-/// 10.00 USDC on Base.
+/// Terms of 10.00 USDC on Base.
 fn terms() -> Terms {
     Terms {
         id: PaymentId::generate(),
@@ -47,7 +47,7 @@ fn terms() -> Terms {
     }
 }
 
-/// A transfer, by its number.
+/// A transfer, identified by a number.
 struct Tx(ObservedTransfer);
 
 fn tx(number: u8, text: &str, secs: i64) -> Tx {
@@ -83,7 +83,7 @@ impl Tx {
         Command::ScreenTransfer { key: self.0.key, revision: self.0.revision, verdict: verdict(decision) }
     }
 
-    /// Seen, final and allowed.
+    /// Commands for a transfer that is seen, final and allowed.
     fn whole(&self) -> [Command; 3] {
         [self.seen(), self.finalised(), self.screened(Decision::Allow)]
     }
@@ -110,7 +110,7 @@ fn after(terms: Terms, commands: impl IntoIterator<Item = Command>) -> Payment {
     commands.into_iter().fold(fresh, |payment, command| then(&payment, &command))
 }
 
-/// The payment after one more.
+/// The payment after one more command.
 fn then(payment: &Payment, command: &Command) -> Payment {
     let step = transition(payment, command, START.plus_secs(60)).unwrap();
     step.unwrap_or_else(|| panic!("{command:?} changes nothing")).payment
@@ -120,7 +120,7 @@ fn deadline() -> Command {
     Command::PassDeadline { chain_time: START.plus_secs(EXPIRY_SECS) }
 }
 
-/// Headline, what is asked for, and how far it is, at so many seconds.
+/// Asserts headline, requested amount and step at a time in seconds.
 #[track_caller]
 fn told(payment: &Payment, secs: i64, headline: &str, to_pay: Option<&str>, step: Option<Step>) -> Scene {
     let scene = Scene::of(payment, START.plus_secs(secs));
@@ -178,7 +178,7 @@ fn too_much_too_late_and_nothing_at_all() {
     assert!(scene.notices[0].starts_with("3.00 USDC arrived after"), "{:?}", scene.notices);
 }
 
-/// Whatever becomes of its settlement, the payer has paid.
+/// The outcome of the settlement does not affect the payer, who has paid.
 #[test]
 fn a_settlement_that_fails_asks_the_payer_for_nothing() {
     let confirmed = after(terms(), tx(1, "10", 60).whole());
@@ -221,7 +221,7 @@ fn what_is_screened_is_only_said_to_be_checked() {
     assert!(scene.notices[0].contains("being checked"), "{:?}", scene.notices);
 }
 
-/// Nobody can keep a payer from paying by sending something doubtful.
+/// A third party cannot block a payment by sending a suspicious transfer.
 #[test]
 fn what_is_checked_keeps_nobody_from_paying_the_rest() {
     const CHECKED: &str = "A transfer that arrived is being checked and does not count meanwhile.";
@@ -231,23 +231,23 @@ fn what_is_checked_keeps_nobody_from_paying_the_rest() {
     let scene = told(&spoiled, 70, "Part of the payment seen", Some("9.99"), Some(Step::Seen));
     assert_eq!(scene.notices, [CHECKED]);
     told(&spoiled, EXPIRY_SECS, "Time is up", None, Some(Step::Waiting));
-    // Paid beside it, there is nothing more to do but wait.
+    // After a second, sufficient transfer, the payer only has to wait.
     let paid = tx(2, "9.99", 90);
     let both = after(terms(), [doubtful.seen(), doubtful.screened(Decision::Review), paid.seen()]);
     let scene = told(&both, 100, "Payment being checked", None, Some(Step::Seen));
     assert!(scene.notices.is_empty(), "said already: {:?}", scene.notices);
 
-    // A part, while the provider does not answer.
+    // A partial transfer whose screening has no result yet.
     let part = tx(1, "4", 60);
     let waiting = after(terms(), [part.seen(), part.finalised(), part.screened(Decision::Review)]);
     let scene = told(&waiting, 70, "Part of the payment seen", Some("6"), Some(Step::Seen));
     assert_eq!(scene.notices, [CHECKED]);
-    // One that counts and one that is checked.
+    // One counted transfer and one under review.
     let counted = tx(2, "3", 90);
     let short = after(terms(), [part.seen(), part.screened(Decision::Review)].into_iter().chain(counted.whole()));
     let scene = told(&short, 100, "Payment incomplete", Some("3"), Some(Step::Seen));
     assert_eq!(scene.notices, [CHECKED]);
-    // More than was due, in review: it does not undo what was paid.
+    // An excess transfer under review does not undo the payment.
     let more = tx(2, "1", 90);
     let paid = tx(1, "10", 60);
     let excess = after(terms(), paid.whole().into_iter().chain([more.seen(), more.screened(Decision::Review)]));
@@ -284,7 +284,7 @@ fn a_part_that_the_chain_took_back_keeps_nobody_from_paying_the_rest() {
     told(&paid_anew, 100, "Payment seen", None, Some(Step::Seen));
 }
 
-/// What is said of a transfer to a customer names no merchant: there is none.
+/// Texts for a transfer to a customer mention no merchant.
 #[test]
 fn a_transfer_to_a_customer_speaks_of_no_merchant() {
     let purpose = payferry_domain::payment::Purpose::Transfer { to: Address([0x99; 20]) };
