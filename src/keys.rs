@@ -109,7 +109,7 @@ impl ApiKey {
             psp_id: psp_id.to_string(),
             name: name.to_owned(),
             secret_hash: self.hash(sealer),
-            scopes: serde_json::to_string(scopes).expect("names of scopes are JSON"),
+            scopes: serde_json::to_string(scopes).expect("scopes serialise as JSON"),
             expires_at: None,
             revoked_at: None,
             last_used_at: None,
@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_is_read_back_and_a_damaged_one_is_not() {
+    fn a_key_parses_and_a_damaged_one_does_not() {
         let key = ApiKey::generate(KeyMode::Test);
         let text = key.expose();
         assert!(text.starts_with("sk_test_"));
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_hash_is_kept_and_nothing_shows_the_key() {
+    fn only_the_hash_is_stored_and_debug_hides_the_key() {
         let sealer = Sealer::new(&[3; 32]);
         let key = ApiKey::generate(KeyMode::Live);
         let row = key.row(&sealer, PspId::generate(), "ci", &[Scope::Full], Timestamp(1));

@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn content_decides() {
+    fn media_type_is_detected_from_the_content() {
         for (content, media) in [
             (&b"%PDF-1.7\n"[..], Some(MediaType::Pdf)),
             (b"\x89PNG\r\n\x1a\n", Some(MediaType::Png)),

@@ -56,13 +56,13 @@ pub enum DocumentError {
     #[error("the object {0} is not in the document store")]
     Missing(Place),
     /// The object cannot be decrypted.
-    #[error("the object {0} does not open: {1}")]
+    #[error("the object {0} cannot be decrypted: {1}")]
     Sealed(Place, OpenError),
     /// The store does not answer, or refuses.
     #[error("the document store failed: {0}")]
     Store(object_store::Error),
     /// Too many documents are in memory.
-    #[error("too many documents are worked on at once")]
+    #[error("too many documents are processed at once")]
     Busy,
 }
 
@@ -81,7 +81,7 @@ impl DocumentStore {
         builder.recursive(true);
         #[cfg(unix)]
         std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-        let cannot = || format!("the folder of documents {} cannot be used", folder.display());
+        let cannot = || format!("the document folder {} cannot be used", folder.display());
         builder.create(folder).with_context(cannot)?;
         let objects = LocalFileSystem::new_with_prefix(folder).with_context(cannot)?;
         Ok(Self::over(Arc::new(objects.with_fsync(true).with_automatic_cleanup(true)), sealer))
@@ -109,7 +109,7 @@ impl DocumentStore {
         if let Some(file) = &config.secret_access_key_file {
             builder = builder.with_secret_access_key(secrets::read(file)?.trim());
         }
-        let objects = builder.build().with_context(|| format!("the bucket of documents {bucket} cannot be used"))?;
+        let objects = builder.build().with_context(|| format!("the document bucket {bucket} cannot be used"))?;
         Ok(Self::over(Arc::new(objects), sealer))
     }
 

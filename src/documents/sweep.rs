@@ -25,8 +25,8 @@ pub async fn sweep_on(documents: DocumentStore, database: Database) {
         ticks.tick().await;
         match sweep(&documents, &database, ORPHAN_AGE).await {
             Ok(0) => {}
-            Ok(removed) => tracing::info!(removed, "removed {removed} documents that no customer has"),
-            Err(error) => tracing::warn!(%error, "documents that no customer has could not be removed: {error:#}"),
+            Ok(removed) => tracing::info!(removed, "removed {removed} documents without a row"),
+            Err(error) => tracing::warn!(%error, "documents without a row could not be removed: {error:#}"),
         }
     }
 }
@@ -52,7 +52,7 @@ pub async fn sweep(documents: &DocumentStore, database: &Database, age: Duration
                     removed += 1;
                 }
                 Err(DocumentError::Missing(_)) => {}
-                Err(error) => tracing::warn!(%error, "an object that no customer has is left alone: {error}"),
+                Err(error) => tracing::warn!(%error, "an object without a row was kept: {error}"),
             }
         }
     }

@@ -131,7 +131,7 @@ impl KeyRing {
                 .exec(database.writer())
                 .await;
             if let Err(error) = written {
-                tracing::debug!(key.id = %id, %error, "the last use of key {id} was not written down");
+                tracing::debug!(key.id = %id, %error, "the last use of key {id} could not be stored");
             }
         });
     }

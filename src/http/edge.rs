@@ -56,7 +56,7 @@ pub(crate) async fn within(
     let answered = async {
         // Refuse at once when there is no capacity. Queued requests would add to the overload.
         let Ok(_room) = door.try_acquire() else {
-            let refused = ApiError::Unavailable(Away::Capacity, "no room".into()).into_response();
+            let refused = ApiError::Unavailable(Away::Capacity, "too many requests".into()).into_response();
             let (response, failure) = finish(refused, &id, listener);
             note(&response, failure.as_ref(), &method, &route, started.elapsed());
             return response;
@@ -129,5 +129,5 @@ fn note(response: &Response, failure: Option<&ApiError>, method: &Method, route:
 
 fn words_of(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("without words")
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
 }

@@ -173,7 +173,7 @@ impl ApiError {
 
     /// The operator has paused the account: it can start no payments, payouts or withdrawals.
     pub fn psp_paused() -> Self {
-        let detail = "The operator has paused this account: no payments and no money out can be started.".to_owned();
+        let detail = "The operator has paused this account: it can start no payments and send no money.".to_owned();
         Self::Conflict("psp_paused", detail, Vec::new())
     }
 
@@ -198,7 +198,7 @@ impl ApiError {
                 (StatusCode::UNAUTHORIZED, problem.code(), "The operator token was not accepted")
             }
             Self::ForeignOrigin => (StatusCode::FORBIDDEN, "foreign_origin", "The request comes from another site"),
-            Self::MissingScope(_) => (StatusCode::FORBIDDEN, "missing_scope", "The API key may not do this"),
+            Self::MissingScope(_) => (StatusCode::FORBIDDEN, "missing_scope", "The API key lacks a scope"),
             Self::NotFound(what) => {
                 let code = Cow::Owned(format!("{what}_not_found"));
                 return Kind { status: StatusCode::NOT_FOUND, code, title: "There is no such object" };
@@ -206,10 +206,10 @@ impl ApiError {
             Self::FieldNotFound(code, _) => (StatusCode::NOT_FOUND, *code, "There is no such object"),
             Self::NoRoute(_) => (StatusCode::NOT_FOUND, "route_not_found", "There is no such path"),
             Self::MethodNotAllowed(_) => {
-                (StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", "The path has other methods")
+                (StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", "The method is not allowed")
             }
-            Self::Conflict(code, ..) => (StatusCode::CONFLICT, *code, "The request does not fit what is there"),
-            Self::Gone(code, _) => (StatusCode::GONE, *code, "It is not kept any more"),
+            Self::Conflict(code, ..) => (StatusCode::CONFLICT, *code, "The request conflicts with the current state"),
+            Self::Gone(code, _) => (StatusCode::GONE, *code, "It no longer exists"),
             Self::TooLarge(_) => (StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", "The body is too large"),
             Self::UnsupportedMediaType => {
                 (StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", "The body is not declared as JSON")
@@ -218,14 +218,14 @@ impl ApiError {
                 (StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", "The body is not declared as a form")
             }
             Self::MalformedMultipart(_) => {
-                (StatusCode::BAD_REQUEST, "malformed_multipart", "The body is not a form with files")
+                (StatusCode::BAD_REQUEST, "malformed_multipart", "The body is not a valid form")
             }
             Self::DocumentTooLarge(_) => {
                 (StatusCode::PAYLOAD_TOO_LARGE, "document_too_large", "A document is too large")
             }
             Self::Validation(_) => (StatusCode::UNPROCESSABLE_ENTITY, "validation_failed", "Fields are not valid"),
             Self::Unprocessable(code, ..) => {
-                (StatusCode::UNPROCESSABLE_ENTITY, *code, "Fields do not fit what is there")
+                (StatusCode::UNPROCESSABLE_ENTITY, *code, "Fields are not valid for this object")
             }
             Self::TokenUnavailable(_) => {
                 (StatusCode::UNPROCESSABLE_ENTITY, "token_unavailable", "The token is not available")
@@ -234,7 +234,7 @@ impl ApiError {
                 (StatusCode::UNPROCESSABLE_ENTITY, "idempotency_key_reused", "The idempotency key was used before")
             }
             Self::IdempotencyRunning => {
-                (StatusCode::CONFLICT, "idempotency_request_running", "The first request still runs")
+                (StatusCode::CONFLICT, "idempotency_request_running", "The first request is still running")
             }
             Self::RateLimited(_) => (StatusCode::TOO_MANY_REQUESTS, "rate_limited", "Too many requests"),
             Self::TimedOut => (StatusCode::SERVICE_UNAVAILABLE, "timed_out", "The request took too long"),
@@ -256,15 +256,15 @@ impl ApiError {
             Self::ForgedCallback(why) | Self::UnreadableCallback(why) => format!("The callback is refused: {why}."),
             Self::NotOperator(problem) => problem.detail(),
             Self::ForeignOrigin => {
-                "A change with the session's cookie needs the header `Origin` of this very site; programs send the \
+                "A change with the session cookie needs an `Origin` header of this site; programs should send the \
                  token as a bearer token instead."
                     .to_owned()
             }
             Self::MissingScope(scope) => format!("The API key lacks the scope `{scope}`."),
             Self::NotFound(what) => format!("There is no {what} with this id."),
             Self::FieldNotFound(_, error) => format!("`{}` {}.", error.field, error.message),
-            Self::NoRoute(list) => format!("There is nothing at this path; {list} lists what there is."),
-            Self::MethodNotAllowed(_) => "This path exists, but not with this method.".to_owned(),
+            Self::NoRoute(list) => format!("There is no route with this path; {list} lists all routes."),
+            Self::MethodNotAllowed(_) => "This path does not support this method.".to_owned(),
             Self::Conflict(_, detail, _)
             | Self::Unprocessable(_, detail, _)
             | Self::Gone(_, detail)
@@ -272,19 +272,19 @@ impl ApiError {
             Self::TooLarge(bytes) => format!("The body may have at most {bytes} bytes."),
             Self::UnsupportedMediaType => "Send the body with `Content-Type: application/json`.".to_owned(),
             Self::IdempotencyKeyReused => {
-                "This Idempotency-Key came with another request in the last 24 hours.".to_owned()
+                "This Idempotency-Key was used for another request in the last 24 hours; use a new key.".to_owned()
             }
-            Self::IdempotencyRunning => "The first request with this Idempotency-Key has not ended.".to_owned(),
+            Self::IdempotencyRunning => "The first request with this Idempotency-Key is still running.".to_owned(),
             Self::RateLimited(secs) => format!("Try again in {secs} s."),
             Self::TimedOut => format!(
-                "The request was not answered in time; it may have been carried out. {}",
+                "The request timed out and may have been carried out. {}",
                 match listener {
-                    Listener::Public => "Look, or try again with its Idempotency-Key.",
-                    Listener::Operator => "Look at what it was about before you repeat it.",
+                    Listener::Public => "Check its result, or repeat it with the same Idempotency-Key.",
+                    Listener::Operator => "Check its result before you repeat it.",
                 }
             ),
             Self::Unavailable(away, _) => away.detail().to_owned(),
-            Self::Internal(_) => "Something failed here; the request_id finds it in our logs.".to_owned(),
+            Self::Internal(_) => "The service failed; the request_id identifies the error in its logs.".to_owned(),
         }
     }
 
@@ -326,7 +326,7 @@ impl ApiError {
             Self::Unavailable(Away::Chain, reason) => Some((Level::WARN, reason)),
             Self::Unavailable(Away::Database | Away::Payment | Away::Sending | Away::Documents, reason)
             | Self::Internal(reason) => Some((Level::ERROR, reason)),
-            Self::TimedOut => Some((Level::ERROR, "the request took too long")),
+            Self::TimedOut => Some((Level::ERROR, "the request timed out")),
             // Lack of capacity is not logged either: a metric counts it by status, and a log line for each request
             // would add load.
             _ => None,
@@ -417,12 +417,12 @@ impl Away {
             Self::ChainPaused => {
                 "The chain takes no new payments at the moment: the operator has paused it. Use another chain."
             }
-            Self::Payment => "The payment cannot be worked on at the moment; an operator has been told.",
-            Self::Sending => "The payout or withdrawal cannot be worked on at the moment; an operator has been told.",
-            Self::IdentityProvider => "No identity provider is configured here: customers cannot be verified.",
+            Self::Payment => "The payment cannot be processed at the moment; the operator was notified.",
+            Self::Sending => "The payout or withdrawal cannot be processed at the moment; the operator was notified.",
+            Self::IdentityProvider => "No identity provider is configured, so customers cannot be verified.",
             Self::Screening => "The wallet could not be screened in time; try again.",
-            Self::Capacity => "Too much is going on at the moment; try again.",
-            Self::Documents => "Documents cannot be kept or read at the moment; try again.",
+            Self::Capacity => "The service is overloaded at the moment; try again.",
+            Self::Documents => "Documents cannot be stored or read at the moment; try again.",
         }
     }
 }
@@ -432,7 +432,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_fault_of_ours_alarms_nobody() {
+    fn only_faults_of_the_service_are_logged_as_errors() {
         let away = |away| ApiError::Unavailable(away, "why".into());
         assert_eq!(away(Away::Chain).for_log(), Some((Level::WARN, "why")));
         assert_eq!(away(Away::Capacity).for_log(), None);

@@ -138,8 +138,8 @@ impl Idempotency {
         self.0.as_ref()?;
         let (this, app) = (self.clone(), app.clone());
         Some(Box::new(move |payment| {
-            let answer = answer(&app, payment).expect("a payment can be written as JSON");
-            this.row(&answer).expect("there is a key")
+            let answer = answer(&app, payment).expect("a payment serialises as JSON");
+            this.row(&answer).expect("the request has an idempotency key")
         }))
     }
 
@@ -151,8 +151,8 @@ impl Idempotency {
         self.0.as_ref()?;
         let this = self.clone();
         Some(Box::new(move |sending| {
-            let answer = answer(sending).expect("a payout can be written as JSON");
-            this.row(&answer).expect("there is a key")
+            let answer = answer(sending).expect("a payout serialises as JSON");
+            this.row(&answer).expect("the request has an idempotency key")
         }))
     }
 
@@ -198,7 +198,7 @@ impl Idempotency {
         }
         let body = kept.sealer.open(&kept.seal_place(), &row.response_body).map_err(ApiError::internal)?;
         let status = u16::try_from(row.response_status).ok().and_then(|status| StatusCode::from_u16(status).ok());
-        let status = status.ok_or_else(|| ApiError::internal("a kept answer has no HTTP status"))?;
+        let status = status.ok_or_else(|| ApiError::internal("a stored answer has no valid HTTP status"))?;
         let mut response = Answer::of_bytes(status, body).into_response();
         response.headers_mut().insert(IDEMPOTENT_REPLAYED, HeaderValue::from_static("true"));
         Ok(Some(response))
@@ -225,8 +225,8 @@ impl Running {
         tokio::spawn(async move {
             match prune(&database, now).await {
                 Ok(0) => {}
-                Ok(rows) => tracing::debug!(rows, "deleted {rows} idempotent answers past their time"),
-                Err(error) => tracing::warn!(%error, "idempotent answers past their time could not be deleted"),
+                Ok(rows) => tracing::debug!(rows, "deleted {rows} expired idempotent answers"),
+                Err(error) => tracing::warn!(%error, "expired idempotent answers could not be deleted"),
             }
         });
     }
@@ -252,7 +252,7 @@ pub async fn prune(database: &Database, now: Timestamp) -> Result<u64, sea_orm::
 /// The method and the path's template, the same with and without the prefix.
 fn route_of(parts: &Parts) -> Result<String, ApiError> {
     let template = parts.extensions.get::<MatchedPath>();
-    let template = template.ok_or_else(|| ApiError::internal("a handler without a route"))?;
+    let template = template.ok_or_else(|| ApiError::internal("a handler has no route"))?;
     Ok(format!("{} {}", parts.method, bare(template.as_str())))
 }
 

@@ -69,7 +69,7 @@ impl Rooms {
     /// Takes a permit, unless this holder has `each_max` already or the total is used up.
     pub(super) fn take(self: &Arc<Self>, holder: Holder, each_max: usize) -> Result<Place, ApiError> {
         let all = Arc::clone(&self.all).try_acquire_owned();
-        let all = all.map_err(|_| ApiError::Unavailable(Away::Capacity, "no room for more that stay open".into()))?;
+        let all = all.map_err(|_| ApiError::Unavailable(Away::Capacity, "too many long-lived requests".into()))?;
         let mut held = self.held.entry(holder).or_insert(0);
         if *held >= each_max {
             return Err(ApiError::RateLimited(FULL_RETRY_SECS));
@@ -205,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_are_bounded_in_all_and_for_each_and_come_free() {
+    fn permits_are_limited_in_total_and_per_holder_and_released() {
         let rooms = Rooms::new(3);
         let (one, two) = (Holder::Address([127, 0, 0, 1].into()), Holder::Psp(PspId::generate()));
         let first = rooms.take(one, 2).unwrap_or_else(|error| panic!("{error:?}"));
@@ -216,7 +216,7 @@ mod tests {
         drop(first);
         let fourth = rooms.take(one, 2).unwrap_or_else(|error| panic!("{error:?}"));
         drop((second, third, fourth));
-        assert!(rooms.held.is_empty(), "nothing is kept of those who left");
+        assert!(rooms.held.is_empty(), "no entries remain for released permits");
         assert_eq!(rooms.all.available_permits(), 3);
     }
 }

@@ -26,8 +26,8 @@ static HANDLES: LazyLock<RwLock<ByRoute>> = LazyLock::new(RwLock::default);
 /// Registers the descriptions of the metrics.
 pub(super) fn describe() {
     describe_counter!(REQUESTS, "Requests answered, by method, route template and status.");
-    describe_histogram!(SECONDS, metrics::Unit::Seconds, "Time from the request's head to its answer's.");
-    describe_gauge!(STREAMS, "Streams of payments that are open: payers' pages, and those of PSPs.");
+    describe_histogram!(SECONDS, metrics::Unit::Seconds, "Time from the request head to the response head.");
+    describe_gauge!(STREAMS, "Open payment streams of payers' pages and PSPs.");
     // Handles from before the recorder was installed would record nothing.
     HANDLES.write().clear();
 }

@@ -50,7 +50,7 @@ pub async fn serve(listener: TcpListener, router: Router, shutdown: impl Future<
     }
     drop(listener);
     if tokio::time::timeout(DRAIN_MAX, graceful.shutdown()).await.is_err() {
-        tracing::warn!("some requests were still running at the end and were cut off");
+        tracing::warn!("some requests were still running at shutdown and were aborted");
     }
 }
 

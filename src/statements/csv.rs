@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_can_be_read_again_and_is_no_formula() {
+    fn fields_survive_a_round_trip_and_are_not_formulas() {
         let own = ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "a,b", "he said \"no\"", "two\nlines", "ü", "'"];
         let mut out = Vec::new();
         head(&mut out).unwrap();

@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_period_begins_before_it_ends_and_is_a_year_at_most() {
+    fn a_period_is_not_empty_and_at_most_a_year_long() {
         let at = |text| moment(text).unwrap();
         assert_eq!(moment("2026-11-01").unwrap(), at("2026-11-01T00:00:00Z"));
         assert_eq!(at("2026-11-01T01:00:00+01:00"), at("2026-11-01"));

@@ -49,7 +49,7 @@ pub enum StatementError {
     #[error("the database is not available: {0}")]
     Database(#[from] DbErr),
     /// It cannot be serialised.
-    #[error("it cannot be written down: {0}")]
+    #[error("the statement cannot be serialised: {0}")]
     Written(#[from] std::io::Error),
     /// The entries do not add up to the closing balance: a bug.
     #[error("the entries of {0} do not add up to its closing balance")]

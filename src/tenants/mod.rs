@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_for_people() {
+    fn names_are_trimmed_and_validated() {
         assert_eq!("  Northern Pay ".parse(), Ok(Name("Northern Pay".to_owned())));
         assert_eq!(" ".parse::<Name>(), Err(NameError::Empty));
         assert_eq!("é".repeat(NAME_CHARS_MAX + 1).parse::<Name>(), Err(NameError::TooLong));

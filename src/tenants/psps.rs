@@ -215,7 +215,7 @@ fn differences(before: &Value, after: &Value) -> Map<String, Value> {
 }
 
 fn settings(policies: &PspPolicies) -> String {
-    serde_json::to_string(policies).expect("policies are JSON")
+    serde_json::to_string(policies).expect("policies serialise as JSON")
 }
 
 fn record(row: psps::Model) -> Result<PspRecord, TenantError> {

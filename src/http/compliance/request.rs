@@ -68,7 +68,7 @@ pub struct ComplianceAnswer {
             description = "`tos_not_accepted`, `documents_missing` (each named in `errors`), `customer_inactive`, \
                            `already_cleared` or `update_in_progress`.",
         ),
-        (status = 503, description = "`identity_provider_unconfigured`: nobody can be verified here.", body = Problem),
+        (status = 503, description = "`identity_provider_unconfigured`: customers cannot be verified.", body = Problem),
     ),
 )]
 pub async fn request(State(app): State<AppState>, request: Submission<Customers>) -> Result<Response, ApiError> {
@@ -88,7 +88,7 @@ pub async fn request(State(app): State<AppState>, request: Submission<Customers>
     opened.commit().await?;
     app.system.desk().nudge();
     let answer = Answer::accepted(&ComplianceAnswer {
-        message: "Verification is under way",
+        message: "Verification in progress",
         customer_id: customer_id.to_string(),
         kyc_status,
         verification_id: check.to_string(),
@@ -101,7 +101,7 @@ pub async fn request(State(app): State<AppState>, request: Submission<Customers>
 }
 
 fn unknown_customer() -> ApiError {
-    let message = "names no customer of this account".to_owned();
+    let message = "is not a customer of this account".to_owned();
     let error = FieldError { field: "customer_id".to_owned(), code: "not_found".into(), message };
     ApiError::FieldNotFound("customer_not_found", error)
 }

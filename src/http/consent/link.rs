@@ -59,19 +59,19 @@ mod tests {
     const NOW: Timestamp = Timestamp(1_700_000_000_000);
 
     #[test]
-    fn a_link_is_good_for_a_day_and_for_one_customer() {
+    fn a_link_is_valid_for_a_day_and_one_customer() {
         let sealer = Sealer::new(&[7; 32]);
         let id = CustomerId::generate();
         let (token, expires_at) = issue(&sealer, id, NOW);
         assert_eq!(expires_at, NOW.plus_secs(86_400));
         assert_eq!(read(&sealer, &token, expires_at.plus_millis(-1)), Ok(id));
         assert_eq!(read(&sealer, &token, expires_at), Err(LinkError::Expired));
-        assert_ne!(issue(&sealer, id, NOW).0, token, "each is another");
+        assert_ne!(issue(&sealer, id, NOW).0, token, "each token is different");
         assert!(token.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._".contains(&byte)), "{token}");
     }
 
     #[test]
-    fn what_was_not_made_here_opens_nothing() {
+    fn rejects_forged_and_altered_tokens() {
         let sealer = Sealer::new(&[7; 32]);
         let (token, _) = issue(&sealer, CustomerId::generate(), NOW);
         let other = CustomerId::generate().to_string();

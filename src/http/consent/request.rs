@@ -49,9 +49,9 @@ pub enum ConsentAnswer {
 #[utoipa::path(
     post, path = "/api/v1/customers/{customer_id}/service-consent", tag = "Customers",
     operation_id = "requestServiceConsent",
-    params(("customer_id" = String, Path, description = "As it was created.")),
+    params(("customer_id" = String, Path, description = "The id from its creation.")),
     responses(
-        (status = 200, description = "A link, or when the terms were accepted.", body = ConsentAnswer),
+        (status = 200, description = "A link, or the time of acceptance.", body = ConsentAnswer),
         (status = 404, description = "There is none with this id.", body = Problem),
         (status = 409, description = "`customer_inactive`.", body = Problem),
     ),

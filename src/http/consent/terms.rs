@@ -66,7 +66,7 @@ impl Terms {
 
 impl Default for Terms {
     fn default() -> Self {
-        Self::new(USUAL).expect("the text that comes with the program is one")
+        Self::new(USUAL).expect("the default terms are valid")
     }
 }
 
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_has_a_title_and_paragraphs() {
+    fn terms_have_a_title_and_paragraphs() {
         let terms = Terms::new("\nTerms of A\n\nOne\nline.\n\n\nTwo.\n").unwrap();
         assert_eq!(terms.title(), "Terms of A");
         assert_eq!(terms.paragraphs().collect::<Vec<_>>(), ["One\nline.", "Two."]);

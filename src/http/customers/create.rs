@@ -47,7 +47,7 @@ pub struct CustomersAnswer {
     customers: Vec<CustomerRecord>,
 }
 
-/// Make customers
+/// Create customers
 ///
 /// An individual or a business (`type`), or a list of up to 100 of them: all are created, or none. A new customer is
 /// `pending`. Next, it accepts the terms of service, its documents are uploaded, and its identity is verified.
@@ -57,7 +57,8 @@ pub struct CustomersAnswer {
     responses(
         (status = 201, description = "The customers.", body = CustomersAnswer),
         (status = 413, description = "The body is larger than 4 MiB.", body = Problem),
-        (status = 422, description = "Every bad field is named (`[3].email` in a list), and none was made.", body = Problem),
+        (status = 422, description = "Every invalid field is named (`[3].email` in a list), and none was created.",
+            body = Problem),
     ),
 )]
 pub async fn create(
@@ -85,7 +86,7 @@ pub async fn create(
                 Err(error) => Err(error.into()),
             }
         }
-        // Many rows form a write group of their own, so that they do not delay the journal's group with payments.
+        // Many rows get a transaction of their own, so that they do not delay payments in the journal's write group.
         Err(rows) => {
             let transaction = app.database().begin().await?;
             customers::create(&transaction, &rows, &by, now).await?;

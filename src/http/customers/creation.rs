@@ -145,7 +145,7 @@ pub fn read(fields: &Fields<'_>, today: NaiveDate) -> Option<Creation> {
     let residential_address = fields.object("residential_address", values::address);
     let document_type = fields.optional("document_type", |value| document_type(value, kind));
     for document in DocumentKind::ALL.iter().map(|kind| kind.as_str()).filter(|name| fields.has(name)) {
-        fields.fault(document, Fault::new("not_settable", "cannot be set here: documents are uploaded"));
+        fields.fault(document, Fault::new("not_settable", "cannot be set here; upload the document instead"));
     }
     // Without a type, the other required fields are unknown.
     let kind = kind?;
@@ -154,7 +154,7 @@ pub fn read(fields: &Fields<'_>, today: NaiveDate) -> Option<Creation> {
         CustomerKind::Individual => {
             // A client's form for both types sends the fields that do not apply as empty.
             for name in BUSINESS_FIELDS.into_iter().filter(|name| fields.has(name) && !fields.is_blank(name)) {
-                fields.fault(name, Fault::new("only_for_businesses", "is for customers of the type business only"));
+                fields.fault(name, Fault::new("only_for_businesses", "is allowed for the type business only"));
             }
             None
         }
@@ -206,7 +206,7 @@ fn owners(fields: &Fields<'_>, today: NaiveDate) -> Vec<BeneficiaryOwner> {
         self::owner(owner, share, today)
     });
     if shares > Percentage::WHOLE_UNITS {
-        fields.fault(NAME, Fault::new("ownership_above_100", "own more than 100 percent together"));
+        fields.fault(NAME, Fault::new("ownership_above_100", "own more than 100 percent in total"));
     }
     owners.unwrap_or_default()
 }

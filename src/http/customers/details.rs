@@ -58,8 +58,8 @@ pub struct PaymentDetailsAnswer {
     responses(
         (status = 200, description = "Added or updated.", body = PaymentDetailsAnswer),
         (status = 404, description = "`customer_not_found`.", body = Problem),
-        (status = 409, description = "`customer_inactive`: it is deactivated.", body = Problem),
-        (status = 422, description = "Every bad or missing field is named.", body = Problem),
+        (status = 409, description = "`customer_inactive`: the customer is deactivated.", body = Problem),
+        (status = 422, description = "Every invalid or missing field is named.", body = Problem),
     ),
 )]
 pub async fn set(State(app): State<AppState>, request: Submission<Customers>) -> Result<Response, ApiError> {

@@ -26,7 +26,7 @@ pub struct CustomerAnswer {
 /// The complete record, with payment details and the paths of documents.
 #[utoipa::path(
     get, path = "/api/v1/customers/{customer_id}", tag = "Customers", operation_id = "getCustomer",
-    params(("customer_id" = String, Path, description = "As its creation answered it.")),
+    params(("customer_id" = String, Path, description = "The id from its creation.")),
     responses(
         (status = 200, description = "The customer.", body = CustomerAnswer),
         (status = 404, description = "There is none with this id.", body = Problem),

@@ -104,7 +104,7 @@ impl Particulars {
     pub fn open(sealer: &Sealer, id: &str, sealed: &str) -> Result<Self, ApiError> {
         let opened = sealer.open(&["customers", id, "particulars"], sealed).map_err(ApiError::internal)?;
         // The parser's message may quote the data, so it is dropped.
-        serde_json::from_slice(&opened).map_err(|_| ApiError::internal("the particulars of a customer cannot be read"))
+        serde_json::from_slice(&opened).map_err(|_| ApiError::internal("a customer's personal data cannot be decoded"))
     }
 }
 

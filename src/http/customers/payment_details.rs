@@ -66,7 +66,7 @@ impl PaymentDetails {
         let wallet = fields.optional("wallet_address", |value| {
             let address = values::wallet(value)?;
             if address == WalletAddress([0; 20]) {
-                return Err(Fault::new("zero_address", "must not be the zero address: what is sent there is lost"));
+                return Err(Fault::new("zero_address", "must not be the zero address: money sent there is lost"));
             }
             Ok((address, read::string(value)?.to_owned()))
         });
@@ -86,10 +86,10 @@ impl PaymentDetails {
         let lives_there = country == Some(UNITED_STATES);
         let banks_there = bank_address.as_ref().is_some_and(|address| address.country == UNITED_STATES);
         if has_bank && (lives_there || banks_there) && !fields.has("account_type") {
-            fields.fault("account_type", Fault::new("required", "is required of a bank account in the USA"));
+            fields.fault("account_type", Fault::new("required", "is required for a bank account in the USA"));
         }
         if has_bank && lives_there && !fields.has("bank_address") {
-            fields.fault("bank_address", Fault::new("required", "is required of a bank account in the USA"));
+            fields.fault("bank_address", Fault::new("required", "is required for a bank account in the USA"));
         }
         let (address, wallet_address) = wallet.unzip();
         let details = Self {
@@ -134,7 +134,7 @@ impl Kept {
     fn open(sealer: &Sealer, customer_id: &str, sealed: &str) -> Result<Self, ApiError> {
         let opened = sealer.open(&["payment_details", customer_id, "details"], sealed).map_err(ApiError::internal)?;
         // The parser's message may quote the data, so it is dropped.
-        serde_json::from_slice(&opened).map_err(|_| ApiError::internal("payment details cannot be read"))
+        serde_json::from_slice(&opened).map_err(|_| ApiError::internal("payment details cannot be decoded"))
     }
 }
 

@@ -34,12 +34,12 @@ pub struct UpdateRequest {
 /// automatically. The same number changes nothing.
 #[utoipa::path(
     patch, path = "/api/v1/customers/{customer_id}", tag = "Customers", operation_id = "updateCustomer",
-    params(("customer_id" = String, Path, description = "As its creation answered it.")),
+    params(("customer_id" = String, Path, description = "The id from its creation.")),
     request_body = UpdateRequest,
     responses(
         (status = 200, description = "The record.", body = CustomerAnswer),
         (status = 404, description = "There is none with this id.", body = Problem),
-        (status = 409, description = "`customer_inactive`: it is deactivated.", body = Problem),
+        (status = 409, description = "`customer_inactive`: the customer is deactivated.", body = Problem),
         (status = 422, description = "The number is not valid, or other fields were given: all are named.", body = Problem),
     ),
 )]

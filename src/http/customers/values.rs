@@ -224,7 +224,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn countries_and_currencies_are_those_of_the_standards() {
+    fn countries_and_currencies_follow_the_iso_standards() {
         for good in ["USA", "NGA", "DEU", "GBR", "SSD"] {
             assert_eq!(country(&json!(good)).unwrap(), good);
         }
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn phone_numbers_are_e164() {
+    fn phone_numbers_must_be_e164() {
         for good in
             ["+14155550123", "+2348012345678", "+4915112345678", "+447700900123", "+390612345678", "+33612345678"]
         {
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn dates_of_birth_are_real_and_past() {
+    fn dates_of_birth_exist_and_are_in_the_past() {
         let today = NaiveDate::from_ymd_opt(2026, 3, 1).unwrap();
         for good in ["1990-02-28", "2000-02-29", "2026-02-28", "1896-03-01"] {
             assert_eq!(date_of_birth(&json!(good), today).unwrap().to_string(), good);
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn percentages_are_between_nothing_and_everything() {
+    fn percentages_are_between_0_and_100() {
         for (good, units) in [("0", 0), ("25", 250_000), ("33.3333", 333_333), ("100", 1_000_000), ("100.0", 1_000_000)]
         {
             assert_eq!(percentage(&json!(good)).unwrap(), Percentage { text: good.to_owned(), units });
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn wallets_hold_their_checksum() {
+    fn wallets_match_their_checksum() {
         let checksum = "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913";
         let address = wallet(&json!(checksum)).unwrap();
         assert_eq!(wallet(&json!(checksum.to_lowercase())).unwrap(), address);
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn web_addresses_are_pages() {
+    fn web_addresses_are_http_urls() {
         for good in ["https://example.com", "http://shop.example:8080/a?b=c"] {
             assert_eq!(web_address(&json!(good)).unwrap(), good);
         }

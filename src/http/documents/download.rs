@@ -39,7 +39,7 @@ pub(crate) struct Reading<'a> {
 #[utoipa::path(
     get, path = "/api/v1/customers/{customer_id}/documents/{kind}", tag = "Customers", operation_id = "getDocument",
     params(
-        ("customer_id" = String, Path, description = "Whose."),
+        ("customer_id" = String, Path, description = "The customer's id."),
         ("kind" = String, Path, description = "proof_of_residential_address, incorporation_certificate, \
             proof_of_business_address or verification_document."),
     ),
@@ -83,7 +83,8 @@ impl Reading<'_> {
             .one(self.database.reader())
             .await?
             .ok_or_else(no_document)?;
-        let place = Place::of_path(&document.path).ok_or_else(|| ApiError::internal("a document has another path"))?;
+        let place =
+            Place::of_path(&document.path).ok_or_else(|| ApiError::internal("a document has a malformed path"))?;
         let media: MediaType = document.media_type.parse().map_err(ApiError::internal)?;
         let _turn = self.store.turn().await?;
         let content = self.store.get(place).await?;
@@ -105,7 +106,7 @@ impl Reading<'_> {
 /// Answers with a download, which browsers never display, under a file name that the service chooses.
 fn answer(kind: DocumentKind, media: MediaType, content: Vec<u8>) -> Response {
     let name = format!("attachment; filename=\"{kind}.{}\"", media.extension());
-    let name = HeaderValue::from_str(&name).expect("our names are fit for a header");
+    let name = HeaderValue::from_str(&name).expect("document names are valid in a header");
     let headers: [(HeaderName, HeaderValue); 4] = [
         (CONTENT_TYPE, HeaderValue::from_static(media.essence())),
         (CONTENT_DISPOSITION, name),

@@ -66,12 +66,12 @@ struct Upload {
     patch, path = "/api/v1/customers/uploads", tag = "Customers", operation_id = "uploadDocuments",
     request_body(content = UploadRequest, content_type = "multipart/form-data"),
     responses(
-        (status = 200, description = "Kept.", body = UploadAnswer),
+        (status = 200, description = "Stored.", body = UploadAnswer),
         (status = 404, description = "There is no such customer.", body = Problem),
         (status = 409, description = "`customer_inactive`.", body = Problem),
         (status = 413, description = "`document_too_large`: every such field is named.", body = Problem),
         (status = 415, description = "The body is not multipart/form-data.", body = Problem),
-        (status = 422, description = "Every bad field is named, and nothing was kept.", body = Problem),
+        (status = 422, description = "Every invalid field is named, and nothing was stored.", body = Problem),
     ),
 )]
 pub async fn upload(State(app): State<AppState>, form: Form<Customers>) -> Result<Response, ApiError> {
@@ -105,7 +105,7 @@ fn read(parts: Vec<FormPart>) -> Result<(CustomerId, Vec<Upload>), ApiError> {
     let mut too_large = false;
     for FormPart { name, content } in parts {
         if seen.contains(&name) {
-            fault(&name, "duplicate", "stands in this form twice".to_owned());
+            fault(&name, "duplicate", "occurs twice in this form".to_owned());
             continue;
         }
         seen.push(name.clone());
@@ -113,13 +113,13 @@ fn read(parts: Vec<FormPart>) -> Result<(CustomerId, Vec<Upload>), ApiError> {
             let id = content.as_deref().and_then(|content| std::str::from_utf8(content).ok());
             match id.map(str::trim).and_then(|id| id.parse::<CustomerId>().ok()) {
                 Some(id) => customer_id = Some(id),
-                None => fault(&name, "invalid_id", "is not an id of this kind".to_owned()),
+                None => fault(&name, "invalid_id", "is not a valid id".to_owned()),
             }
             continue;
         }
         let Ok(kind) = name.parse::<DocumentKind>() else {
             let names = DocumentKind::ALL.iter().map(|kind| kind.as_str()).collect::<Vec<_>>().join(", ");
-            fault(&name, "unknown_field", format!("is no field here; there are {CUSTOMER_ID}, {names}"));
+            fault(&name, "unknown_field", format!("is not a known field; known fields are {CUSTOMER_ID}, {names}"));
             continue;
         };
         match content {
@@ -138,7 +138,7 @@ fn read(parts: Vec<FormPart>) -> Result<(CustomerId, Vec<Upload>), ApiError> {
         fault(CUSTOMER_ID, "required", "is required".to_owned());
     }
     if !seen.iter().any(|name| name.parse::<DocumentKind>().is_ok()) {
-        fault("documents", "required", "must be at least one".to_owned());
+        fault("documents", "required", "must contain at least one document".to_owned());
     }
     match customer_id {
         _ if too_large => Err(ApiError::DocumentTooLarge(faults)),
@@ -200,7 +200,7 @@ async fn store_all(
 async fn remove(store: &DocumentStore, stored: &[Stored]) {
     for (place, ..) in stored {
         if let Err(error) = store.delete(*place).await {
-            tracing::debug!(%error, "an object without a row stays until it is swept away");
+            tracing::debug!(%error, "an object without a row could not be deleted; the sweep will delete it");
         }
     }
 }

@@ -45,8 +45,8 @@ impl KeyProblem {
     pub(super) const fn detail(self) -> &'static str {
         match self {
             Self::Missing => "Send the header `Authorization: Bearer <API key>`.",
-            Self::Malformed => "This is not a whole API key: a part is missing or mistyped.",
-            Self::WrongEnvironment => "Keys of the sandbox (sk_test_) and of production (sk_live_) do not mix.",
+            Self::Malformed => "This is not a valid API key: a part is missing or mistyped.",
+            Self::WrongEnvironment => "The key is for another environment (sandbox: sk_test_, production: sk_live_).",
             Self::Unknown => "There is no such API key.",
             Self::Revoked => "This API key was revoked.",
             Self::Expired => "This API key has expired.",
@@ -69,9 +69,9 @@ impl TokenProblem {
         match self {
             Self::Missing => "Send the operator token as a bearer token.".to_owned(),
             Self::Wrong => "This is not the operator token.".to_owned(),
-            Self::SessionOver => "The session is over; log in again.".to_owned(),
+            Self::SessionOver => "The session is no longer valid; log in again.".to_owned(),
             Self::TooManyAttempts(secs) => {
-                format!("Too many wrong tokens came from this address; no other is looked at for {secs} s.")
+                format!("Too many wrong tokens came from this address; try again in {secs} s.")
             }
         }
     }

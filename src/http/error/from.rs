@@ -16,7 +16,7 @@ use crate::documents::DocumentError;
 impl From<DbErr> for ApiError {
     fn from(error: DbErr) -> Self {
         if matches!(error.sql_err(), Some(SqlErr::UniqueConstraintViolation(_))) {
-            let detail = "Another request changed the same thing at the same moment; try again.".to_owned();
+            let detail = "Another request changed the same object at the same time; try again.".to_owned();
             return Self::Conflict("concurrent_change", detail, Vec::new());
         }
         match Failure::of(&error) {
@@ -71,10 +71,10 @@ impl From<Rejection> for ApiError {
             Rejection::RefundTooLarge { .. }
             | Rejection::RefundSpansVaults { .. }
             | Rejection::RefundMustBeAll { .. } => {
-                Self::Conflict(code, sentence(&detail), at("amount", "does not fit"))
+                Self::Conflict(code, sentence(&detail), at("amount", "is not valid for this payment"))
             }
             Rejection::ReceivedMoved { .. } => {
-                Self::Conflict(code, sentence(&detail), at("expected_received", "has moved"))
+                Self::Conflict(code, sentence(&detail), at("expected_received", "has changed"))
             }
             _ => Self::Conflict(code, sentence(&detail), Vec::new()),
         }
@@ -213,12 +213,12 @@ impl From<OrderError> for ApiError {
 }
 
 fn insufficient_balance() -> ApiError {
-    let detail = "The balance on this chain does not have that much available.";
+    let detail = "The available balance on this chain is too small.";
     ApiError::Conflict("insufficient_balance", detail.to_owned(), Vec::new())
 }
 
 fn above_daily_limit() -> ApiError {
-    let detail = "The ceiling of what may be sent on one day is reached; it begins anew at midnight UTC.";
+    let detail = "The daily send limit is reached; it resets at midnight UTC.";
     ApiError::Conflict("above_daily_limit", detail.to_owned(), Vec::new())
 }
 

@@ -215,5 +215,5 @@ fn finish<T>(faults: &Faults, read: Option<T>) -> Result<T, ApiError> {
     if !faults.is_empty() {
         return Err(ApiError::Validation(faults));
     }
-    read.ok_or_else(|| ApiError::internal("a field was refused and no fault remembered"))
+    read.ok_or_else(|| ApiError::internal("a field was refused without a recorded fault"))
 }

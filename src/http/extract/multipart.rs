@@ -100,7 +100,7 @@ fn unreadable(error: &MultipartError) -> ApiError {
     if error.status() == StatusCode::PAYLOAD_TOO_LARGE {
         return ApiError::TooLarge(FORM_BYTES_MAX);
     }
-    ApiError::MalformedMultipart("it ended early, or its boundary is another than the header Content-Type says")
+    ApiError::MalformedMultipart("it ended early, or its boundary differs from the one in the header Content-Type")
 }
 
 /// Identifies a form by its names and contents for idempotency. The boundary differs each time a form is sent, and the

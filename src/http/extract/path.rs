@@ -17,7 +17,7 @@ impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Path<T>
         let path = axum::extract::Path::<T>::from_request_parts(parts, state).await;
         path.map(|path| Self(path.0)).map_err(|rejection| {
             if rejection.status().is_server_error() {
-                return ApiError::internal("a handler reads other parameters than its path has");
+                return ApiError::internal("a handler's path parameters do not match its route");
             }
             let message = "must be UTF-8, percent-encoded".to_owned();
             ApiError::BadParameters(vec![FieldError { field: "path".to_owned(), code: "not_utf8".into(), message }])

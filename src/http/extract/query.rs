@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_bad_parameter_is_named() {
+    fn every_invalid_parameter_is_reported() {
         let mut query = QueryFields::of(&"/x?limit=0&offset=-1&other=1&limit=5".parse().unwrap());
         query.page();
         let Err(ApiError::BadParameters(errors)) = query.finish() else { panic!("accepted") };

@@ -41,7 +41,7 @@ pub fn email(value: &Value) -> Result<String, Fault> {
 
 /// Reads an id of the type `T`.
 pub fn id<T: FromStr<Err = payferry_domain::ids::IdError>>(value: &Value) -> Result<T, Fault> {
-    string(value)?.parse().map_err(|_| Fault::new("invalid_id", "is not an id of this kind"))
+    string(value)?.parse().map_err(|_| Fault::new("invalid_id", "is not a valid id"))
 }
 
 /// Reads one of a few names.
@@ -87,7 +87,7 @@ pub fn address(value: &Value) -> Result<Address, Fault> {
     let digits = text.get(2..).unwrap_or_default();
     let has = |case: fn(&u8) -> bool| digits.as_bytes().iter().any(case);
     if has(u8::is_ascii_lowercase) && has(u8::is_ascii_uppercase) && checksummed(address) != text {
-        return Err(Fault::new("wrong_checksum", "is mistyped: its letters' case is not that of its EIP-55 checksum"));
+        return Err(Fault::new("wrong_checksum", "does not match its EIP-55 checksum; check its characters and case"));
     }
     Ok(address)
 }
@@ -112,7 +112,7 @@ pub fn object(value: &Value, bytes_max: usize, levels_max: usize) -> Result<Map<
         return Err(Fault::new("too_large", format!("may have at most {bytes_max} bytes as JSON")));
     }
     if levels(value) > levels_max {
-        return Err(Fault::new("too_deep", format!("may have at most {levels_max} objects and lists in each other")));
+        return Err(Fault::new("too_deep", format!("may be nested at most {levels_max} levels deep")));
     }
     Ok(object.clone())
 }
@@ -144,7 +144,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn emails() {
+    fn email_addresses_are_validated() {
         for good in ["a@b.co", "first.last+tag@sub.example.com", "ü@bücher.example"] {
             assert_eq!(email(&json!(good)).unwrap(), good);
         }
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_numbers_keep_to_their_bounds_and_are_whole() {
+    fn whole_numbers_are_whole_and_within_bounds() {
         assert_eq!(whole(&json!(60), 60, 86_400).unwrap(), 60);
         for (bad, code) in [
             (json!(59), "out_of_range"),
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_keep_to_their_bytes_and_levels() {
+    fn objects_respect_the_size_and_depth_limits() {
         let three = json!({ "a": [1, { "b": "c" }], "d": {} });
         assert_eq!(object(&three, 100, 3).unwrap(), *three.as_object().unwrap());
         assert_eq!(object(&three, 100, 2).unwrap_err().code, "too_deep");
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_not_blank_nor_endless_and_hold_no_control_characters() {
+    fn rejects_texts_that_are_blank_too_long_or_have_control_characters() {
         for (bad, code) in [
             (json!(" \t"), "empty"),
             (json!("a\u{0}b"), "invalid_characters"),

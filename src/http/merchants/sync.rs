@@ -64,16 +64,16 @@ struct Synced {
     merchant_id: String,
 }
 
-/// Make and update merchants
+/// Create and update merchants
 ///
 /// An upsert by `external_id`: all items or none are written. It may be repeated. A `business_id` cannot change once
 /// submitted.
 #[utoipa::path(
     post, path = "/merchants/sync", tag = "Merchants", operation_id = "syncMerchants", request_body = SyncRequest,
     responses(
-        (status = 200, description = "Made and updated.", body = SyncAnswer),
+        (status = 200, description = "Created and updated.", body = SyncAnswer),
         (status = 409, description = "`business_id_immutable`: every such item is named.", body = Problem),
-        (status = 422, description = "Every bad field is named, and nothing was written.", body = Problem),
+        (status = 422, description = "Every invalid field is named, and nothing was written.", body = Problem),
     ),
 )]
 pub async fn sync(
@@ -107,7 +107,7 @@ fn read_items(body: &Fields<'_>) -> Option<Vec<SyncItem>> {
         let email = item.required("email", read::email);
         let business_id = item.required("business_id", read::text);
         if external_id.as_ref().is_some_and(|id| !seen.insert(id.clone())) {
-            item.fault("external_id", Fault::new("duplicate", "stands in this batch twice"));
+            item.fault("external_id", Fault::new("duplicate", "occurs twice in this batch"));
         }
         Some(SyncItem { external_id: external_id?, name: name?, email: email?, business_id: business_id? })
     })

@@ -62,12 +62,12 @@ pub struct EntryList {
 /// reorg orphaned is reversed by an entry in the opposite direction.
 #[utoipa::path(
     get, path = "/ledger/entries", tag = "Money", operation_id = "listLedgerEntries", params(
-        ("after" = Option<i64>, Query, description = "Only what comes after this position. Not together with `offset`."),
-        ("subject" = Option<String>, Query, description = "Only of this payment, transfer, payout or withdrawal."),
+        ("after" = Option<i64>, Query, description = "Only entries after this position. Not together with `offset`."),
+        ("subject" = Option<String>, Query, description = "Entries of this payment, transfer, payout or withdrawal."),
         ("from" = Option<String>, Query, description = "At or after this ISO 8601 time."),
         ("to" = Option<String>, Query, description = "Before this ISO 8601 time."),
-        ("limit" = Option<u64>, Query, description = "1 to 200; 50 unless given."),
-        ("offset" = Option<u64>, Query, description = "How many to skip."),
+        ("limit" = Option<u64>, Query, description = "1 to 200; default 50."),
+        ("offset" = Option<u64>, Query, description = "Items to skip."),
     ),
     responses(
         (status = 200, description = "A page, oldest first.", body = EntryList),

@@ -53,7 +53,7 @@ pub struct PayoutRequest {
         (status = 404, description = "`customer_not_found`.", body = Problem),
         (status = 409, description = "`insufficient_balance`, `above_send_limit`, `above_daily_limit`, `customer_inactive`, \
             `customer_not_cleared`, `customer_without_wallet`, `wallet_unsuitable` or `psp_paused`.", body = Problem),
-        (status = 422, description = "Every bad field is named; or `token_unavailable`.", body = Problem),
+        (status = 422, description = "Every invalid field is named; or `token_unavailable`.", body = Problem),
     ),
 )]
 pub async fn create(State(app): State<AppState>, request: Submission<Money>) -> Result<Response, ApiError> {
@@ -86,8 +86,8 @@ pub struct PayoutList {
 #[utoipa::path(
     get, path = "/payouts", tag = "Money", operation_id = "listPayouts", params(
         ("status" = Option<String>, Query, description = "pending, sent or failed."),
-        ("limit" = Option<u64>, Query, description = "1 to 200; 50 unless given."),
-        ("offset" = Option<u64>, Query, description = "How many to skip."),
+        ("limit" = Option<u64>, Query, description = "1 to 200; default 50."),
+        ("offset" = Option<u64>, Query, description = "Items to skip."),
     ),
     responses((status = 200, description = "A page, newest first.", body = PayoutList)),
 )]
@@ -100,7 +100,7 @@ pub async fn list(State(app): State<AppState>, caller: Caller<Read>, uri: Uri) -
 /// Read a payout
 #[utoipa::path(
     get, path = "/payouts/{payout_id}", tag = "Money", operation_id = "getPayout",
-    params(("payout_id" = String, Path, description = "As its creation answered it.")),
+    params(("payout_id" = String, Path, description = "The id from its creation.")),
     responses(
         (status = 200, description = "The payout.", body = SendingRecord),
         (status = 404, description = "There is none with this id.", body = Problem),

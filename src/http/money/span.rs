@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_found_by_halves_is_what_is_there_and_little_more() {
+    async fn binary_search_finds_all_postings_of_a_span_and_few_others() {
         let folder = tempfile::tempdir().unwrap();
         let database = database(&folder).await;
         let (psp, other) = (add_psp(&database).await, add_psp(&database).await);

@@ -55,11 +55,11 @@ pub struct StatementDocumentAccount {
 /// streamed; an interrupted one ends without its last row. An account can read at most two statements at once.
 #[utoipa::path(
     get, path = "/ledger/statement", tag = "Money", operation_id = "readStatement", params(
-        ("from" = String, Query, description = "The first moment: a day (its midnight, UTC) or an ISO 8601 time."),
-        ("to" = String, Query, description = "The first moment after it; at most 366 days later."),
-        ("chain" = Option<String>, Query, description = "Only of this chain: base, polygon or arbitrum."),
-        ("currency" = Option<String>, Query, description = "Only of this token: USDC or USDT."),
-        ("format" = Option<String>, Query, description = "json or csv; unless given, as `Accept` says, else json."),
+        ("from" = String, Query, description = "Beginning: a day (its midnight, UTC) or an ISO 8601 time."),
+        ("to" = String, Query, description = "End (excluded): at most 366 days later."),
+        ("chain" = Option<String>, Query, description = "Only this chain: base, polygon or arbitrum."),
+        ("currency" = Option<String>, Query, description = "Only this token: USDC or USDT."),
+        ("format" = Option<String>, Query, description = "json or csv; by default from `Accept`, else json."),
     ),
     responses(
         (status = 200, description = "The statement.", content(
@@ -90,7 +90,7 @@ pub async fn read_statement(
         }
     });
     query.finish()?;
-    let Some(period) = period else { return Err(ApiError::internal("a period without a fault is missing")) };
+    let Some(period) = period else { return Err(ApiError::internal("a valid period is missing")) };
     let format = format.unwrap_or_else(|| accepted(&headers));
     let place = app.statements.take(Holder::Psp(caller.psp_id), STATEMENTS_PER_PSP)?;
     let wanted = Wanted { psp_id: caller.psp_id, period, chain, currency };
@@ -116,13 +116,13 @@ fn respond(app: &AppState, statement: Statement, place: Place, format: Format, p
         async move {
             let chunk = tokio::select! {
                 // End with an error, so that the client detects the truncated body.
-                () = closing.cancelled() => return Err(std::io::Error::other("the service stops")),
+                () = closing.cancelled() => return Err(std::io::Error::other("the service is shutting down")),
                 chunk = statement.chunk() => chunk,
             };
             match chunk {
                 Ok(chunk) => Ok(chunk.map(|chunk| (chunk, (statement, place)))),
                 Err(error) => {
-                    tracing::error!(%error, "a statement broke off: {error}");
+                    tracing::error!(%error, "a statement was interrupted: {error}");
                     Err(std::io::Error::other(error))
                 }
             }

@@ -83,14 +83,14 @@ pub struct CustomerTransferList {
 #[utoipa::path(
     post, path = "/transfers", tag = "Money", operation_id = "createTransfer", request_body = TransferRequest,
     responses(
-        (status = 202, description = "The transfer; its wallet is watched from now on.", body = InitiateAnswer),
+        (status = 202, description = "The transfer; its wallet is now watched.", body = InitiateAnswer),
         (status = 404, description = "`customer_not_found`.", body = Problem),
         (status = 409, description = "`customer_inactive`, `customer_not_cleared`, `customer_without_wallet`, `wallet_unsuitable`, \
             `wallet_blocked` or `wallet_in_review` (by screening), `above_send_limit` or `psp_paused`.", body = Problem),
-        (status = 422, description = "Every bad field is named; or `token_unavailable`.", body = Problem),
-        (status = 503, description = "`chain_paused`: the operator has paused the chain; `screening_unavailable`: screening did not \
-            answer in time about the customer's wallet; the database or the chain is away; or `timed_out`: it may have been \
-            carried out.", body = Problem),
+        (status = 422, description = "Every invalid field is named; or `token_unavailable`.", body = Problem),
+        (status = 503, description = "`chain_paused`: the operator has paused the chain; `screening_unavailable`: \
+            screening of the customer's wallet did not finish in time; the database or the chain is unavailable; or \
+            `timed_out`: the request may have been carried out.", body = Problem),
     ),
 )]
 pub async fn create(State(app): State<AppState>, request: Submission<Money>) -> Result<Response, ApiError> {
@@ -125,7 +125,7 @@ pub async fn create(State(app): State<AppState>, request: Submission<Money>) -> 
 impl CustomerTransfer {
     fn of(app: &Shared, payment: &Payment) -> Result<Self, ApiError> {
         let Purpose::Transfer { to } = payment.terms.purpose else {
-            return Err(ApiError::internal("a transfer's row holds something else"));
+            return Err(ApiError::internal("a transfer's row has another purpose"));
         };
         Ok(Self { payment: PaymentRecord::of(app, payment), address: checksummed(to) })
     }
@@ -134,10 +134,10 @@ impl CustomerTransfer {
 /// List transfers
 #[utoipa::path(
     get, path = "/transfers", tag = "Money", operation_id = "listTransfers", params(
-        ("customer_id" = Option<String>, Query, description = "To this customer."),
-        ("reference" = Option<String>, Query, description = "With exactly this reference."),
-        ("limit" = Option<u64>, Query, description = "1 to 200; 50 unless given."),
-        ("offset" = Option<u64>, Query, description = "How many to skip."),
+        ("customer_id" = Option<String>, Query, description = "Only transfers to this customer."),
+        ("reference" = Option<String>, Query, description = "Only transfers with exactly this reference."),
+        ("limit" = Option<u64>, Query, description = "1 to 200; default 50."),
+        ("offset" = Option<u64>, Query, description = "Items to skip."),
     ),
     responses((status = 200, description = "A page, newest first.", body = CustomerTransferList)),
 )]
@@ -167,9 +167,9 @@ pub async fn list(State(app): State<AppState>, caller: Caller<Read>, uri: Uri) -
 /// Read a transfer
 #[utoipa::path(
     get, path = "/transfers/{transfer_id}", tag = "Money", operation_id = "getTransfer",
-    params(("transfer_id" = String, Path, description = "As its creation answered it, in `payment_id`.")),
+    params(("transfer_id" = String, Path, description = "The `payment_id` from its creation.")),
     responses(
-        (status = 200, description = "The transfer, whole.", body = CustomerTransfer),
+        (status = 200, description = "The complete transfer.", body = CustomerTransfer),
         (status = 404, description = "There is none with this id.", body = Problem),
     ),
 )]

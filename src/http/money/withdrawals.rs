@@ -48,7 +48,7 @@ pub struct WithdrawalRequest {
         (status = 202, description = "The withdrawal; its amount is reserved.", body = SendingRecord),
         (status = 409, description = "`insufficient_balance`, `above_send_limit`, `above_daily_limit`, \
             `withdrawal_wallet_missing`, `wallet_unsuitable` or `psp_paused`.", body = Problem),
-        (status = 422, description = "Every bad field is named; or `token_unavailable`.", body = Problem),
+        (status = 422, description = "Every invalid field is named; or `token_unavailable`.", body = Problem),
     ),
 )]
 pub async fn create(State(app): State<AppState>, request: Submission<Money>) -> Result<Response, ApiError> {
@@ -57,7 +57,7 @@ pub async fn create(State(app): State<AppState>, request: Submission<Money>) -> 
     let now = app.clock().now();
     let wallet = withdrawal_wallet(app.database(), request.psp_id, chain, now).await?;
     let Some(to) = wallet else {
-        let detail = "The operator has registered no withdrawal wallet for this account, or it does not hold yet.";
+        let detail = "The operator has registered no withdrawal wallet for this account, or it is not effective yet.";
         return Err(ApiError::Conflict("withdrawal_wallet_missing", detail.to_owned(), Vec::new()));
     };
     let (id, psp_id) = (SendingId::Withdrawal(WithdrawalId::generate()), request.psp_id);
@@ -81,8 +81,8 @@ pub struct WithdrawalList {
 #[utoipa::path(
     get, path = "/withdrawals", tag = "Money", operation_id = "listWithdrawals", params(
         ("status" = Option<String>, Query, description = "pending, sent or failed."),
-        ("limit" = Option<u64>, Query, description = "1 to 200; 50 unless given."),
-        ("offset" = Option<u64>, Query, description = "How many to skip."),
+        ("limit" = Option<u64>, Query, description = "1 to 200; default 50."),
+        ("offset" = Option<u64>, Query, description = "Items to skip."),
     ),
     responses((status = 200, description = "A page, newest first.", body = WithdrawalList)),
 )]
@@ -95,7 +95,7 @@ pub async fn list(State(app): State<AppState>, caller: Caller<Read>, uri: Uri) -
 /// Read a withdrawal
 #[utoipa::path(
     get, path = "/withdrawals/{withdrawal_id}", tag = "Money", operation_id = "getWithdrawal",
-    params(("withdrawal_id" = String, Path, description = "As its creation answered it.")),
+    params(("withdrawal_id" = String, Path, description = "The id from its creation.")),
     responses(
         (status = 200, description = "The withdrawal.", body = SendingRecord),
         (status = 404, description = "There is none with this id.", body = Problem),

@@ -156,12 +156,12 @@ fn accepted(headline: &str, at: Timestamp) -> Response {
 fn refuse(refusal: &Refusal) -> Response {
     let (status, headline, explanation) = match refusal {
         Refusal::Link(LinkError::Expired) => {
-            (StatusCode::GONE, "This link is too old", "It was good for 24 hours. Ask for a new one where you got it.")
+            (StatusCode::GONE, "This link has expired", "It was valid for 24 hours. Ask its sender for a new one.")
         }
         Refusal::Link(LinkError::Forged) => {
-            (StatusCode::NOT_FOUND, "No such link", "This link leads nowhere. Copy it whole, or ask for a new one.")
+            (StatusCode::NOT_FOUND, "No such link", "This link is not valid. Copy all of it, or ask for a new one.")
         }
-        Refusal::Over => (StatusCode::GONE, "This link is no longer needed", "There is nothing left to accept."),
+        Refusal::Over => (StatusCode::GONE, "This link is no longer needed", "There is nothing to accept."),
         Refusal::Error(error) => return failure(error),
     };
     notice(status, headline, explanation)

@@ -20,7 +20,7 @@ use crate::http::state::{AppState, Shared};
 /// and can be refunded.
 #[utoipa::path(
     post, path = "/payments/{payment_id}/cancel", tag = "Payments", operation_id = "cancelPayment",
-    params(("payment_id" = String, Path, description = "As `initiate` answered it.")),
+    params(("payment_id" = String, Path, description = "The id from `initiate`.")),
     responses(
         (status = 200, description = "The payment, failed with the reason `cancelled`.", body = PaymentRecord),
         (status = 404, description = "There is none with this id.", body = Problem),

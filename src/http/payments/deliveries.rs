@@ -28,7 +28,7 @@ pub struct DeliveryLog {
 /// Also returns the log of a payout or a withdrawal, by its own id.
 #[utoipa::path(
     get, path = "/payments/{payment_id}/webhooks", tag = "Payments", operation_id = "getDeliveryLog",
-    params(("payment_id" = String, Path, description = "As `initiate` answered it.")),
+    params(("payment_id" = String, Path, description = "The id from `initiate`.")),
     responses(
         (status = 200, description = "Every delivery with each of its attempts.", body = DeliveryLog),
         (status = 404, description = "There is no payment with this id.", body = Problem),

@@ -21,7 +21,7 @@ use crate::http::state::{AppState, Shared};
 /// once.
 #[utoipa::path(
     get, path = "/payments/{payment_id}/events", tag = "Payments", operation_id = "followPayment",
-    params(("payment_id" = String, Path, description = "As `initiate` answered it.")),
+    params(("payment_id" = String, Path, description = "The id from `initiate`.")),
     responses(
         (status = 200, description = "The stream.", body = String, content_type = "text/event-stream"),
         (status = 404, description = "There is none with this id.", body = Problem),
@@ -40,7 +40,7 @@ pub async fn events(
 fn event(app: &Shared, payment: &Payment) -> Event {
     let event = Event::default().event("payment").id(payment.version.to_string());
     event.json_data(PaymentRecord::of(app, payment)).unwrap_or_else(|error| {
-        tracing::error!(%error, "a payment cannot be shown on its stream");
-        Event::default().comment("not shown")
+        tracing::error!(%error, "a payment could not be serialised for its stream");
+        Event::default().comment("unavailable")
     })
 }

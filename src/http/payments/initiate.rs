@@ -104,20 +104,20 @@ struct Asked {
     reference: Option<String>,
 }
 
-/// Make a payment
+/// Create a payment
 ///
 /// The payer sends the exact amount to `intermediary_wallet`. The rest happens automatically and is reported by
 /// webhook.
 #[utoipa::path(
     post, path = "/payments/initiate", tag = "Payments", operation_id = "initiatePayment", request_body = InitiateRequest,
     responses(
-        (status = 201, description = "The payment; it is watched from now on.", body = InitiateAnswer),
+        (status = 201, description = "The payment; its wallet is now watched.", body = InitiateAnswer),
         (status = 404, description = "`merchant_not_found` or `customer_not_found`.", body = Problem),
         (status = 409, description = "`customer_inactive`, `customer_not_cleared`, or `psp_paused`: the operator has paused the account.",
             body = Problem),
-        (status = 422, description = "Every bad field is named; or `token_unavailable`.", body = Problem),
-        (status = 503, description = "`chain_paused`: the operator has paused the chain; the database or the chain is away; or \
-            `timed_out`: it may have been carried out.",
+        (status = 422, description = "Every invalid field is named; or `token_unavailable`.", body = Problem),
+        (status = 503, description = "`chain_paused`: the operator has paused the chain; the database or the chain is \
+            unavailable; or `timed_out`: the request may have been carried out.",
             body = Problem),
     ),
 )]
@@ -203,7 +203,7 @@ async fn check_merchant(app: &Shared, psp_id: PspId, merchant_id: MerchantId) ->
         .one(app.database().reader())
         .await?;
     if own.is_none() {
-        return Err(not_found("merchant_not_found", "merchant_id", "names no merchant of this account"));
+        return Err(not_found("merchant_not_found", "merchant_id", "is not a merchant of this account"));
     }
     app.merchants.insert(merchant_id, psp_id);
     Ok(())
@@ -224,7 +224,7 @@ pub(in crate::http) async fn check_customer(
         .one(app.database().reader())
         .await?;
     let Some((is_active, kyc_status)) = row else {
-        return Err(not_found("customer_not_found", "customer_id", "names no customer of this account"));
+        return Err(not_found("customer_not_found", "customer_id", "is not a customer of this account"));
     };
     if !is_active {
         return Err(Rejection::CustomerInactive.into());
@@ -235,7 +235,7 @@ pub(in crate::http) async fn check_customer(
             let detail = format!("The customer may not transact: its kyc_status is {status}.");
             Err(ApiError::Conflict("customer_not_cleared", detail, Vec::new()))
         }
-        Err(_) => Err(ApiError::internal("a customer has a status that nobody knows")),
+        Err(_) => Err(ApiError::internal("a customer has an unknown status")),
     }
 }
 

@@ -135,7 +135,7 @@ fn newest(payments: Select<Entity>) -> Select<Entity> {
 async fn older_than(app: &Shared, psp_id: PspId, after: PaymentId) -> Result<sea_orm::sea_query::SimpleExpr, ApiError> {
     let cursor = super::own(app, psp_id, &after.to_string()).await.map_err(|error| match error {
         ApiError::NotFound(_) => {
-            let message = "names no payment of this account".to_owned();
+            let message = "is not a payment of this account".to_owned();
             let error =
                 crate::http::error::FieldError { field: "after".to_owned(), code: "unknown_value".into(), message };
             ApiError::BadParameters(vec![error])

@@ -30,7 +30,7 @@ pub struct RedeliverAnswer {
 #[utoipa::path(
     post, path = "/payments/{payment_id}/webhooks/{delivery_id}/redeliver", tag = "Payments", operation_id = "redeliver",
     params(
-        ("payment_id" = String, Path, description = "As `initiate` answered it."),
+        ("payment_id" = String, Path, description = "The id from `initiate`."),
         ("delivery_id" = String, Path, description = "The `id` of an entry of the delivery log."),
     ),
     responses(

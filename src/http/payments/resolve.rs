@@ -54,14 +54,14 @@ enum Action {
 #[utoipa::path(
     post, path = "/payments/{payment_id}/resolve", tag = "Payments", operation_id = "resolvePayment",
     request_body = ResolveRequest,
-    params(("payment_id" = String, Path, description = "As `initiate` answered it.")),
+    params(("payment_id" = String, Path, description = "The id from `initiate`.")),
     responses(
         (status = 200, description = "Accepted: the payment, confirmed.", body = PaymentRecord),
-        (status = 202, description = "The payment; its refund or its settlement is under way.", body = PaymentRecord),
+        (status = 202, description = "The payment; its refund or its settlement is in progress.", body = PaymentRecord),
         (status = 404, description = "There is none with this id.", body = Problem),
         (status = 409, description = "`payment_not_mismatched`, `received_moved`, `nothing_to_accept`, `funds_blocked`, \
             `settlement_not_failed`, `settlement_in_progress`, or what the endpoint for refunds says.", body = Problem),
-        (status = 422, description = "Every bad field is named.", body = Problem),
+        (status = 422, description = "Every invalid field is named.", body = Problem),
     ),
 )]
 pub async fn resolve(
@@ -112,7 +112,7 @@ fn action(fields: &Fields<'_>, unsuitable: Option<Unsuitable>) -> Option<Action>
     };
     let known = RefundAsked::FIELDS.into_iter().chain([EXPECTED_RECEIVED]);
     for field in known.filter(|field| fields.has(field) && !belongs(field)) {
-        fields.fault(field, Fault::new("not_applicable", format!("does not go with the action {name}")));
+        fields.fault(field, Fault::new("not_applicable", format!("is not allowed with the action {name}")));
     }
     match name {
         "accept" => Some(Action::Accept { expected_received }),

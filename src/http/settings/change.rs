@@ -57,8 +57,9 @@ pub struct SettingsRequest {
 #[utoipa::path(
     patch, path = "/api/v1/settings", tag = "Settings", operation_id = "changeSettings", request_body = SettingsRequest,
     responses(
-        (status = 200, description = "All settings, as they are now.", body = SettingsAnswer),
-        (status = 422, description = "A value is refused, or there is no such setting, or it is the operator's to set: all are named.",
+        (status = 200, description = "All settings after the change.", body = SettingsAnswer),
+        (status = 422, description = "A value is refused, or a setting is unknown or can only be set by the operator: \
+            all are named.",
             body = Problem),
     ),
 )]
@@ -84,7 +85,10 @@ fn refuse_others(body: &Fields<'_>) {
         let fault = if READ_ONLY.contains(&name) {
             Fault::new("read_only", "is set by the operator")
         } else {
-            Fault::new("unknown_field", format!("is no setting; there are {}", fields::POLICIES.join(", ")))
+            Fault::new(
+                "unknown_field",
+                format!("is not a known setting; known settings are {}", fields::POLICIES.join(", ")),
+            )
         };
         body.fault(name, fault);
     }

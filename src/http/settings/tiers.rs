@@ -82,7 +82,7 @@ pub fn read(by_chain: &Fields<'_>, chains: &Chains) -> BTreeMap<Chain, OwnOrDefa
             let running: Vec<_> = chains.running().map(|spec| spec.chain.as_str()).collect();
             by_chain.fault(
                 name,
-                Fault::new("unknown_chain", format!("is no chain here; there are {}", running.join(", "))),
+                Fault::new("unknown_chain", format!("is not a known chain; known chains are {}", running.join(", "))),
             );
             continue;
         };
@@ -98,7 +98,7 @@ pub fn read(by_chain: &Fields<'_>, chains: &Chains) -> BTreeMap<Chain, OwnOrDefa
             }
             Ok(_) => {
                 let least = serde_json::to_string(&shown(&spec.finality_least)).unwrap_or_default();
-                by_chain.fault(name, Fault::new("below_least", format!("may be nowhere looser than {least}")));
+                by_chain.fault(name, Fault::new("below_least", format!("must not be weaker than {least}")));
             }
         }
     }
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn bands_rise_and_the_last_has_no_bound() {
+    fn bands_ascend_and_the_last_is_unbounded() {
         let safe = Finality::Safe;
         for bad in [
             vec![upto(5, safe)],

@@ -77,7 +77,7 @@ pub struct Feed {
     responses(
         (status = 200, description = "A page of the feed.", body = Feed),
         (status = 400, description = "Parameters that cannot be read, all named.", body = Problem),
-        (status = 410, description = "`events_forgotten`: events after `after` are not kept any more.", body = Problem),
+        (status = 410, description = "`events_forgotten`: events after `after` have been deleted.", body = Problem),
     ),
 )]
 pub async fn events(State(app): State<AppState>, caller: Caller<Read>, uri: Uri) -> Result<Response, ApiError> {
@@ -159,7 +159,7 @@ async fn position(
         (None, Some(floor)) if is_the_last(after, floor) => Ok(floor.position),
         (None, Some(floor)) if is_older(after, floor) => Err(forgotten(floor)),
         (None, _) => {
-            let message = "names no event of this account".to_owned();
+            let message = "is not an event of this account".to_owned();
             let field = FieldError { field: "after".to_owned(), code: "unknown_value".into(), message };
             Err(ApiError::BadParameters(vec![field]))
         }
@@ -180,8 +180,8 @@ fn is_older(after: EventId, floor: &event_floors::Model) -> bool {
 fn forgotten(floor: &event_floors::Model) -> ApiError {
     let until = Timestamp(floor.created_at);
     let detail = format!(
-        "Events up to {until} are not kept any more. Read the feed from its beginning (without `after`), and \
-         `GET /payments` for what was before."
+        "Events up to {until} have been deleted. Read the feed from its beginning (without `after`), and \
+         `GET /payments` for the time before."
     );
     ApiError::Gone("events_forgotten", detail)
 }

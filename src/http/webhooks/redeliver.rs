@@ -44,7 +44,7 @@ pub struct BulkRedeliverAnswer {
     post, path = "/api/v1/webhook/redeliver", tag = "Webhooks", operation_id = "redeliverInBulk", request_body = RedeliverRequest,
     responses(
         (status = 202, description = "They are queued.", body = BulkRedeliverAnswer),
-        (status = 422, description = "Every bad field is named.", body = Problem),
+        (status = 422, description = "Every invalid field is named.", body = Problem),
     ),
 )]
 pub async fn redeliver(State(app): State<AppState>, request: Submission<Webhooks>) -> Result<Response, ApiError> {

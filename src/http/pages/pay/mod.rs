@@ -91,7 +91,7 @@ fn failure(error: &ApiError) -> Response {
     let (status, retry_after) = (error.status(), error.retry_after_secs());
     let (headline, explanation) = match status {
         StatusCode::NOT_FOUND => {
-            ("No such payment", "This link leads to no payment. Ask whoever sent it to you for a new one.")
+            ("No such payment", "There is no payment for this link. Ask its sender for a new one.")
         }
         StatusCode::TOO_MANY_REQUESTS => ("Too many requests", "Wait a minute, then reload."),
         _ => ("Not available", "The page cannot be shown at the moment. Reload in a little while."),

@@ -133,18 +133,18 @@
   const pay = async button => {
     const { chain, chainName, to, call } = button.dataset;
     button.disabled = true;
-    tell('Your wallet asks you to agree.');
+    tell('Confirm the payment in your wallet.');
     try {
       const [from] = await provider.request({ method: 'eth_requestAccounts' });
       if (await provider.request({ method: 'eth_chainId' }) !== chain) {
         await provider.request({ method: 'wallet_switchEthereumChain', params: [{ chainId: chain }] });
       }
       await provider.request({ method: 'eth_sendTransaction', params: [{ from, to, data: call, value: '0x0' }] });
-      tell('Your wallet has sent the payment. It shows here once the chain has it; do not send it twice.');
+      tell('Your wallet has sent the payment. It appears here once it is in the chain; do not send it twice.');
     } catch (error) {
       if (error?.code === REFUSED) tell('You declined in your wallet; nothing was sent.');
       else if (error?.code === UNKNOWN_CHAIN) tell(`Your wallet does not know ${chainName}. Add the chain there, then try again.`);
-      else tell('Your wallet could not do it. Scan the code, or copy the address.');
+      else tell('Your wallet reported an error. Scan the code, or copy the address.');
       button.disabled = false;
     }
   };

@@ -47,7 +47,7 @@ mod tests {
     const DOTS: usize = 3;
 
     #[test]
-    fn a_scanner_reads_the_picture() {
+    fn a_scanner_can_read_the_picture() {
         let text = "ethereum:0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913@8453/transfer\
                     ?address=0x5FbDB2315678afecb367f032d93F642f64180aa3&uint256=12500000";
         let code = QrCode::with_error_correction_level(text, EcLevel::M).unwrap();
@@ -62,6 +62,6 @@ mod tests {
             rqrr::PreparedImage::prepare_from_bitmap(side * DOTS, side * DOTS, |x, y| dark[y / DOTS][x / DOTS]);
         let found = picture.detect_grids();
         assert_eq!(found[0].decode().unwrap().1, text);
-        assert!(super::picture(&"x".repeat(5_000), "").is_none(), "too much for a code");
+        assert!(super::picture(&"x".repeat(5_000), "").is_none(), "too long for a QR code");
     }
 }

@@ -73,7 +73,7 @@ impl Scene {
             Status::Pending => pending(payment, now),
             Status::Confirmed => usual(
                 "Payment confirmed",
-                "Thank you. Your payment has arrived for good; there is nothing more to do.",
+                "Thank you. Your payment is final; there is nothing more to do.",
                 Mood::Good,
                 Step::Confirmed,
             ),
@@ -93,12 +93,12 @@ impl Scene {
 
 /// The payer's contact. A transfer to a customer has no merchant.
 pub(super) fn contact(payment: &Payment) -> &'static str {
-    if payment.terms.purpose.is_pay_in() { "the merchant" } else { "whoever sent you this link" }
+    if payment.terms.purpose.is_pay_in() { "the merchant" } else { "the sender of this link" }
 }
 
 /// The contact at the beginning of a sentence.
 fn contact_first(payment: &Payment) -> &'static str {
-    if payment.terms.purpose.is_pay_in() { "The merchant" } else { "Whoever sent you this link" }
+    if payment.terms.purpose.is_pay_in() { "The merchant" } else { "The sender of this link" }
 }
 
 fn recipient(payment: &Payment) -> &'static str {
@@ -183,13 +183,13 @@ fn pending(payment: &Payment, now: Timestamp) -> Scene {
     let gone = taken_back(payment);
     let missing = missing(payment, gone);
     if missing.is_zero() {
-        let explanation = "Your transfer was seen, and then the chain took its block back. It usually comes again by \
-                           itself within minutes; do not pay again yet.";
+        let explanation = "Your transfer was seen, but the chain has dropped its block. It usually reappears within \
+                           minutes; do not pay again yet.";
         return usual("Waiting for the chain", explanation, Mood::Working, Step::Seen);
     }
     if now >= payment.expires_at {
-        let explanation = "The time to pay is over. Transfers that were sent in time are still being looked for; do not \
-                           send anything now.";
+        let explanation = "The time to pay is over. The service is still checking for transfers that were sent in \
+                           time; do not send anything now.";
         return usual("Time is up", explanation, Mood::Working, Step::Waiting);
     }
     let seen = coming.saturating_add(gone);
@@ -226,27 +226,28 @@ fn mismatched(payment: &Payment, now: Timestamp) -> Scene {
     }
     if payment.labels.contains(Label::Late) {
         let explanation = format!(
-            "Money arrived after the time to pay was over. {they} has been told, and accepts it or sends it back. \
-             Contact {them}; do not pay again."
+            "Money arrived after the time to pay was over. {they} has been notified and will accept it or send it \
+             back. Contact {them}; do not pay again."
         );
         return unusual("Payment arrived late", explanation, Mood::Trouble);
     }
     if payment.labels.contains(Label::Underpaid) {
         let explanation = format!(
-            "{received} {token} of {due} {token} arrived in time. {they} has been told, and accepts it or sends it back. \
-             Contact {them}; do not send anything more."
+            "{received} {token} of {due} {token} arrived in time. {they} has been notified and will accept it or send \
+             it back. Contact {them}; do not send anything more."
         );
         return unusual("Payment incomplete", explanation, Mood::Trouble);
     }
     if payment.labels.contains(Label::Overpaid) {
         let explanation = format!(
-            "{received} {token} arrived instead of {due} {token}. {they} has been told, and accepts it or sends money \
-             back. There is nothing for you to pay."
+            "{received} {token} arrived instead of {due} {token}. {they} has been notified and will accept it or send \
+             money back. There is nothing for you to pay."
         );
         return unusual("More than the amount arrived", explanation, Mood::Trouble);
     }
     let explanation = format!(
-        "What arrived is not what was asked for. {they} has been told. Contact {them}; do not send anything more."
+        "The received money does not match the request. {they} has been notified. Contact {them}; do not send \
+         anything more."
     );
     unusual("Payment does not match", explanation, Mood::Trouble)
 }
@@ -257,8 +258,8 @@ fn failed(payment: &Payment) -> Scene {
         Some(FailureReason::Expired) => (
             "Payment expired",
             format!(
-                "The time to pay is over. Do not send anything any more; ask {them} for a new link. If you have just \
-                 sent it, contact {them}: it is not lost."
+                "The time to pay is over. Do not send anything; ask {them} for a new link. If you have just sent \
+                 money, contact {them}: it is not lost."
             ),
         ),
         Some(FailureReason::Cancelled) => {
@@ -267,14 +268,15 @@ fn failed(payment: &Payment) -> Scene {
         Some(FailureReason::KytBlocked) => (
             "Payment being checked",
             format!(
-                "What arrived is being checked, and this payment cannot be completed. Do not send anything more; contact \
-                 {them}."
+                "The received money is being checked, and this payment cannot be completed. Do not send anything \
+                 more; contact {them}."
             ),
         ),
         Some(FailureReason::SettlementFailed) => (
             "Payment sent back",
             format!(
-                "This payment could not be completed, and {them} sends it back. Contact {them} before you pay again."
+                "This payment could not be completed, and {them} will send it back. Contact {them} before you pay \
+                 again."
             ),
         ),
         None => ("Payment failed", format!("Do not send anything; contact {them}.")),
@@ -288,18 +290,19 @@ fn notices(payment: &Payment) -> Vec<String> {
     let strays = || payment.transfers.iter().filter(|transfer| transfer.is_present() && !transfer.is_right());
     if payment.labels.contains(Label::WrongToken) || strays().any(|stray| stray.key.chain == terms.chain) {
         notices.push(format!(
-            "A token arrived that is not the {} asked for, so it does not pay this. Contact {them}, who can have it sent \
-             back.",
+            "A token arrived that is not the {} asked for, so it does not count for this payment. Contact {them} to \
+             have it sent back.",
             terms.token
         ));
     }
     if payment.labels.contains(Label::WrongChain) || strays().any(|stray| stray.key.chain != terms.chain) {
         notices.push(format!(
-            "Money arrived on another chain than {}, so it does not pay this. Contact {them}, who can have it sent back.",
+            "Money arrived on another chain than {}, so it does not count for this payment. Contact {them} to have it \
+             sent back.",
             chain_name(terms.chain)
         ));
     }
-    let checked = "A transfer that arrived is being checked and does not count meanwhile.";
+    let checked = "A received transfer is being checked and does not count until then.";
     if payment.status != Status::Failed {
         if payment.transfers.iter().any(|transfer| could_pay(transfer) && transfer.is_blocked()) {
             notices.push(format!("{checked} Contact {them}."));
@@ -310,7 +313,7 @@ fn notices(payment: &Payment) -> Vec<String> {
     let excess = payment.excess_received();
     if !excess.is_zero() {
         notices.push(format!(
-            "{excess} {} arrived after the payment was complete. {they} has been told and can send it back.",
+            "{excess} {} arrived after the payment was complete. {they} has been notified and can send it back.",
             terms.token
         ));
     }

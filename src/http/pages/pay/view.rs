@@ -44,7 +44,7 @@ static POLICY: LazyLock<HeaderValue> = LazyLock::new(|| {
         hash(STYLE),
         hash(SCRIPT)
     );
-    HeaderValue::from_str(&policy).expect("base64 and words are a header's text")
+    HeaderValue::from_str(&policy).expect("the policy is a valid header value")
 });
 
 /// Renders the complete page.
@@ -125,7 +125,7 @@ fn steps(app: &Shared, payment: &Payment, at: Step) -> Markup {
         {
             match payment.required_finality() {
                 Finality::Blocks(_) => String::new(),
-                Finality::Safe | Finality::Finalized => "waiting until the chain calls it final".to_owned(),
+                Finality::Safe | Finality::Finalized => "waiting for finality on the chain".to_owned(),
             }
         }
         None => String::new(),
@@ -180,7 +180,7 @@ fn asking(app: &Shared, payment: &Payment, to_pay: Amount) -> Markup {
             }
             p.warning {
                 "Send " strong { (terms.token) } " on " strong { (chain) } " only. Another token or another chain does not "
-                "pay this, and getting it back takes the help of " (contact(payment)) "."
+                "count for this payment; to get it back, contact " (contact(payment)) "."
             }
         }
     }
@@ -236,8 +236,8 @@ fn token_name(payment: &Payment, transfer: &Transfer) -> &'static str {
 
 fn standing(transfer: &Transfer) -> &'static str {
     match transfer.status {
-        TransferStatus::Orphaned => "taken back by the chain",
-        _ if !transfer.is_right() => "does not pay this",
+        TransferStatus::Orphaned => "dropped by the chain",
+        _ if !transfer.is_right() => "does not count for this payment",
         _ if transfer.counted => "confirmed",
         TransferStatus::Seen => "being confirmed",
         _ => "being checked",
@@ -255,7 +255,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_inline_ends_its_own_element() {
+    fn inline_style_and_script_contain_no_closing_tag() {
         // Escaping is disabled for both.
         assert!(!STYLE.contains("</") && !SCRIPT.contains("</"));
     }

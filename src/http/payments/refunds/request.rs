@@ -51,14 +51,14 @@ pub struct RefundRequest {
 #[utoipa::path(
     post, path = "/payments/{payment_id}/refunds", tag = "Payments", operation_id = "refundPayment",
     request_body = RefundRequest,
-    params(("payment_id" = String, Path, description = "As `initiate` answered it.")),
+    params(("payment_id" = String, Path, description = "The id from `initiate`.")),
     responses(
         (status = 202, description = "The refund; its amount is reserved.", body = RefundRecord),
         (status = 404, description = "There is none with this id.", body = Problem),
         (status = 409, description = "`refund_too_large`, `nothing_to_refund`, `payment_pending`, `settlement_in_progress`, \
             `funds_blocked`, `refund_spans_vaults`, `refund_must_be_all`, `insufficient_balance`, `above_send_limit`, \
             `above_daily_limit`, or `psp_paused`: the operator has paused the account.", body = Problem),
-        (status = 422, description = "Every bad field is named; or `refund_address_required`.", body = Problem),
+        (status = 422, description = "Every invalid field is named; or `refund_address_required`.", body = Problem),
     ),
 )]
 pub async fn request(
@@ -127,12 +127,13 @@ impl RefundAsked {
             return Ok(None);
         }
         let chain = self.chain.unwrap_or(terms.chain);
-        let spec =
-            app.system.chains().spec(chain).ok_or_else(|| {
-                ApiError::field("chain", "chain_unavailable", "is not run by this service at the moment")
-            })?;
+        let spec = app
+            .system
+            .chains()
+            .spec(chain)
+            .ok_or_else(|| ApiError::field("chain", "chain_unavailable", "is not available at the moment"))?;
         let address = self.token_address.or_else(|| spec.token_address(terms.token)).ok_or_else(|| {
-            ApiError::field("token_address", "required", "is required: the payment's token is not taken on this chain")
+            ApiError::field("token_address", "required", "is required: this chain does not have the payment's token")
         })?;
         Ok(Some(Asset { chain, address }).filter(|asset| *asset != payment.asset()))
     }

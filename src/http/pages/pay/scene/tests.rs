@@ -133,7 +133,7 @@ fn told(payment: &Payment, secs: i64, headline: &str, to_pay: Option<&str>, step
 }
 
 #[test]
-fn an_exact_payment_goes_its_four_steps() {
+fn an_exact_payment_passes_four_steps() {
     let paid = tx(1, "10", 60);
     told(&after(terms(), []), 10, "Waiting for your payment", Some("10"), Some(Step::Waiting));
     told(&after(terms(), [paid.seen()]), 70, "Payment seen", None, Some(Step::Seen));
@@ -145,7 +145,7 @@ fn an_exact_payment_goes_its_four_steps() {
 }
 
 #[test]
-fn nobody_is_asked_for_what_is_on_its_way() {
+fn money_on_its_way_is_not_requested_again() {
     let (most, rest) = (tx(1, "6", 60), tx(2, "4", 90));
     let seen = after(terms(), [most.seen()]);
     let scene = told(&seen, 70, "Part of the payment seen", Some("4"), Some(Step::Seen));
@@ -160,7 +160,7 @@ fn nobody_is_asked_for_what_is_on_its_way() {
 }
 
 #[test]
-fn too_much_too_late_and_nothing_at_all() {
+fn overpaid_late_expired_and_cancelled_payments() {
     let much = after(terms(), tx(1, "12", 60).whole());
     let scene = told(&much, 70, "More than the amount arrived", None, None);
     assert!(scene.explanation.contains("12.00 USDC arrived instead of 10.00"), "{}", scene.explanation);
@@ -180,7 +180,7 @@ fn too_much_too_late_and_nothing_at_all() {
 
 /// The outcome of the settlement does not affect the payer, who has paid.
 #[test]
-fn a_settlement_that_fails_asks_the_payer_for_nothing() {
+fn a_failed_settlement_asks_nothing_of_the_payer() {
     let confirmed = after(terms(), tx(1, "10", 60).whole());
     let operation = OperationId::settlement_of(confirmed.id());
     let failing = then(&confirmed, &Command::FailSettlement { operation, revision: 1, reason: "reverted".to_owned() });
@@ -207,7 +207,7 @@ fn a_settlement_that_fails_asks_the_payer_for_nothing() {
 }
 
 #[test]
-fn what_is_screened_is_only_said_to_be_checked() {
+fn screening_is_only_called_checking() {
     let paid = tx(1, "10", 60);
     let review = after(terms(), [paid.seen(), paid.screened(Decision::Review)]);
     told(&review, 70, "Payment being checked", None, Some(Step::Seen));
@@ -223,8 +223,8 @@ fn what_is_screened_is_only_said_to_be_checked() {
 
 /// A third party cannot block a payment by sending a suspicious transfer.
 #[test]
-fn what_is_checked_keeps_nobody_from_paying_the_rest() {
-    const CHECKED: &str = "A transfer that arrived is being checked and does not count meanwhile.";
+fn a_transfer_under_review_does_not_block_paying_the_rest() {
+    const CHECKED: &str = "A received transfer is being checked and does not count until then.";
     let doubtful = tx(1, "0.01", 60);
     let spoiled = after(terms(), [doubtful.seen(), doubtful.screened(Decision::Review)]);
     assert!(spoiled.labels.contains(Label::InReview));
@@ -235,7 +235,7 @@ fn what_is_checked_keeps_nobody_from_paying_the_rest() {
     let paid = tx(2, "9.99", 90);
     let both = after(terms(), [doubtful.seen(), doubtful.screened(Decision::Review), paid.seen()]);
     let scene = told(&both, 100, "Payment being checked", None, Some(Step::Seen));
-    assert!(scene.notices.is_empty(), "said already: {:?}", scene.notices);
+    assert!(scene.notices.is_empty(), "the explanation says it already: {:?}", scene.notices);
 
     // A partial transfer whose screening has no result yet.
     let part = tx(1, "4", 60);
@@ -256,7 +256,7 @@ fn what_is_checked_keeps_nobody_from_paying_the_rest() {
 }
 
 #[test]
-fn what_cannot_pay_is_not_waited_for_while_it_is_checked() {
+fn a_stray_transfer_under_review_is_not_waited_for() {
     let mut elsewhere = tx(1, "10", 60);
     elsewhere.0.key.chain = Chain::Polygon;
     elsewhere.0.token_address = Address([0xcc; 20]);
@@ -267,11 +267,11 @@ fn what_cannot_pay_is_not_waited_for_while_it_is_checked() {
     assert!(scene.notices[0].contains("on another chain than Base"), "{:?}", scene.notices);
     let blocked = [elsewhere.seen(), elsewhere.finalised(), elsewhere.screened(Decision::Block)];
     let scene = told(&after(terms(), blocked), 70, "Waiting for your payment", Some("10"), Some(Step::Waiting));
-    assert_eq!(scene.notices.len(), 1, "that it does not pay this is all there is to say: {:?}", scene.notices);
+    assert_eq!(scene.notices.len(), 1, "one notice is enough: {:?}", scene.notices);
 }
 
 #[test]
-fn a_part_that_the_chain_took_back_keeps_nobody_from_paying_the_rest() {
+fn an_orphaned_part_does_not_block_paying_the_rest() {
     let part = tx(1, "4", 60);
     let gone = after(terms(), [part.seen(), part.gone()]);
     let scene = told(&gone, 70, "Part of the payment seen", Some("6"), Some(Step::Seen));
@@ -286,7 +286,7 @@ fn a_part_that_the_chain_took_back_keeps_nobody_from_paying_the_rest() {
 
 /// Texts for a transfer to a customer mention no merchant.
 #[test]
-fn a_transfer_to_a_customer_speaks_of_no_merchant() {
+fn a_transfer_to_a_customer_mentions_no_merchant() {
     let purpose = payferry_domain::payment::Purpose::Transfer { to: Address([0x99; 20]) };
     let terms = || Terms { purpose, merchant_id: None, fee_bps: FeeBps::new(0).unwrap(), ..terms() };
     let paid = tx(1, "10", 60);
@@ -310,11 +310,11 @@ fn a_transfer_to_a_customer_speaks_of_no_merchant() {
         assert!(said.all(|text| !text.to_lowercase().contains("merchant")), "{scene:#?}");
     }
     let late = Scene::of(&stands[7], START.plus_secs(EXPIRY_SECS + 100));
-    assert!(late.explanation.contains("Contact whoever sent you this link"), "{}", late.explanation);
+    assert!(late.explanation.contains("Contact the sender of this link"), "{}", late.explanation);
 }
 
 #[test]
-fn money_that_does_not_fit_is_named_and_asks_for_the_merchant() {
+fn stray_money_is_named_and_refers_to_the_merchant() {
     let mut other = tx(1, "10", 60);
     (other.0.token_address, other.0.token) = (Address([0xbb; 20]), Some(Token::Usdt));
     let wrong_token = after(terms(), [other.seen()]);
@@ -331,7 +331,7 @@ fn money_that_does_not_fit_is_named_and_asks_for_the_merchant() {
 }
 
 #[test]
-fn a_transfer_that_the_chain_took_back_is_waited_for() {
+fn an_orphaned_transfer_is_waited_for() {
     let paid = tx(1, "10", 60);
     let orphaned = after(terms(), [paid.seen(), paid.gone()]);
     told(&orphaned, 70, "Waiting for the chain", None, Some(Step::Seen));
