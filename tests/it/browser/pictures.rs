@@ -1,6 +1,6 @@
 //! Every page at a desk's and a telephone's width, as pictures for people to look at.
 //!
-//! They are put beside the build; `PAYFERRY_SCREENSHOTS=docs/screenshots` refreshes the ones that are kept.
+//! They are put beside the build; `PAYFERRY_SCREENSHOTS=docs/src/screenshots` refreshes the ones that are kept.
 
 use payferry_domain::{Chain, Token};
 use serde_json::Value;
