@@ -20,13 +20,15 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// All files below `folder` with this extension, in a stable order.
+/// All files below `folder` with this extension, in a stable order. Neither hidden folders nor build output.
 fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let Ok(entries) = fs::read_dir(folder) else { return found };
     for entry in entries {
         let path = entry.unwrap().path();
-        if path.is_dir() && path.file_name().is_some_and(|name| name != "target" && name != "node_modules") {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let is_foreign = name.starts_with('.') || name == "target" || name == "node_modules";
+        if path.is_dir() && !is_foreign {
             found.extend(files(&path, extension));
         } else if path.extension().is_some_and(|of| of == extension) {
             found.push(path);
