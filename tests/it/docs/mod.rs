@@ -7,6 +7,7 @@ mod configuration;
 mod errors;
 mod links;
 mod metrics;
+mod quotes;
 mod rust;
 
 use std::fs;
