@@ -120,7 +120,7 @@ fn a_bad_chain_is_told_what_is_expected() {
 #[test]
 fn the_examples_are_read() {
     for name in ["mainnet", "testnet"] {
-        let path = format!("{}/docs/examples/{name}.toml", env!("CARGO_MANIFEST_DIR"));
+        let path = format!("{}/docs/src/examples/{name}.toml", env!("CARGO_MANIFEST_DIR"));
         let config = Config::load(Some(path.as_ref()), []).unwrap();
         assert!(config.chains.values().all(ChainConfig::is_on), "{name}");
     }

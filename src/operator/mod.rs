@@ -114,7 +114,7 @@ pub fn router(operator: Operator) -> Router {
     }
     closed
         // Who may not come in is not told either what there is.
-        .fallback(async || ApiError::NoRoute("docs/operation.md"))
+        .fallback(async || ApiError::NoRoute("docs/src/operate/listener.md"))
         .layer(middleware::from_fn_with_state(operator.clone(), admit::admit))
         .merge(open)
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))

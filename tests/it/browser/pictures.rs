@@ -1,6 +1,6 @@
 //! Pictures of every page at desktop and phone width, for visual review.
 //!
-//! They are written to the build folder; `PAYFERRY_SCREENSHOTS=docs/screenshots` refreshes the pictures of the
+//! They are written to the build folder; `PAYFERRY_SCREENSHOTS=docs/src/screenshots` refreshes the pictures of the
 //! documentation.
 
 use payferry_domain::{Chain, Token};

@@ -5,34 +5,14 @@ use payferry_domain::Chain;
 
 use super::Desk;
 
-const GUIDE: &str = include_str!("../../../docs/operation.md");
+const GUIDE: &str = include_str!("../../../docs/src/operate/alerts.md");
 
-/// Counters of the guide's tables whose rise is an alert, as named at `/metrics`.
+/// The counters of the guide's table with an alert on their increase, as named at `/metrics`.
 fn documented() -> Vec<String> {
-    let (mut section, mut names) = ("", Vec::new());
-    for line in GUIDE.lines() {
-        if let Some(heading) = line.strip_prefix("## ") {
-            section = heading;
-        }
-        let Some(row) = line.strip_prefix("| ") else { continue };
-        let mut cells = row.split(" | ");
-        let (shown, when) = (cells.next().unwrap(), cells.next().unwrap_or_default());
-        let prefix = match section {
-            "Endpoints" => "payferry_",
-            "Identity verification" => "payferry_identity_",
-            "Is it well?" if when.contains("rises") => "payferry_",
-            _ => continue,
-        };
-        for name in shown.split('`').skip(1).step_by(2) {
-            match name.strip_prefix('_') {
-                // Several counters with a different middle part share one row.
-                Some(middle) => names.push(format!("{prefix}chain_logs_{middle}total")),
-                None if name.contains("_total") => names.push(format!("{prefix}{name}")),
-                None => {}
-            }
-        }
-    }
-    names
+    let rows = GUIDE.lines().filter_map(|line| line.strip_prefix("| ")?.split_once(" | "));
+    let counters = rows.filter(|(_, condition)| condition.starts_with("increases"));
+    let names = counters.flat_map(|(names, _)| names.split('`').skip(1).step_by(2));
+    names.map(str::to_owned).collect()
 }
 
 /// Returns `true` if the line belongs to this counter, with these labels if any are named.
