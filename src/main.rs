@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-/// Much of what a payment costs is memory taken and given back: by the service itself, and by SQLite, whose allocations
-/// its `override` feature takes over, too.
+/// Payments allocate often, in the service itself and in SQLite, whose allocator the `override` feature of mimalloc
+/// also replaces.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
