@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-/// Payments allocate often, in the service itself and in SQLite, whose allocator the `override` feature of mimalloc
-/// also replaces.
+/// Allocation is a large part of a payment's cost, in the service and in SQLite. The `override` feature of mimalloc also
+/// replaces SQLite's allocator.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -25,7 +25,7 @@ use crate::service::{chains, contract};
   payferry reconcile --data-dir payferry-data
 
 Compares vault balances on the chains with the ledger, and the running balances with their postings. Runs beside the service:
-pending transactions are excluded, and a difference is checked again before it is reported. Exit code 1 if there is a
+money in transit is excluded, and a difference is checked again before it is reported. Exit code 1 if there is a
 difference or a chain could not be read.
 
 With a block range, these blocks are rescanned first. Missed transfers to payment wallets are recorded, and the running

@@ -64,7 +64,7 @@ pub struct Entry {
     /// Length of the body in bytes.
     #[serde(skip)]
     pub bytes: usize,
-    /// PSP that owns the webhook. Only this PSP can list it; without a known owner nobody can.
+    /// PSP that owns the webhook. Only this PSP can list it; without a known owner it is not listed.
     #[serde(skip)]
     pub owner: Option<String>,
 }

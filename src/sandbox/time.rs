@@ -49,7 +49,7 @@ impl SandboxClock {
     /// Advances the service and the chains by `secs`, at most [`ADVANCE_SECS_MAX`]. Returns the new offset in seconds.
     ///
     /// The order is: store the offset, advance the chains, advance the service. The service therefore never sees a
-    /// chain that seems to stand still.
+    /// chain that appears stalled.
     pub async fn advance(&self, secs: u64, chains: impl Iterator<Item = &Arc<SandboxChain>>) -> anyhow::Result<u64> {
         let _turn = self.turn.lock().await;
         let secs = secs.min(ADVANCE_SECS_MAX);
