@@ -15,8 +15,8 @@ use crate::config::Config;
   payferry audit --subject cr_01J9Z3K4M5N6P7Q8R9S0T1V2W3 --config payferry.toml
   payferry audit --actor-kind operator --from 2026-11-01T00:00:00Z --json | jq -r '.action'
 
-Entries are in the order in which they were written and are never removed. To continue, pass the last number that you read
-as `--after`.")]
+Entries are in the order in which they were written and are never removed. To continue, pass the last number that you
+read as `--after`.")]
 pub(super) struct Args {
     /// Only entries of this object, usually a customer id.
     #[arg(long, visible_alias = "customer", value_name = "ID")]

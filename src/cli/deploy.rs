@@ -16,8 +16,8 @@ use crate::service::{chains, secrets};
   payferry deploy --config payferry.toml
   payferry deploy --config payferry.toml --chain base --admin 0x90F8...c9C1 --treasury 0xFFcf...7C3E
 
-The contract is deployed through the canonical CREATE2 deployer, to the same address on every chain. The address depends on
-the admin, the treasury and the signer's account. The signer's account becomes settler and sender, and pays for the gas.
+The contract is deployed through the canonical CREATE2 deployer, to the same address on every chain. The address depends
+on the admin, the treasury and the signer's account. The signer's account becomes settler and sender, and pays for the gas.
 Safe to repeat: a chain that has the contract gets no transaction.")]
 pub(super) struct Args {
     /// Deploy on this chain only; can be repeated [default: all chains with endpoints].

@@ -24,8 +24,8 @@ use crate::service::{chains, contract};
   payferry reconcile --config payferry.toml --chain base --from-block 22000000 --to-block 22003600
   payferry reconcile --data-dir payferry-data
 
-Compares vault balances on the chains with the ledger, and the running balances with their postings. Runs beside the service:
-money in transit is excluded, and a difference is checked again before it is reported. Exit code 1 if there is a
+Compares vault balances on the chains with the ledger, and the running balances with their postings. Runs beside the
+service: money in transit is excluded, and a difference is checked again before it is reported. Exit code 1 if there is a
 difference or a chain could not be read.
 
 With a block range, these blocks are rescanned first. Missed transfers to payment wallets are recorded, and the running

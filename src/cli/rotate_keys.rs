@@ -15,9 +15,9 @@ use crate::rotation::{Outcome, rotate};
     payferry rotate-keys --config payferry.toml             # 2. run beside the service
     payferry rotate-keys --add-key --data-dir payferry-data # add a key for a sandbox
 
-The master key file holds lines of the form `version: 64 hexadecimal digits`. The highest version encrypts; every version
-decrypts. When step 2 has ended with exit code 0, older versions can be deleted from the file. Never delete the `hash` line:
-API keys are verified with it. The command can be interrupted and repeated at any time.
+The master key file holds lines of the form `version: 64 hexadecimal digits`. The highest version encrypts; every
+version decrypts. When step 2 has ended with exit code 0, older versions can be deleted from the file. Never delete the
+`hash` line: API keys are verified with it. The command can be interrupted and repeated at any time.
 
 Exit code 1 if a value cannot be decrypted. Its table and row are printed and it is left unchanged.")]
 pub(super) struct Args {

@@ -25,8 +25,8 @@ Operator commands work beside it, for example:
   payferry psp set psp_01J9Z3K4M5N6P7Q8R9S0T1V2W3 --withdrawal-wallet 0x... --data-dir payferry-data
     payferry pause set chain:base --reason 'test' --data-dir payferry-data
 
-SIGINT (ctrl-c) or SIGTERM stops it gracefully within 10 s; a second signal stops it at once. No acknowledged data is lost
-in either case: the next start on the same folder continues.")]
+SIGINT (ctrl-c) or SIGTERM stops it gracefully within 10 s; a second signal stops it at once. No acknowledged data is
+lost in either case: the next start on the same folder continues.")]
 pub(super) struct Args {
     /// Listen address for PSPs and payers; port 0 selects a free port [default: 127.0.0.1:8080].
     #[arg(long, value_name = "ADDRESS")]

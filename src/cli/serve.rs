@@ -15,8 +15,8 @@ use crate::service::Service;
   payferry serve --config payferry.toml --database-url postgres://payferry:secret@localhost/payferry
   PAYFERRY_SERVER__LISTEN=0.0.0.0:8080 payferry serve --config payferry.toml --json
 
-Before the first start, run `payferry deploy` and `payferry check`. SIGINT (ctrl-c) or SIGTERM stops the service gracefully
-within 10 s; a second signal stops it at once. No acknowledged data is lost in either case: the next start continues.")]
+Before the first start, run `payferry deploy` and `payferry check`. SIGINT (ctrl-c) or SIGTERM stops the service
+gracefully within 10 s; a second signal stops it at once. No acknowledged data is lost in either case: the next start continues.")]
 pub(super) struct Args {
     /// Override the configured database: a path or postgres://user:password@host/name.
     #[arg(long, value_name = "URL", env = "PAYFERRY_DATABASE_URL", hide_env_values = true)]

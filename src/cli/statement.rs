@@ -21,8 +21,8 @@ use crate::statements::{Format, Period, Statement, Wanted, moment};
   payferry statement --psp psp_01J9Z3K4M5N6P7Q8R9S0T1V2W3 --from 2026-11-01 --to 2026-12-01 --chain base --currency USDC --format json
   payferry statement --psp psp_01J9Z3K4M5N6P7Q8R9S0T1V2W3 --from 2026-11-22 --to 2026-11-23 --data-dir payferry-data
 
-Lists the PSP's vault balances at the start of the period, every movement in it, and the balances at its end, by chain and
-token. The closing balance of a period is the opening balance of the next. Days are UTC; `--to` is exclusive.")]
+Lists the PSP's vault balances at the start of the period, every movement in it, and the balances at its end, by chain
+and token. The closing balance of a period is the opening balance of the next. Days are UTC; `--to` is exclusive.")]
 pub(super) struct Args {
     /// PSP of the statement.
     #[arg(long, value_name = "ID")]
