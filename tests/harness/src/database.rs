@@ -1,8 +1,8 @@
 //! Databases for tests: each test gets its own, a SQLite file in a folder or a database on a PostgreSQL server, removed
 //! after the test.
 //!
-//! The environment selects the kind, so that the same tests run on both; see [`TestDatabase::create`]. The tables are
-//! not created here: the service creates them.
+//! Which of the two is the environment's choice, so that the same tests run on both; see [`TestDatabase::create`]. The
+//! tables are not made here: that is the service's own part.
 
 mod trouble;
 
@@ -23,7 +23,7 @@ pub const POSTGRES: &str = "PAYFERRY_TEST_POSTGRES";
 const SMALL_TABLESPACE: &str = "small";
 const SQLITE_FILE: &str = "payferry.db";
 
-/// An empty database of one test, removed on drop.
+/// An empty database that nobody else uses, removed when this is dropped.
 #[derive(Debug)]
 pub struct TestDatabase {
     url: String,
@@ -49,7 +49,7 @@ impl TestDatabase {
         if chosen_postgres() { Self::postgres().await } else { Self::sqlite() }
     }
 
-    /// Creates a database on the PostgreSQL server of `PAYFERRY_TEST_POSTGRES`, whichever kind is selected.
+    /// On the PostgreSQL server that `PAYFERRY_TEST_POSTGRES` names, whatever is chosen.
     pub async fn postgres() -> Self {
         Self::on_server(false).await
     }
@@ -75,7 +75,7 @@ impl TestDatabase {
         Self { url: sqlite_url(folder.path()), place: Place::Folder(folder) }
     }
 
-    /// Uses a SQLite file in a folder that is not removed on drop.
+    /// A SQLite file in a folder that is not this one's to remove.
     pub fn sqlite_in(folder: &Path) -> Self {
         Self { url: sqlite_url(folder), place: Place::Foreign(folder.to_owned()) }
     }
@@ -113,8 +113,8 @@ impl TestDatabase {
 impl Drop for TestDatabase {
     fn drop(&mut self) {
         let Place::Server { server, name, .. } = &self.place else { return };
-        // In a separate thread, since this may be dropped inside the test's runtime. WITH (FORCE) closes connections
-        // that are still open.
+        // On a thread of its own, since the test's runtime may be the one that drops it. WITH (FORCE) ends whoever is
+        // still connected.
         let dropped = std::thread::scope(|scope| {
             let remove = || {
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -123,9 +123,9 @@ impl Drop for TestDatabase {
             };
             scope.spawn(remove).join()
         });
-        // A stopped server has no databases left; a failed test reports its own reason.
+        // A server that is gone has taken the database along; a test that fails says why itself.
         if let Ok(Err(error)) = dropped {
-            eprintln!("the test database {name} could not be removed: {error}");
+            eprintln!("the test's database {name} stays: {error}");
         }
     }
 }
