@@ -131,7 +131,7 @@ fn ephemeral_sandbox_leaves_no_files_and_a_used_port_is_named() {
         assert!(read > 0, "ended early: {said}");
         said.push_str(&String::from_utf8_lossy(&some[..read]));
     }
-    assert!(said.contains("curl http://127.0.0.1:") && said.contains("removed at the end"), "{said}");
+    assert!(said.contains("curl http://127.0.0.1:") && said.contains("removed at exit"), "{said}");
     assert_eq!(std::fs::read_dir(temp.path()).unwrap().count(), 1);
     Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
     let since = Instant::now();

@@ -74,7 +74,7 @@ async fn serves_after_deploy_and_check() {
     let config = outside.folder.config();
     let again = binary.command().arg("--config").arg(config).args(["deploy", "--admin", &admin]).output().unwrap();
     assert!(again.status.success());
-    assert_eq!(complaint(&again), "base: it is there already\narbitrum: it is there already");
+    assert_eq!(complaint(&again), "base: already deployed\narbitrum: already deployed");
     outside.folder.settings.contracts.address = address;
     outside.folder.write();
     for chain in &mut outside.chains {
