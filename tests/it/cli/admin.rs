@@ -8,7 +8,7 @@ use serde_json::json;
 
 #[tokio::test]
 async fn a_database_is_migrated_and_gets_psps_and_keys() {
-    let (temp, database) = (tempfile::tempdir().unwrap(), TestDatabase::create().await);
+    let (temp, database) = (tempfile::tempdir().unwrap(), TestDatabase::empty().await);
     let file = database.file();
     // A path is as good as a URL.
     let url = file.as_deref().map_or(database.url(), |file| file.to_str().unwrap());

@@ -202,6 +202,6 @@ impl TestDatabase {
             println!("the server has no tablespace {SMALL_TABLESPACE}: a trigger says that the disk is full");
             return anywhere;
         }
-        Self::on_server(true).await
+        Self::on_server(true, true).await
     }
 }

@@ -14,6 +14,7 @@ async fn out_of_reach(line: Line, name: &str, lasting: Duration) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "long"]
 async fn a_minute_without_a_server() {
     out_of_reach(Line::Gone, "refused", Duration::from_mins(1)).await;
 }
@@ -24,6 +25,7 @@ async fn a_moment_without_a_server() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "long"]
 async fn a_server_that_falls_silent() {
     out_of_reach(Line::Silent, "silent", Duration::from_secs(15)).await;
 }

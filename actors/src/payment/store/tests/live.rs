@@ -168,7 +168,7 @@ async fn a_wallet_is_found_whatever_becomes_of_its_payment_meanwhile() {
 
 #[tokio::test]
 async fn payments_of_before_keep_their_wallets() {
-    let test_database = TestDatabase::create().await;
+    let test_database = TestDatabase::empty().await;
     let database = Database::open(test_database.url()).await.unwrap();
     Migrator::up(database.patient(), Some(15)).await.unwrap();
     let world = World::over(test_database, database).await;
