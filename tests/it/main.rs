@@ -5,6 +5,7 @@ mod app;
 mod browser;
 mod chainside;
 mod cli;
+mod compat;
 mod faults;
 mod http;
 mod kill;

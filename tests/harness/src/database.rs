@@ -52,10 +52,15 @@ impl TestDatabase {
     /// The same without tables: for tests of migrations.
     pub async fn empty() -> Self {
         if chosen_postgres() {
-            return Self::on_server(false, false).await;
+            return Self::empty_postgres().await;
         }
         let folder = tempfile::tempdir().unwrap();
         Self { url: sqlite_url(folder.path()), place: Place::Folder(folder) }
+    }
+
+    /// On the PostgreSQL server, whatever is chosen, and without tables.
+    pub async fn empty_postgres() -> Self {
+        Self::on_server(false, false).await
     }
 
     /// On the PostgreSQL server that `PAYFERRY_TEST_POSTGRES` names, whatever is chosen.
