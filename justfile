@@ -4,7 +4,7 @@
 default:
     @just --list
 
-# Everything that must hold before a change goes in: fmt, lints, docs, licences, contracts, tests.
+# Run every check that a change must pass: `just check --long` runs all tests in full.
 check *arguments:
     ./check {{ arguments }}
 

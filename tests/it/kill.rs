@@ -6,6 +6,7 @@ use payferry_harness::database::TestDatabase;
 use payferry_harness::kill::Run;
 use payferry_harness::kill::deaths::{Death, STEPS};
 use payferry_harness::process::Binary;
+use payferry_harness::short_or_long;
 
 async fn survives(kills: usize, database: TestDatabase) {
     let run = Run::new(Binary::at(env!("CARGO_BIN_EXE_payferry")), kills, database.url());
@@ -25,11 +26,12 @@ async fn survives(kills: usize, database: TestDatabase) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn twenty_kills_on_sqlite_lose_nothing() {
-    survives(20, TestDatabase::sqlite()).await;
+async fn kills_on_sqlite_lose_nothing() {
+    survives(short_or_long(10, 20), TestDatabase::sqlite()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn ten_kills_on_postgres_lose_nothing() {
-    survives(10, TestDatabase::postgres().await).await;
+#[ignore = "long"]
+async fn kills_on_postgres_lose_nothing() {
+    survives(20, TestDatabase::postgres().await).await;
 }

@@ -5,6 +5,7 @@ mod app;
 mod browser;
 mod chainside;
 mod cli;
+mod compat;
 mod docs;
 mod faults;
 mod http;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use payferry_devchain::Dropped;
 use payferry_domain::payment::Payment;
 use payferry_harness::endpoint::{Fault, HeadShown, What};
+use payferry_harness::short_or_long;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
@@ -12,6 +13,7 @@ use crate::senses::metric;
 use crate::world::{Options, World};
 
 const ROUNDS: usize = 25;
+const ROUNDS_SHORT: usize = 10;
 const REORG_DEPTH_MAX: u64 = 6;
 
 fn fault(dice: &mut StdRng, world: &World, victim: &Payment) -> Fault {
@@ -50,7 +52,7 @@ async fn mixture(seed: u64, endpoints: usize) {
     // Never paid.
     let victim = world.initiate().await;
     let mut paid = Vec::new();
-    for round in 0..ROUNDS {
+    for round in 0..short_or_long(ROUNDS_SHORT, ROUNDS) {
         for (index, endpoint) in (0_u64..).zip(&world.site().endpoints) {
             endpoint.seed(seed.wrapping_add(index));
             let faults = dice.random_range(0..3);

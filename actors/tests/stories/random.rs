@@ -13,6 +13,7 @@ use payferry_domain::payment::{Command, Decision, Funds, Label, Payment, Reason,
 use payferry_domain::{Amount, Chain, PaymentId, RefundId, customer};
 use payferry_entities::{balances, sendings};
 use payferry_harness::receiver::Manner;
+use payferry_harness::short_or_long;
 use sea_orm::EntityTrait;
 
 use crate::chains::{Coin, PAYERS, account};
@@ -30,6 +31,7 @@ const CASES: &str = "PAYFERRY_STORIES_CASES";
 /// Plays stories until this many seconds have passed.
 const SECS: &str = "PAYFERRY_STORIES_SECS";
 const CASES_DEFAULT: u64 = 8;
+const CASES_SHORT: u64 = 3;
 /// Number of concurrent stories.
 const STORIES_AT_ONCE: usize = 2;
 /// Longer than every deadline and retry delay.
@@ -61,7 +63,7 @@ async fn random_stories_satisfy_all_invariants() {
     let count = match (number(SEED), number(SECS)) {
         (Some(_), _) => 1,
         (None, Some(_)) => u64::from(u32::MAX),
-        (None, None) => number(CASES).unwrap_or(CASES_DEFAULT),
+        (None, None) => number(CASES).unwrap_or_else(|| short_or_long(CASES_SHORT, CASES_DEFAULT)),
     };
     let seeds = first..first + count;
     let (since, until) = (Instant::now(), number(SECS).map(Duration::from_secs));

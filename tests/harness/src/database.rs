@@ -1,9 +1,10 @@
 //! Databases for tests: each test gets its own, a SQLite file in a folder or a database on a PostgreSQL server, removed
 //! after the test.
 //!
-//! Which of the two is the environment's choice, so that the same tests run on both; see [`TestDatabase::create`]. The
-//! tables are not made here: that is the service's own part.
+//! Which of the two is the environment's choice, so that the same tests run on both; see [`TestDatabase::create`]. A database
+//! has today's tables from the start: it is a copy of a template ([`template`]). The service's own migration then finds nothing to do.
 
+mod template;
 mod trouble;
 
 use std::path::{Path, PathBuf};
@@ -23,7 +24,7 @@ pub const POSTGRES: &str = "PAYFERRY_TEST_POSTGRES";
 const SMALL_TABLESPACE: &str = "small";
 const SQLITE_FILE: &str = "payferry.db";
 
-/// An empty database that nobody else uses, removed when this is dropped.
+/// A database that nothing else uses, without rows, removed when this is dropped.
 #[derive(Debug)]
 pub struct TestDatabase {
     url: String,
@@ -49,12 +50,26 @@ impl TestDatabase {
         if chosen_postgres() { Self::postgres().await } else { Self::sqlite() }
     }
 
-    /// On the PostgreSQL server that `PAYFERRY_TEST_POSTGRES` names, whatever is chosen.
-    pub async fn postgres() -> Self {
-        Self::on_server(false).await
+    /// The same without tables: for tests of migrations.
+    pub async fn empty() -> Self {
+        if chosen_postgres() {
+            return Self::empty_postgres().await;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        Self { url: sqlite_url(folder.path()), place: Place::Folder(folder) }
     }
 
-    async fn on_server(is_small: bool) -> Self {
+    /// On the PostgreSQL server, whatever is chosen, and without tables.
+    pub async fn empty_postgres() -> Self {
+        Self::on_server(false, false).await
+    }
+
+    /// On the PostgreSQL server that `PAYFERRY_TEST_POSTGRES` names, whatever is chosen.
+    pub async fn postgres() -> Self {
+        Self::on_server(false, true).await
+    }
+
+    async fn on_server(is_small: bool, has_tables: bool) -> Self {
         let Ok(server) = std::env::var(POSTGRES) else {
             panic!(
                 "this test needs a PostgreSQL server: run it with `tests/with-postgres cargo test ...`, \
@@ -64,7 +79,11 @@ impl TestDatabase {
         let server: Url = server.parse().unwrap_or_else(|error| panic!("{POSTGRES}: {error}"));
         let name = format!("test_{}", Ulid::generate()).to_lowercase();
         let place = if is_small { format!(" TABLESPACE {SMALL_TABLESPACE}") } else { String::new() };
-        administer(&server, &format!("CREATE DATABASE {name}{place}")).await.unwrap();
+        if has_tables {
+            template::copy_postgres(&server, &name, &place).await.unwrap();
+        } else {
+            administer(&server, &format!("CREATE DATABASE {name}{place}")).await.unwrap();
+        }
         let url = with_database(&server, &name).into();
         Self { url, place: Place::Server { server, name, is_small } }
     }
@@ -72,10 +91,11 @@ impl TestDatabase {
     /// Creates a SQLite file, whichever kind is selected: for tests of file behaviour.
     pub fn sqlite() -> Self {
         let folder = tempfile::tempdir().unwrap();
+        template::apart(template::copy_sqlite(&folder.path().join(SQLITE_FILE)));
         Self { url: sqlite_url(folder.path()), place: Place::Folder(folder) }
     }
 
-    /// A SQLite file in a folder that is not this one's to remove.
+    /// A SQLite file, yet to be made, in a folder that is not this one's to remove.
     pub fn sqlite_in(folder: &Path) -> Self {
         Self { url: sqlite_url(folder), place: Place::Foreign(folder.to_owned()) }
     }
@@ -113,18 +133,11 @@ impl TestDatabase {
 impl Drop for TestDatabase {
     fn drop(&mut self) {
         let Place::Server { server, name, .. } = &self.place else { return };
-        // On a thread of its own, since the test's runtime may be the one that drops it. WITH (FORCE) ends whoever is
-        // still connected.
-        let dropped = std::thread::scope(|scope| {
-            let remove = || {
-                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-                let statement = format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)");
-                runtime.block_on(administer(server, &statement)).map_err(std::io::Error::other)
-            };
-            scope.spawn(remove).join()
-        });
+        // WITH (FORCE) ends the connections that are still open.
+        let statement = format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)");
+        let dropped = template::apart(administer(server, &statement));
         // A server that is gone has taken the database along; a test that fails says why itself.
-        if let Ok(Err(error)) = dropped {
+        if let Err(error) = dropped {
             eprintln!("the test's database {name} stays: {error}");
         }
     }

@@ -14,6 +14,7 @@ const PAYMENTS: usize = 60;
 const DOTS: u32 = 1;
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "long"]
 async fn takes_pictures_of_every_page_at_both_widths() {
     let desk = Desk::logged_in().await;
     let browser = &desk.browser;

@@ -8,7 +8,7 @@ use serde_json::json;
 
 #[tokio::test]
 async fn migrates_a_database_and_creates_psps_and_keys() {
-    let (temp, database) = (tempfile::tempdir().unwrap(), TestDatabase::create().await);
+    let (temp, database) = (tempfile::tempdir().unwrap(), TestDatabase::empty().await);
     let file = database.file();
     // A path works like a URL.
     let url = file.as_deref().map_or(database.url(), |file| file.to_str().unwrap());

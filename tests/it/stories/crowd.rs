@@ -6,19 +6,21 @@ use futures::StreamExt;
 use payferry_domain::{Chain, Token};
 use payferry_harness::psp::{Psp, units};
 use payferry_harness::receiver::Receiver;
+use payferry_harness::short_or_long;
 
 use crate::stage::{Purses, Stage, Transfer, on_every_stage, story_with_receiver};
 
 const PAYMENTS: usize = 1_000;
+const PAYMENTS_SHORT: usize = 150;
 /// Maximum number of concurrent requests.
 const IN_FLIGHT: usize = 64;
 
 on_every_stage!(all_settle_and_all_are_announced);
 
-/// A thousand concurrent payments all settle and are all announced.
+/// Many payments at once all settle and are all announced.
 async fn all_settle_and_all_are_announced<S: Stage>() {
     let (stage, psp, receiver) = story_with_receiver::<S>().await;
-    let ids = initiate_and_pay(&stage, &psp, PAYMENTS).await;
+    let ids = initiate_and_pay(&stage, &psp, short_or_long(PAYMENTS_SHORT, PAYMENTS)).await;
     for (id, _, _) in &ids {
         psp.until_status(id, "settled").await;
     }

@@ -1,10 +1,10 @@
-//! The real binary, stopped and killed while it processes a thousand payments.
+//! The real binary, stopped and killed while it processes many payments.
 
 use std::time::{Duration, Instant};
 
 use futures::StreamExt;
 use payferry_domain::{Chain, Token};
-use payferry_harness::PATIENCE;
+use payferry_harness::{PATIENCE, short_or_long};
 use payferry_harness::psp::Psp;
 use payferry_harness::receiver::Receiver;
 use reqwest::Method;
@@ -16,6 +16,7 @@ use crate::process::{Home, Running};
 use crate::stage::Purses;
 
 const PAYMENTS: usize = 1_000;
+const PAYMENTS_SHORT: usize = 240;
 const IN_FLIGHT: usize = 48;
 
 /// Returns unused ports: the sandbox keeps its addresses across restarts.
@@ -25,7 +26,7 @@ fn free_ports() -> [u16; 2] {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn thousand_payments_survive_a_stop_and_a_kill() {
+async fn many_payments_survive_a_stop_and_a_kill() {
     let (home, ports, receiver) = (Home::new().await, free_ports(), Receiver::start().await);
     let process = Running::start_with(&home, ports, &[]);
     let psp = Psp::connect(process.text("api_url"), process.text("api_key"), &receiver).await;
@@ -34,7 +35,8 @@ async fn thousand_payments_survive_a_stop_and_a_kill() {
     let down = RwLock::new(());
     let made = std::sync::atomic::AtomicUsize::new(0);
 
-    let payments = futures::stream::iter(0..PAYMENTS)
+    let count = short_or_long(PAYMENTS_SHORT, PAYMENTS);
+    let payments = futures::stream::iter(0..count)
         .map(|n| {
             let (psp, down, made) = (&psp, &down, &made);
             async move {
@@ -53,7 +55,7 @@ async fn thousand_payments_survive_a_stop_and_a_kill() {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         };
-        reached(PAYMENTS / 3).await;
+        reached(count / 3).await;
         let process = {
             let _down = down.write().await;
             tokio::task::block_in_place(|| {
@@ -62,7 +64,7 @@ async fn thousand_payments_survive_a_stop_and_a_kill() {
             })
         };
         assert_eq!((&process.ready["psp_id"], &process.ready["api_key"]), (&psp_id, &api_key), "the same PSP and key");
-        reached(PAYMENTS * 2 / 3).await;
+        reached(count * 2 / 3).await;
         // Without a clean stop of running requests.
         tokio::task::block_in_place(|| {
             process.kill();

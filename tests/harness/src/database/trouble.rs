@@ -201,6 +201,6 @@ impl TestDatabase {
             println!("the server has no tablespace {SMALL_TABLESPACE}: a trigger reports the full disk instead");
             return anywhere;
         }
-        Self::on_server(true).await
+        Self::on_server(true, true).await
     }
 }

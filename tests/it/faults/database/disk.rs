@@ -5,18 +5,21 @@ use std::process::Command;
 use std::time::Duration;
 
 use payferry_harness::database::{Filled, TestDatabase};
+use payferry_harness::short_or_long;
 
 use super::site::Site;
 use super::story;
 
 /// Environment variable with the folder on a small disk, for the child process.
 const SMALL_DISK: &str = "PAYFERRY_TEST_SMALL_DISK";
-const LASTING: Duration = Duration::from_secs(10);
+const LASTING_SECS: u64 = 10;
+const LASTING_SHORT_SECS: u64 = 3;
 
 async fn filled(database: TestDatabase) {
     let site = Site::on(database).await;
+    let lasting = Duration::from_secs(short_or_long(LASTING_SHORT_SECS, LASTING_SECS));
     let begin = async |site: &Site| site.database.fill().await;
-    story(site, "full", LASTING, begin, async |_, filled: Filled| filled.empty().await).await;
+    story(site, "full", lasting, begin, async |_, filled: Filled| filled.empty().await).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -14,6 +14,7 @@ async fn out_of_reach(line: Line, name: &str, lasting: Duration) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "long"]
 async fn server_refuses_connections_for_a_minute() {
     out_of_reach(Line::Gone, "refused", Duration::from_mins(1)).await;
 }
@@ -24,6 +25,7 @@ async fn server_refuses_connections_for_a_second() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "long"]
 async fn server_is_silent_for_15_seconds() {
     out_of_reach(Line::Silent, "silent", Duration::from_secs(15)).await;
 }

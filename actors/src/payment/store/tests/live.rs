@@ -167,7 +167,7 @@ async fn wallet_is_found_while_its_payment_ends_and_reopens() {
 
 #[tokio::test]
 async fn payments_from_before_the_migration_keep_their_wallets() {
-    let test_database = TestDatabase::create().await;
+    let test_database = TestDatabase::empty().await;
     let database = Database::open(test_database.url()).await.unwrap();
     Migrator::up(database.patient(), Some(15)).await.unwrap();
     let world = World::over(test_database, database).await;
