@@ -136,7 +136,7 @@ impl DatabaseArgs {
         if config.secrets.master_key_file.is_none() {
             bail!(
                 "API keys are hashed with the master key: set `secrets.master_key_file` in the configuration or \
-                     PAYFERRY_SECRETS__MASTER_KEY_FILE, or --data-dir to use the keys of a sandbox"
+                 PAYFERRY_SECRETS__MASTER_KEY_FILE, or --data-dir to use the keys of a sandbox"
             );
         }
         Ok((secrets::sealer(config)?, config.server.environment.key_mode()))

@@ -73,7 +73,7 @@ impl TestDatabase {
         let Ok(server) = std::env::var(POSTGRES) else {
             panic!(
                 "this test needs a PostgreSQL server: run it with `tests/with-postgres cargo test ...`, \
-                     or set {POSTGRES} to the URL of a server (postgres://user@host:port)"
+                 or set {POSTGRES} to the URL of a server (postgres://user@host:port)"
             );
         };
         let server: Url = server.parse().unwrap_or_else(|error| panic!("{POSTGRES}: {error}"));
