@@ -36,9 +36,7 @@ async fn the_overview_shows_everything_that_is_known_without_the_database() {
 
     let page = desk.get("/ops").await;
     assert_eq!(page.status, 200, "{}", page.text());
-    for words in
-        ["The database does not answer.", "id=\"node-root-root\"", "id=\"chain-base\"", "What waits is not known"]
-    {
+    for words in ["The database does not answer.", "id=\"node-root-root\"", "id=\"chain-base\"", "Backlog unknown"] {
         assert!(page.text().contains(words), "{words}: {}", page.text());
     }
     assert!(page.text().contains(&format!("id=\"quarantined-{id}\"")), "{}", page.text());

@@ -33,7 +33,7 @@ async fn nothing_is_stuck_while_all_is_well() {
     assert_eq!(desk.get("/ops/stuck?kind=overdue&after=pay_1").await.faults(), ["after: invalid_cursor"]);
     assert_eq!(desk.get("/ops/stuck?after=1.pay_1").await.faults(), ["after: invalid_cursor"], "of which kind?");
     assert_eq!(desk.get("/ops/view/stuck?kind=everything").await.status, 404);
-    assert!(desk.get("/ops/view/stuck?kind=overdue").await.text().contains("Nothing of this kind is stuck."));
+    assert!(desk.get("/ops/view/stuck?kind=overdue").await.text().contains("Nothing of this kind needs attention."));
     desk.stop().await;
 }
 
