@@ -145,21 +145,21 @@ pub(super) fn no_session() -> HeaderValue {
     cookie("", 0, false)
 }
 
-/// Whether the client prefers HTML.
+/// Returns true if the client prefers HTML.
 pub(super) fn wants_html(headers: &HeaderMap) -> bool {
     let accepted = headers.get_all(axum::http::header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
     accepted.flat_map(|value| value.split(',')).any(|kind| kind.trim().starts_with("text/html"))
 }
 
-/// Whether a page of this site sent the request. Only such a request may change anything with a session, because a
-/// browser also adds the cookie to requests that other sites cause.
+/// Returns true if a page of this site sent the request. Only such a request may change anything with a session,
+/// because a browser also adds the cookie to requests that other sites cause.
 pub(super) fn is_same_origin(headers: &HeaderMap) -> bool {
     let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
     let origin = text(ORIGIN).and_then(|origin| origin.split_once("://"));
     matches!((origin, text(HOST)), (Some((_, site)), Some(host)) if site.eq_ignore_ascii_case(host))
 }
 
-/// Whether the browser uses TLS for this site, according to its `Origin`.
+/// Returns true if the browser uses TLS for this site, according to its `Origin`.
 pub(super) fn is_behind_tls(headers: &HeaderMap) -> bool {
     headers.get(ORIGIN).is_some_and(|origin| origin.as_bytes().starts_with(b"https://"))
 }

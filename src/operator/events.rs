@@ -46,7 +46,7 @@ const BACKLOG_TIMEOUT: Duration = Duration::from_millis(500);
 pub struct Tick {
     /// Wall clock time.
     pub at: Moment,
-    /// Whether every shard has read its live payments.
+    /// True if every shard has read its live payments.
     pub ready: bool,
     /// Number of live payment actors.
     pub payments_live: usize,

@@ -86,7 +86,7 @@ fn ask(status: StatusCode, problem: Option<TokenProblem>, next: &str) -> Respons
     page::outside(status, "Log in", body)
 }
 
-/// Whether a path leads to an operator page of this site.
+/// Returns true if a path leads to an operator page of this site.
 fn is_own(path: &str) -> bool {
     let rest = path.strip_prefix(HOME);
     let plain = path.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');

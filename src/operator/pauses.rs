@@ -34,7 +34,7 @@ struct PauseList {
 #[derive(Serialize)]
 struct Lifted {
     scope: String,
-    /// Whether it was paused.
+    /// True if it was paused.
     was_paused: bool,
 }
 

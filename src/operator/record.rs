@@ -32,7 +32,7 @@ pub(super) struct PaymentRecord {
     failure_reason: Option<FailureReason>,
     /// Label that needs an operator.
     attention: Option<Label>,
-    /// Whether the service still has work to do for it.
+    /// True if the service still has work to do for it.
     live: bool,
     version: u32,
     /// Number of events published so far.

@@ -58,7 +58,7 @@ pub(super) struct Page {
     pub(super) status: StatusCode,
     pub(super) title: String,
     pub(super) place: Place,
-    /// Whether the script refreshes the page. Pages with forms are not refreshed.
+    /// True if the script refreshes the page. Pages with forms are not refreshed.
     pub(super) is_live: bool,
     pub(super) body: Markup,
 }

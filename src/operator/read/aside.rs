@@ -41,7 +41,7 @@ pub struct AsideLine {
     pub transfers: i64,
     /// Sum of these transfers.
     pub amount: String,
-    /// Whether there are more transfers than these.
+    /// True if there are more transfers than these.
     pub at_least: bool,
     /// Time at which the first of them was recorded.
     pub since: Moment,
@@ -58,7 +58,7 @@ impl AsideLine {
     }
 }
 
-/// Whether some of the transfers can be applied now: their chain is running and the payment's list has room.
+/// Returns true if some of the transfers can be applied now: their chain is running and the payment's list has room.
 pub(super) fn may_be_taken_in(system: &System, payment: &Payment, lines: &[AsideLine]) -> bool {
     let runs = |line: &AsideLine| line.chain.parse().is_ok_and(|chain| system.chains().spec(chain).is_some());
     payment.transfers.len() < LISTED_MAX && lines.iter().any(runs)

@@ -60,7 +60,7 @@ pub struct ChainLine {
     pub finalized_number: Option<u64>,
     /// Base fee of the head, wei per gas.
     pub base_fee_wei: Option<String>,
-    /// Whether the operator has paused it, so that `best` skips it.
+    /// True if the operator has paused it, so that `best` skips it.
     pub paused: bool,
     /// Settler.
     pub settler: SettlerLine,
@@ -71,9 +71,9 @@ pub struct ChainLine {
 pub struct SettlerLine {
     /// Reason why settlements are delayed, if any.
     pub trouble: Option<String>,
-    /// Whether the operator has paused new settlements.
+    /// True if the operator has paused new settlements.
     pub settling_paused: bool,
-    /// Whether the operator has paused new outbound transfers.
+    /// True if the operator has paused new outbound transfers.
     pub sending_paused: bool,
     /// Pending operations. Empty if the database does not answer in time.
     #[serde(flatten)]

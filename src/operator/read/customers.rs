@@ -27,7 +27,7 @@ pub struct Filter {
     pub psp_id: Option<PspId>,
     /// Verification status.
     pub kyc_status: Option<KycStatus>,
-    /// Whether the customer is active.
+    /// True if the customer is active.
     pub is_active: Option<bool>,
     /// Part of the email, case-insensitive.
     pub search: Option<String>,
@@ -51,9 +51,9 @@ pub struct CustomerLine {
     pub kyc_status: KycStatus,
     /// Status to which it returns after the screening of an update. `None` if no update is screened.
     pub before_update: Option<KycStatus>,
-    /// Whether it can be linked to new objects.
+    /// True if it can be linked to new objects.
     pub is_active: bool,
-    /// Whether it may transact.
+    /// True if it may transact.
     pub is_cleared: bool,
     /// Time at which the terms were accepted.
     pub tos_accepted_at: Option<Moment>,

@@ -88,7 +88,7 @@ pub const COUNTED_MAX: u64 = 10_000;
 pub struct Count {
     /// Number of rows, at most [`COUNTED_MAX`] for a single count.
     pub counted: u64,
-    /// Whether there are more rows than were counted.
+    /// True if there are more rows than were counted.
     pub more: bool,
 }
 

@@ -47,7 +47,7 @@ pub struct Overview {
 /// State of the journal.
 #[derive(Debug, Clone, Serialize)]
 pub struct JournalLine {
-    /// Whether the last known writes to the database succeeded.
+    /// True if the last known writes to the database succeeded.
     pub writing: bool,
     /// Statistics since the service started.
     #[serde(flatten)]

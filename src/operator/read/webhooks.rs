@@ -22,7 +22,7 @@ pub struct Webhooks {
     /// PSPs with undelivered events and PSPs with a running endpoint, those with problems first. At most
     /// [`ENDPOINTS_MAX`].
     pub endpoints: Vec<EndpointLine>,
-    /// Whether there are more PSPs than these.
+    /// True if there are more PSPs than these.
     pub more: bool,
 }
 
@@ -56,14 +56,14 @@ pub struct EndpointLine {
     pub backlog: Backlog,
     /// Reason why nothing is sent, if the receiver is not the cause.
     pub held_by: Option<&'static str>,
-    /// Whether the endpoint's actor is running.
+    /// True if the endpoint's actor is running.
     pub running: bool,
     /// State of the actor. `None` if it is too busy to answer.
     pub actor: Option<EndpointView>,
 }
 
 impl EndpointLine {
-    /// Whether deliveries are paused because the receiver fails.
+    /// Returns true if deliveries are paused because the receiver fails.
     pub fn is_tripped(&self) -> bool {
         self.actor.as_ref().is_some_and(|actor| actor.breaker != BreakerState::Closed)
     }

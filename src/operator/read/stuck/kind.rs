@@ -227,7 +227,7 @@ impl StuckKind {
         }
     }
 
-    /// Whether the kind is read from the database.
+    /// Returns true if the kind is read from the database.
     pub(super) fn is_asked_of_the_database(self, system: &System) -> bool {
         match self {
             // The state of a provider is in memory. The checks that wait for a missing provider are in the database.
@@ -242,7 +242,7 @@ impl StuckKind {
         }
     }
 
-    /// Whether the kind is read from payments.
+    /// Returns true if the kind is read from payments.
     pub(super) const fn is_of_payments(self) -> bool {
         matches!(
             self,
@@ -256,22 +256,22 @@ impl StuckKind {
         )
     }
 
-    /// Whether the kind is read from payouts and withdrawals.
+    /// Returns true if the kind is read from payouts and withdrawals.
     pub(super) const fn is_of_sendings(self) -> bool {
         matches!(self, Self::SendingInReview | Self::SendingOverdue)
     }
 
-    /// Whether the kind is read from operations.
+    /// Returns true if the kind is read from operations.
     pub(super) const fn is_of_operations(self) -> bool {
         matches!(self, Self::OperationOverdue)
     }
 
-    /// Whether the kind is read from the compliance actor and the table of checks.
+    /// Returns true if the kind is read from the compliance actor and the table of checks.
     pub(super) const fn is_of_checks(self) -> bool {
         matches!(self, Self::IdentityProvider | Self::CheckOverdue)
     }
 
-    /// Whether the kind is read from the webhooks.
+    /// Returns true if the kind is read from the webhooks.
     pub(super) const fn is_of_webhooks(self) -> bool {
         matches!(self, Self::BreakerOpen | Self::WebhooksDelayed | Self::WebhooksExhausted)
     }
