@@ -199,7 +199,7 @@ fn link(of: Ferried) -> Markup {
     }
 }
 
-/// The button that lets it run again.
+/// Button that releases an actor from quarantine.
 fn release(of: Ferried) -> Markup {
     let pages = path(if matches!(of, Ferried::Payment(_)) { "payments" } else { "sendings" });
     html! {

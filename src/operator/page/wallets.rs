@@ -76,7 +76,7 @@ pub(super) fn panel(here: &str, wallets: &[WalletRecord], filled: &Filled) -> Ma
             div.body {
                 form.stack #new-wallet method="post" action={ (here) "/withdrawal-wallets" } {
                     div.pair {
-                        (filled.line("address", "Address, or "none"", "0x…", true))
+                        (filled.line("address", "Address (none: remove the wallet)", "0x…", true))
                         (filled.choice("chain", "Chain", &CHAINS))
                     }
                     div { button.danger { "Set wallet" } }

@@ -32,7 +32,7 @@ pub const UNSETTLED_AFTER_SECS: i64 = 15 * 60;
 pub const OVERDUE_AFTER_SECS: i64 = 30 * 60;
 /// Seconds for which a payment may not have applied a recorded transfer.
 pub const UNAPPLIED_AFTER_SECS: i64 = 60;
-/// Seconds for which an event may be undelivered. The retry schedule is over before.
+/// Seconds for which an event may be undelivered. The retry schedule ends earlier.
 pub const UNDELIVERED_AFTER_SECS: i64 = 15 * 60;
 /// Seconds for which a payout or withdrawal may be pending: the settler sends it within a block, finality takes
 /// minutes.
