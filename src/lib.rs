@@ -1,6 +1,6 @@
-//! Payferry, the service: wiring and wire formats around the supervision tree.
+//! The Payferry service: wiring and wire formats around the supervision tree.
 //!
-//! Owns the command line, the configuration and the sandbox. What payments do is in `payferry-domain` and
+//! Owns the command line, the configuration and the sandbox. The payment logic is in `payferry-domain` and
 //! `payferry-actors`.
 
 pub mod app;

@@ -1,5 +1,5 @@
-//! Measures the journal: new payments and transitions a second through it, beside the bound that one insert a commit
-//! sets on the same disk in the same run.
+//! Measures the journal: new payments and transitions per second, compared with a bound of one insert per commit on the
+//! same disk in the same run.
 //!
 //! `cargo run --release -p payferry-actors --example journal_throughput [folder] [payments]`
 
@@ -43,11 +43,11 @@ async fn main() -> Outcome<()> {
         store::row_of(&made.payment)?.into_active_model().insert(database.writer()).await?;
         inserted += 1;
     }
-    println!("one insert a commit, one row a payment: {:>7.0}/s", rate(inserted as usize, begun.elapsed()));
+    println!("one insert per commit, one row per payment: {:>7.0}/s", rate(inserted as usize, begun.elapsed()));
     database.close().await?;
 
     for clients in CLIENTS {
-        // One client waits for every commit: fewer tell as much.
+        // A single client waits for every commit, so fewer payments are enough.
         let count = if clients == 1 { payments_max / 20 } else { payments_max };
         let url = format!("sqlite://{}?mode=rwc", dir.path().join(format!("{clients}.db")).display());
         let database = Database::open(&url).await?;
@@ -62,7 +62,7 @@ async fn main() -> Outcome<()> {
             Ok(Unit::Initiation(Box::new(store::initiation_unit(&rows[n], None)?)))
         })
         .await?;
-        // Ending a payment announces two events, each with a delivery.
+        // Ending a payment creates two events, each with a delivery.
         let rows = Arc::clone(&made);
         measure("transitions", clients, count, &journal, move |n| end(&rows[n].payment)).await?;
         journal.close().await;
@@ -73,7 +73,7 @@ async fn main() -> Outcome<()> {
 
 fn end(payment: &Payment) -> Outcome<Unit> {
     let now = Timestamp(5_000);
-    let ended = payment::transition(payment, &Command::Cancel, now)?.ok_or("nothing follows")?;
+    let ended = payment::transition(payment, &Command::Cancel, now)?.ok_or("the command has no effect")?;
     let beside = store::RowsBeside::default();
     Ok(store::transition_unit(payment, &ended, &Command::Cancel, beside, now, Amount::MAX, |_| true)?)
 }
@@ -103,7 +103,7 @@ async fn measure(
                     let asked = Instant::now();
                     match journal.submit(unit).await {
                         Ok(_) => waits.push(asked.elapsed()),
-                        Err(JournalError::Busy) => return Err("busy: fewer clients than places were expected".into()),
+                        Err(JournalError::Busy) => return Err("busy: more clients than queue places".into()),
                         Err(error) => return Err(error.into()),
                     }
                 }
@@ -119,7 +119,7 @@ async fn measure(
     waits.sort_unstable();
     let groups = after.groups - before.groups;
     println!(
-        "{what}, {clients:>4} clients: {:>7.0}/s, {:>3} a commit, p50 {:.1} ms, p99 {:.1} ms, {:.1} ms a commit",
+        "{what}, {clients:>4} clients: {:>7.0}/s, {:>3} per commit, p50 {:.1} ms, p99 {:.1} ms, {:.1} ms per commit",
         rate(count, took),
         count as u64 / groups.max(1),
         millis(waits[waits.len() / 2]),

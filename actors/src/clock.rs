@@ -1,4 +1,4 @@
-//! The service's clock. The sandbox moves it; everything that asks for the time asks here.
+//! The service's clock, the only source of time. The sandbox can advance it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -17,22 +17,22 @@ impl Clock {
         Self { offset_ms: Arc::new(AtomicI64::new(offset_ms)) }
     }
 
-    /// Now, offset included. What payments are judged by.
+    /// Current time including the offset. Payments use it.
     pub fn now(&self) -> Timestamp {
         Timestamp(self.real_now().as_millis().saturating_add(self.offset_ms()))
     }
 
-    /// Now by the wall clock. What other machines compare with theirs: webhook signatures, retry times.
+    /// Current wall-clock time, for times that other machines compare with theirs: webhook signatures, retry times.
     pub fn real_now(&self) -> Timestamp {
         Timestamp::from(chrono::Utc::now())
     }
 
-    /// How far this clock is ahead of the wall clock, in milliseconds.
+    /// Offset from the wall clock, in milliseconds.
     pub fn offset_ms(&self) -> i64 {
         self.offset_ms.load(Ordering::Acquire)
     }
 
-    /// Moves the clock on and returns the new offset.
+    /// Advances the clock and returns the new offset.
     pub fn advance_secs(&self, secs: i64) -> i64 {
         let by_ms = secs.saturating_mul(1000);
         self.offset_ms.fetch_add(by_ms, Ordering::AcqRel).saturating_add(by_ms)

@@ -1,8 +1,8 @@
 //! The supervision tree that runs payments: journal, payment shards and actors, chain watchers and settlers, screening
 //! and the webhook sender.
 //!
-//! Truth is in the database. Every actor here is a cache with a queue: it can be killed at any moment and is rebuilt
-//! from its rows. No HTTP server is known here, and nothing is a singleton: a test may own several trees.
+//! The database is authoritative. Every actor is a cache with a queue: it can be killed at any moment and is rebuilt
+//! from its rows. This crate knows no HTTP server and has no singletons: a test may run several trees.
 
 pub mod auditors;
 pub mod chain;

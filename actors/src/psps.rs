@@ -1,6 +1,6 @@
-//! The PSPs' policies and webhook filters, kept in memory for a moment.
+//! Policies and webhook filters of PSPs, cached in memory.
 //!
-//! The database is the truth; what is served here is at most [`STALE_MAX`] old, on every node.
+//! The database is authoritative. Cached values are at most [`STALE_MAX`] old, on every node.
 
 mod policies;
 pub mod wallets;
@@ -17,49 +17,50 @@ pub use policies::{
     Ceilings, DUST_FLOOR_DEFAULT, DUST_FLOOR_MAX, EventFamilies, PspPolicies, SEND_DAILY_MAX_DEFAULT, SEND_MAX_DEFAULT,
 };
 
-/// How long a change of policy may take to be seen.
+/// Maximum delay until a policy change takes effect.
 pub const STALE_MAX: Duration = Duration::from_secs(1);
-/// PSPs remembered at once.
+/// Maximum number of cached PSPs.
 const PSPS_MAX: u64 = 10_000;
-/// A PSP as payments need it.
+/// Settings of a PSP that payments need.
 #[derive(Debug, Clone)]
 pub struct Psp {
-    /// Its policies.
+    /// Policies.
     pub policies: PspPolicies,
-    /// How much it may send.
+    /// Limits on outbound transfers.
     pub ceilings: Ceilings,
-    /// Which events its endpoint wants; empty means all.
+    /// Events that its endpoint subscribes to; empty means all.
     pub event_patterns: Vec<EventPattern>,
 }
 
 impl Psp {
-    /// Whether the PSP's filter lets the event through.
+    /// Returns true if the PSP's filter accepts the event.
     pub fn wants(&self, event: EventName) -> bool {
         self.event_patterns.is_empty() || self.event_patterns.iter().any(|pattern| pattern.matches(event))
     }
 
-    /// Whether it is sent one of the names that a payment announces together: its filter and its families let it through.
+    /// Returns true if `event`, one of the events that a payment announces together, is sent: the PSP's filter and
+    /// event families accept it.
     pub fn is_sent(&self, event: EventName, together: &[Announcement]) -> bool {
         let is_told = |name| together.iter().any(|announcement| announcement.name == name);
         self.wants(event) && self.policies.event_families.send(event, is_told)
     }
 }
 
-/// Why a PSP could not be read.
+/// Reason why a PSP could not be loaded.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum PspError {
-    /// There is none with this id.
+    /// No PSP has this id.
     #[error("no such PSP")]
     Unknown,
-    /// Its stored settings are not what this version writes.
+    /// Its stored settings are invalid for this version.
     #[error("the settings of {0} are unreadable: {1}")]
     Unreadable(PspId, String),
-    /// The database is away.
+    /// The database is unavailable.
     #[error("the database is not available: {0}")]
     Unavailable(String),
 }
 
-/// Reads PSPs, remembering each for [`STALE_MAX`].
+/// Loads PSPs and caches each for [`STALE_MAX`].
 #[derive(Clone)]
 pub struct PspDirectory {
     database: Database,
@@ -68,18 +69,18 @@ pub struct PspDirectory {
 }
 
 impl PspDirectory {
-    /// An empty directory over `database`, with the configuration's ceilings.
+    /// Creates an empty directory with the limits from the configuration.
     pub fn new(database: Database, ceilings: Ceilings) -> Self {
         let seen = moka::future::Cache::builder().max_capacity(PSPS_MAX).time_to_live(STALE_MAX).build();
         Self { database, ceilings, seen }
     }
 
-    /// The configuration's ceilings, for PSPs of which the operator has not said otherwise.
+    /// Returns the limits from the configuration, for PSPs without their own.
     pub const fn ceilings(&self) -> Ceilings {
         self.ceilings
     }
 
-    /// The PSP, at most [`STALE_MAX`] old.
+    /// Returns the PSP, at most [`STALE_MAX`] old.
     pub async fn get(&self, id: PspId) -> Result<Arc<Psp>, PspError> {
         if let Some(psp) = self.seen.get(&id).await {
             return Ok(psp);
@@ -88,7 +89,7 @@ impl PspDirectory {
         self.seen.try_get_with(id, read).await.map_err(|shared| (*shared).clone())
     }
 
-    /// Forgets what is remembered, after a change made here.
+    /// Removes a PSP from the cache, after a change made by this process.
     pub async fn forget(&self, id: PspId) {
         self.seen.invalidate(&id).await;
     }

@@ -1,9 +1,9 @@
-//! Encryption at rest and keyed hashes, from the master keys.
+//! Encryption at rest and keyed hashes, derived from the master keys.
 //!
-//! A sealed value is bound to its place (table, row, column): moved to another row it does not open. It names the version
-//! of the key that sealed it, so that keys can be changed: the highest version seals, all of them open. The key of the
-//! hashes never changes: API keys are known by their hashes alone, which cannot be made anew. What re-seals values is in
-//! `crate::rotation` of the service; reading the file of keys is in `keys`.
+//! A sealed value is bound to its context (table, row, column) and does not open in another one. It contains the
+//! version of its key, so that keys can be rotated: the highest version seals, all versions open. The hash key never
+//! changes, because API keys are stored only as hashes and cannot be hashed again. Re-sealing of values is in the
+//! service's `crate::rotation`; parsing of the key file is in `keys`.
 
 mod keys;
 
@@ -19,18 +19,18 @@ use sha2::Sha256;
 
 pub use keys::{MasterKeys, MasterKeysError};
 
-/// Length of a master key in bytes.
+/// Length of a master key, bytes.
 pub const MASTER_KEY_BYTES: usize = 32;
 const NONCE_BYTES: usize = 12;
-/// What sealed bytes begin with, before the key's version in four bytes, the biggest first.
+/// Prefix of sealed bytes, before the key version as four big-endian bytes.
 const BYTES_MARK: [u8; 4] = *b"pfs\x01";
 const VERSION_BYTES: usize = 4;
 const BYTES_HEAD: usize = BYTES_MARK.len() + VERSION_BYTES;
 
-/// Which master key sealed a value: 1 is the first.
+/// Version of a master key; the first is 1.
 pub type KeyVersion = u32;
 
-/// Seals and opens values, and hashes secrets that need only be compared. `Debug` shows nothing of the keys.
+/// Seals and opens values, and hashes secrets that only need comparison. `Debug` shows nothing of the keys.
 #[derive(Clone)]
 pub struct Sealer {
     current: KeyVersion,
@@ -38,42 +38,43 @@ pub struct Sealer {
     hash_key: [u8; 32],
 }
 
-/// A sealed value that does not open. Nothing of the value stands in it.
+/// Errors of opening a sealed value. They contain nothing of the value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
-    /// The key that sealed it is not among those that are known here.
+    /// The master keys do not include the key that sealed it.
     #[error("a value was sealed with key version {0}, which is not among the master keys")]
     UnknownVersion(KeyVersion),
-    /// Another key of that version, another place, or damage.
-    #[error("a sealed value does not open with this key in this place")]
+    /// Another key of that version, another context, or damage.
+    #[error("a sealed value does not open with this key in this context")]
     Mismatch,
 }
 
 impl Sealer {
-    /// With one key, as version 1.
+    /// Creates a sealer with one key, as version 1.
     pub fn new(master: &[u8; MASTER_KEY_BYTES]) -> Self {
         Self::of(&MasterKeys::one(*master))
     }
 
-    /// With several versions: the highest seals.
+    /// Creates a sealer with several versions; the highest seals.
     pub fn of(keys: &MasterKeys) -> Self {
         let cipher = |master: &[u8; MASTER_KEY_BYTES]| Aes256GcmSiv::new(&hmac(master, &[b"payferry seal v1"]).into());
         let ciphers = keys.versions().map(|(version, master)| (version, cipher(master))).collect();
         Self { current: keys.current(), ciphers: Arc::new(ciphers), hash_key: keys.hash_key() }
     }
 
-    /// The version that seals.
+    /// Returns the version that seals.
     pub fn current(&self) -> KeyVersion {
         self.current
     }
 
-    /// Encrypts `plaintext` for `place` (such as `["webhook_endpoints", psp_id, "secret"]`) as printable text.
+    /// Encrypts `plaintext` for `place`, its context (such as `["webhook_endpoints", psp_id, "secret"]`), as printable
+    /// text.
     pub fn seal(&self, place: &[&str], plaintext: &[u8]) -> String {
         let (nonce, body) = self.encrypt(place, plaintext);
         format!("v{}.{}.{}", self.current, BASE64.encode(nonce), BASE64.encode(body))
     }
 
-    /// Decrypts what [`Self::seal`] made for the same `place`.
+    /// Decrypts the result of [`Self::seal`] for the same `place`.
     pub fn open(&self, place: &[&str], sealed: &str) -> Result<Vec<u8>, OpenError> {
         let version = version_of(sealed).ok_or(OpenError::Mismatch)?;
         let mut parts = sealed.splitn(3, '.').skip(1);
@@ -82,30 +83,30 @@ impl Sealer {
         self.decrypt(version, place, &decoded(nonce)?, &decoded(body)?)
     }
 
-    /// Whether what [`Self::seal`] made was sealed with the current key.
+    /// Returns `true` if a result of [`Self::seal`] was sealed with the current key.
     pub fn is_current(&self, sealed: &str) -> bool {
         version_of(sealed) == Some(self.current)
     }
 
-    /// As [`Self::seal`], for what is large and kept outside of the database: bytes, a few more than went in.
+    /// Like [`Self::seal`], for large values outside the database: returns bytes, slightly more than the input.
     pub fn seal_bytes(&self, place: &[&str], plaintext: &[u8]) -> Vec<u8> {
         let (nonce, body) = self.encrypt(place, plaintext);
         [&BYTES_MARK[..], &self.current.to_be_bytes(), &nonce, &body].concat()
     }
 
-    /// Decrypts what [`Self::seal_bytes`] made for the same `place`.
+    /// Decrypts the result of [`Self::seal_bytes`] for the same `place`.
     pub fn open_bytes(&self, place: &[&str], sealed: &[u8]) -> Result<Vec<u8>, OpenError> {
         let version = version_of_bytes(sealed).ok_or(OpenError::Mismatch)?;
         let (nonce, body) = sealed[BYTES_HEAD..].split_at_checked(NONCE_BYTES).ok_or(OpenError::Mismatch)?;
         self.decrypt(version, place, nonce, body)
     }
 
-    /// Whether what [`Self::seal_bytes`] made was sealed with the current key.
+    /// Returns `true` if a result of [`Self::seal_bytes`] was sealed with the current key.
     pub fn is_current_bytes(&self, sealed: &[u8]) -> bool {
         version_of_bytes(sealed) == Some(self.current)
     }
 
-    /// HMAC-SHA256 of `parts` under a key of this purpose, lower-case hex. Parts are length-prefixed, so `["a","bc"]`
+    /// Returns HMAC-SHA256 of `parts` under the hash key, as lower-case hex. Parts are length-prefixed, so `["a","bc"]`
     /// and `["ab","c"]` differ.
     pub fn keyed_hash(&self, parts: &[&[u8]]) -> String {
         hex::encode(hmac(&self.hash_key, parts))
@@ -134,7 +135,7 @@ impl std::fmt::Debug for Sealer {
     }
 }
 
-/// The version that sealed text names, written as we write it.
+/// Returns the version in a sealed text, if it is spelled canonically.
 fn version_of(sealed: &str) -> Option<KeyVersion> {
     let digits = sealed.split_once('.')?.0.strip_prefix('v')?;
     digits.parse().ok().filter(|version: &KeyVersion| version.to_string() == digits)
@@ -146,7 +147,7 @@ fn version_of_bytes(sealed: &[u8]) -> Option<KeyVersion> {
 }
 
 fn hmac(key: &[u8], parts: &[&[u8]]) -> [u8; 32] {
-    let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes a key of any length");
+    let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC accepts a key of any length");
     for part in parts {
         mac.update(&(part.len() as u64).to_be_bytes());
         mac.update(part);
@@ -163,18 +164,18 @@ mod tests {
     const ELSEWHERE: [&str; 3] = ["t", "other", "c"];
 
     #[test]
-    fn a_sealed_value_opens_only_in_its_place_and_with_its_key() {
+    fn sealed_value_opens_only_in_its_context_with_its_key() {
         let sealer = Sealer::new(&[7; 32]);
         let sealed = sealer.seal(&PLACE, b"whsec_x");
         assert_eq!(sealer.open(&PLACE, &sealed).unwrap(), b"whsec_x");
         assert_eq!(sealer.open(&ELSEWHERE, &sealed), Err(OpenError::Mismatch));
         assert_eq!(Sealer::new(&[8; 32]).open(&PLACE, &sealed), Err(OpenError::Mismatch));
         assert!(!sealed.contains("whsec"));
-        assert_ne!(sealed, sealer.seal(&PLACE, b"whsec_x"), "a nonce is used once");
+        assert_ne!(sealed, sealer.seal(&PLACE, b"whsec_x"), "each nonce is used once");
     }
 
     #[test]
-    fn sealed_bytes_are_bound_as_text_is() {
+    fn sealed_bytes_are_bound_to_their_context() {
         let sealer = Sealer::new(&[7; 32]);
         let sealed = sealer.seal_bytes(&PLACE, b"%PDF-1.7 marked");
         assert_eq!(sealer.open_bytes(&PLACE, &sealed).unwrap(), b"%PDF-1.7 marked");
@@ -189,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_key_seals_and_older_ones_still_open() {
+    fn newest_key_seals_and_older_keys_open() {
         let first = Sealer::new(&[7; 32]);
         let keys: MasterKeys = format!("1: {}\n2: {}", "07".repeat(32), "08".repeat(32)).parse().unwrap();
         let both = Sealer::of(&keys);
@@ -198,7 +199,7 @@ mod tests {
         assert!(!both.is_current(&old) && both.is_current(&new) && first.is_current(&old));
         assert_eq!((both.open(&PLACE, &old).unwrap(), both.open(&PLACE, &new).unwrap()), (b"x".into(), b"x".into()));
         assert_eq!(first.open(&PLACE, &new), Err(OpenError::UnknownVersion(2)));
-        assert_eq!(first.keyed_hash(&[b"sk"]), both.keyed_hash(&[b"sk"]), "what was hashed is found again");
+        assert_eq!(first.keyed_hash(&[b"sk"]), both.keyed_hash(&[b"sk"]), "hashes stay the same");
 
         let (old, new) = (first.seal_bytes(&PLACE, b"x"), both.seal_bytes(&PLACE, b"x"));
         assert!(!both.is_current_bytes(&old) && both.is_current_bytes(&new));
@@ -210,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_sealer_wrote_does_not_open() {
+    fn foreign_text_does_not_open() {
         let sealer = Sealer::new(&[7; 32]);
         let body = sealer.seal(&PLACE, b"x");
         let body = body.strip_prefix("v1").unwrap();
@@ -222,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn keyed_hashes_depend_on_how_parts_are_cut() {
+    fn keyed_hashes_depend_on_part_boundaries() {
         let sealer = Sealer::new(&[7; 32]);
         assert_ne!(sealer.keyed_hash(&[b"a", b"bc"]), sealer.keyed_hash(&[b"ab", b"c"]));
     }

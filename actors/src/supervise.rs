@@ -1,6 +1,6 @@
-//! The root of the tree: starts the permanent actors and starts them again, with back-off, when they fail.
+//! Root supervisor: starts the permanent actors and restarts them with back-off when they fail.
 //!
-//! Payments are not here, nor are payouts and withdrawals: they are the children of their shards and of their desk, restarted
+//! Payments, payouts and withdrawals are not here: they are children of their shards and of their supervisor, restarted
 //! within a [`Budget`].
 
 mod budget;
@@ -15,21 +15,21 @@ pub(crate) use budget::Budget;
 
 use crate::observe::{ActorKind, Behaviour, Books, Cause, Mailbox, ended};
 
-/// First pause before a failed actor is started again; doubles with each failure.
+/// Initial pause before a failed actor is restarted; doubles with each failure.
 pub const BACKOFF_MIN: Duration = Duration::from_millis(50);
-/// Longest pause.
+/// Upper limit of the pause.
 pub const BACKOFF_MAX: Duration = Duration::from_secs(10);
-/// An actor that ran for so long starts with the shortest pause again.
+/// After running this long, an actor starts with the shortest pause again.
 pub const BACKOFF_FORGIVEN_AFTER: Duration = Duration::from_mins(1);
 
 /// Starts an actor under the given supervisor.
 pub(crate) type Start =
     Arc<dyn Fn(ActorCell) -> BoxFuture<'static, Result<ActorCell, ActorProcessingErr>> + Send + Sync>;
 
-/// What is to be forgotten of an actor that has failed, before it is started again: that may be a while.
+/// Cleanup after an actor has failed, before its restart, which may take a while.
 pub(crate) type Forget = Arc<dyn Fn() + Send + Sync>;
 
-/// A permanent actor.
+/// Permanent actor.
 pub(crate) struct Child {
     pub(crate) kind: ActorKind,
     pub(crate) name: String,
@@ -38,17 +38,17 @@ pub(crate) struct Child {
 }
 
 pub(crate) enum RootMessage {
-    /// Start an actor and keep it running from now on. A first start that fails is the caller's to hear of.
+    /// Start an actor and keep it running from now on. If the first start fails, the caller gets the error.
     Adopt(Child, RpcReplyPort<Result<(), String>>),
-    /// Start the child again.
+    /// Restart the child.
     Restart(usize),
-    /// Kill all children of a kind in the middle of whatever they do, as a crash would.
+    /// Kill all children of a kind in the middle of their work, like a crash.
     Kill(ActorKind),
-    /// Stop all children of these kinds and start them no more; answers when they are down.
+    /// Stop all children of these kinds and do not restart them; replies when they have stopped.
     Retire(Vec<ActorKind>, RpcReplyPort<()>),
 }
 
-/// The root supervisor.
+/// Root supervisor.
 pub(crate) struct Root {
     pub(crate) books: Books,
 }
@@ -66,9 +66,9 @@ pub(crate) struct State {
     slots: Vec<Slot>,
 }
 
-/// How long a retired actor gets to finish what it is doing.
+/// Time that a retired actor has to finish its work.
 const RETIRE_PATIENCE: Duration = Duration::from_secs(2);
-/// How long an actor may take to start again; so long the root hears nothing else.
+/// Maximum time of a restart. The root handles nothing else meanwhile.
 const START_PATIENCE: Duration = Duration::from_secs(1);
 
 impl Behaviour for Root {
@@ -159,7 +159,7 @@ impl Root {
     }
 }
 
-/// Lets the actor finish its queue; ends it when that takes too long.
+/// Lets the actor finish its queue; kills it if that takes too long.
 async fn stop(cell: &ActorCell) {
     if cell.drain_and_wait(Some(RETIRE_PATIENCE)).await.is_err() {
         cell.kill();

@@ -1,7 +1,7 @@
-//! The process's one TLS provider.
+//! TLS provider of the process.
 
-/// Installs rustls's ring provider, once; further calls change nothing.
+/// Installs rustls's ring provider; further calls have no effect.
 pub fn install() {
-    // An error says that one is installed already.
+    // An error means that a provider is already installed.
     let _ = rustls::crypto::ring::default_provider().install_default();
 }

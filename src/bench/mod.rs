@@ -3,7 +3,7 @@
 //!
 //! The service is a process of its own, under load from this one over loopback. What was acknowledged is read back: a
 //! figure with lost or wrong payments is a failure, a slow one is not. Where two processes are measured in turns, whoever has
-//! none is held. Deliberately absent: why it is slow (see `docs/profiling.md`).
+//! none is held. Deliberately absent: why it is slow (see `docs/src/develop/profiling.md`).
 
 mod beside;
 mod books;

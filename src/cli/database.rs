@@ -1,4 +1,4 @@
-//! Which database a command works on, and the keys that belong to it.
+//! The database that a command uses, and the keys that belong to it.
 
 use std::path::{Path, PathBuf};
 
@@ -16,28 +16,28 @@ use crate::sandbox::{Keys, database_file, keys_file, write_secret};
 use crate::service::secrets;
 use crate::statements::Tokens;
 
-/// What is said of a database URL that is none.
+/// Error text for an invalid database URL.
 pub(super) const URL_EXPECTED: &str =
     "--database-url: expected a path, sqlite://path?mode=rwc or postgres://user:password@host/name";
 
-/// Options of every command that works on a database.
+/// Options of every command that uses a database.
 #[derive(Debug, clap::Args)]
 pub(super) struct DatabaseArgs {
-    /// A path, sqlite://path?mode=rwc or postgres://user:password@host/name [default: the configuration's].
+    /// A path, sqlite://path?mode=rwc or postgres://user:password@host/name [default: from the configuration].
     #[arg(long, env = "PAYFERRY_DATABASE_URL", hide_env_values = true, value_name = "URL")]
     database_url: Option<String>,
-    /// A sandbox's data folder: its keys, and its database unless --database-url names another.
+    /// Data folder of a sandbox: use its keys, and its database unless --database-url is set.
     #[arg(long, value_name = "FOLDER")]
     data_dir: Option<PathBuf>,
 }
 
 impl DatabaseArgs {
-    /// A sandbox's data folder, if one is named.
+    /// Data folder of the sandbox, if set.
     pub(super) fn data_dir(&self) -> Option<&Path> {
         self.data_dir.as_deref()
     }
 
-    /// Opens the database; its tables may be missing.
+    /// Opens the database without checking for missing tables.
     pub(super) async fn open_any(&self, config: &Config) -> anyhow::Result<Database> {
         Database::open(&self.url(config)?).await.context("the database cannot be opened")
     }
@@ -59,11 +59,11 @@ impl DatabaseArgs {
         })
     }
 
-    /// Opens the database and makes sure that its tables are up to date.
+    /// Opens the database and checks that no migration is pending.
     pub(super) async fn open(&self, config: &Config) -> anyhow::Result<Database> {
         let url = self.url(config)?;
         if let Some(file) = sqlite_file(&url).filter(|file| !file.exists()) {
-            bail!("there is no database at {}; make it with `payferry migrate`", file.display());
+            bail!("there is no database at {}; create it with `payferry migrate`", file.display());
         }
         let database = self.open_any(config).await?;
         let migrations = Migrator::get_migration_with_status_read_only(database.patient()).await?;
@@ -74,7 +74,7 @@ impl DatabaseArgs {
         }
     }
 
-    /// Where the documents are that belong to it.
+    /// Document store that belongs to the database.
     pub(super) fn documents(&self, config: &Config, sealer: Sealer) -> anyhow::Result<DocumentStore> {
         match &self.data_dir {
             Some(folder) => crate::sandbox::documents(config, folder, sealer),
@@ -82,7 +82,7 @@ impl DatabaseArgs {
         }
     }
 
-    /// Adds a master key that seals from the next start on: its version, and the file that it is in.
+    /// Adds a master key that encrypts from the next start on. Returns its version and its file.
     pub(super) fn add_master_key(&self, config: &Config) -> anyhow::Result<(KeyVersion, PathBuf)> {
         let new = rand::random::<[u8; MASTER_KEY_BYTES]>();
         if let Some(folder) = &self.data_dir {
@@ -100,12 +100,12 @@ impl DatabaseArgs {
         Ok((version, file))
     }
 
-    /// Which world it is.
+    /// Mode of the API keys: test or production.
     pub(super) fn mode(&self, config: &Config) -> KeyMode {
         if self.data_dir.is_some() { KeyMode::Test } else { config.server.environment.key_mode() }
     }
 
-    /// The chains that belong to it, whether they run or not: to tell addresses of ours from others.
+    /// Specifications of all chains that belong to the database, enabled or not: to recognise Payferry's own addresses.
     pub(super) fn specs(&self, config: &Config) -> anyhow::Result<Vec<ChainSpec>> {
         if self.data_dir.is_some() {
             return Ok(Chain::ALL.map(crate::sandbox::known_spec).to_vec());
@@ -114,9 +114,9 @@ impl DatabaseArgs {
         Ok(config.chains.iter().map(|(chain, section)| section.spec(*chain, contract, &config.contracts)).collect())
     }
 
-    /// Which contract is which token, as far as it is configured: to name tokens.
+    /// Configured tokens by contract address, to name them in output.
     pub(super) fn tokens(&self, config: &Config) -> Tokens {
-        // Nothing is looked for at the contract's own address, so that it need not be deployed.
+        // No address is derived from the settlement contract here, so it need not be deployed.
         let nowhere = Address([0; 20]);
         let specs = match &self.data_dir {
             Some(_) => Chain::ALL.map(crate::sandbox::known_spec).to_vec(),
@@ -127,7 +127,7 @@ impl DatabaseArgs {
         Tokens::of(&specs)
     }
 
-    /// What hashes API keys here, and which sort they are.
+    /// Sealer that hashes API keys, and the mode of the keys.
     pub(super) fn sealer(&self, config: &Config) -> anyhow::Result<(Sealer, KeyMode)> {
         if let Some(folder) = &self.data_dir {
             let keys = Keys::read(&keys_file(folder))?.context("--data-dir: the sandbox has no keys")?;
@@ -135,8 +135,8 @@ impl DatabaseArgs {
         }
         if config.secrets.master_key_file.is_none() {
             bail!(
-                "API keys are hashed with the master key: set `secrets.master_key_file` in the configuration, or \
-                 PAYFERRY_SECRETS__MASTER_KEY_FILE, or --data-dir for a sandbox's"
+                "API keys are hashed with the master key: set `secrets.master_key_file` in the configuration or \
+                     PAYFERRY_SECRETS__MASTER_KEY_FILE, or --data-dir to use the keys of a sandbox"
             );
         }
         Ok((secrets::sealer(config)?, config.server.environment.key_mode()))

@@ -1,7 +1,6 @@
-//! Who calls: the key in the `Authorization` header, its PSP and its scopes.
+//! Authentication of PSPs: the key in the `Authorization` header, its PSP and its scopes.
 //!
-//! Owned here: how a key is found and how long that is remembered. What a key looks like and how it is stored is in
-//! `crate::keys`.
+//! This module owns the lookup and the cache of keys. `crate::keys` owns their format and how they are stored.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -25,14 +24,14 @@ use super::limits::Limiters;
 use super::state::AppState;
 use crate::keys::{ApiKey, KeyMode, Scope};
 
-/// How long a revoked key may still be taken, on every node: keys are remembered for as long.
+/// Longest time for which a node may still accept a revoked key, which is the lifetime of a cached key.
 pub const REVOCATION_LAG_MAX: Duration = Duration::from_secs(1);
-/// Keys remembered at once.
+/// Cached keys.
 const KEYS_MAX: u64 = 10_000;
-/// `last_used_at` is no finer than this.
+/// Resolution of `last_used_at`.
 const LAST_USED_GRAIN: Duration = Duration::from_mins(1);
 
-/// A key as it is remembered.
+/// A cached key.
 struct KnownKey {
     id: KeyId,
     psp_id: PspId,
@@ -41,7 +40,7 @@ struct KnownKey {
     expires_at: Option<Timestamp>,
     revoked: bool,
     last_used_at: Option<Timestamp>,
-    /// Whether somebody has taken on writing down that it was used.
+    /// Set once a request has taken over the write of `last_used_at`.
     noted: AtomicBool,
 }
 
@@ -52,7 +51,7 @@ pub(super) struct KeyRing {
     clock: Clock,
     mode: KeyMode,
     known: Cache<KeyId, Option<Arc<KnownKey>>>,
-    /// Keys that exist: whoever else tries keys from the same address, these are looked up.
+    /// Keys that exist. They are looked up even if their address has tried too many unknown keys.
     seen: Cache<KeyId, ()>,
 }
 
@@ -88,7 +87,7 @@ impl KeyRing {
         if known.revoked {
             return refuse(KeyProblem::Revoked);
         }
-        // The wall clock: moving the sandbox's time on does not end its key.
+        // The wall clock: advancing the sandbox's clock does not expire its key.
         let now = self.clock.real_now();
         if known.expires_at.is_some_and(|expires_at| expires_at <= now) {
             return refuse(KeyProblem::Expired);
@@ -114,7 +113,7 @@ impl KeyRing {
         })))
     }
 
-    /// Writes `last_used_at`, about once a minute and beside the request: nobody waits for it.
+    /// Writes `last_used_at` at most once a minute, in a task of its own that the request does not wait for.
     fn note_use(&self, key: &KnownKey, now: Timestamp) {
         let stale_from = now.plus_millis(-i64::try_from(LAST_USED_GRAIN.as_millis()).unwrap_or(i64::MAX));
         let fresh = key.last_used_at.is_some_and(|used| used > stale_from);
@@ -132,15 +131,15 @@ impl KeyRing {
                 .exec(database.writer())
                 .await;
             if let Err(error) = written {
-                tracing::debug!(key.id = %id, %error, "the last use of key {id} was not written down");
+                tracing::debug!(key.id = %id, %error, "the last use of key {id} could not be stored");
             }
         });
     }
 }
 
-/// A scope that a route asks for.
+/// A scope that a route requires.
 pub trait Requires: Send + Sync + 'static {
-    /// Which.
+    /// The scope.
     const SCOPE: Scope;
 }
 
@@ -159,15 +158,15 @@ macro_rules! requires {
 requires! {
     /// The route only reads.
     Read;
-    /// The route makes or changes merchants or payments.
+    /// The route creates or changes merchants or payments.
     Payments;
-    /// The route decides about money that is there, or sends some.
+    /// The route decides about received money or sends money.
     Money;
-    /// The route makes or changes customers.
+    /// The route creates or changes customers.
     Customers;
     /// The route changes where webhooks go, or sends them again.
     Webhooks;
-    /// The route changes what every payment of the account means.
+    /// The route changes settings that apply to every payment of the account.
     Full;
 }
 
@@ -182,11 +181,11 @@ const fn name_of(scope: Scope) -> &'static str {
     }
 }
 
-/// The PSP that calls, with a key that holds the scope `S`: a handler that takes it cannot forget to ask.
+/// The calling PSP, authenticated by a key with the scope `S`. Taking this argument is what enforces the scope.
 pub struct Caller<S: Requires> {
-    /// The tenant; every query is narrowed to it.
+    /// The tenant. Every query filters by it.
     pub psp_id: PspId,
-    /// Its key.
+    /// The key.
     pub key_id: KeyId,
     scope: PhantomData<S>,
 }

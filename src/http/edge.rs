@@ -1,4 +1,4 @@
-//! What surrounds every request: its id, its span and its line in the log, its time limit, and the document of every
+//! The outermost layer around every request: request id, span, log line, time limit, and the problem document of every
 //! failure.
 
 use std::any::Any;
@@ -19,10 +19,10 @@ use super::state::AppState;
 
 /// The header with the request's id, in both directions.
 pub const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-/// Characters of an id that a caller chose.
+/// Longest request id that a caller may choose, in characters.
 const REQUEST_ID_CHARS_MAX: usize = 128;
 
-/// The id of the request, among its extensions.
+/// The id of the request, stored in its extensions.
 #[derive(Debug, Clone)]
 pub struct RequestId(pub String);
 
@@ -31,7 +31,7 @@ pub(super) async fn surround(State(app): State<AppState>, request: Request, next
     within(Listener::Public, &app.door, app.config.limits.request_timeout, request, next).await
 }
 
-/// The same for a listener with a door of its own.
+/// The same layer for a listener with its own limit of concurrent requests.
 pub(crate) async fn within(
     listener: Listener,
     door: &Semaphore,
@@ -42,7 +42,7 @@ pub(crate) async fn within(
     let id = request_id(request.headers());
     let method = request.method().clone();
     let started = Instant::now();
-    // Paths may hold a magic link's token: only the template is logged.
+    // Paths may contain the token of a magic link, so the log has only the route's template.
     let route = request.extensions().get::<MatchedPath>().map_or("unmatched", MatchedPath::as_str).to_owned();
     let span = tracing::info_span!(
         "http.request",
@@ -54,9 +54,9 @@ pub(crate) async fn within(
     );
     request.extensions_mut().insert(RequestId(id.clone()));
     let answered = async {
-        // Who finds no room is told at once: waiting would only make the crowd larger.
+        // Refuse at once when there is no capacity. Queued requests would add to the overload.
         let Ok(_room) = door.try_acquire() else {
-            let refused = ApiError::Unavailable(Away::Capacity, "no room".into()).into_response();
+            let refused = ApiError::Unavailable(Away::Capacity, "too many requests".into()).into_response();
             let (response, failure) = finish(refused, &id, listener);
             note(&response, failure.as_ref(), &method, &route, started.elapsed());
             return response;
@@ -74,7 +74,7 @@ pub(crate) async fn within(
     answered.instrument(span).await
 }
 
-/// The caller's id if it is fit for a header and a log, else one of ours.
+/// Returns the caller's request id if it is valid for a header and a log, else a new one.
 fn request_id(headers: &HeaderMap) -> String {
     let given = headers.get(&X_REQUEST_ID).and_then(|value| value.to_str().ok());
     let sane = |id: &&str| {
@@ -84,7 +84,7 @@ fn request_id(headers: &HeaderMap) -> String {
     given.filter(sane).map_or_else(|| format!("req_{}", Ulid::generate()), str::to_owned)
 }
 
-/// Writes the document of a failure, and the headers of every answer.
+/// Writes the problem document of a failure and the headers of every answer.
 fn finish(mut response: Response, id: &str, listener: Listener) -> (Response, Option<ApiError>) {
     if response.status() == StatusCode::METHOD_NOT_ALLOWED && response.extensions().get::<ApiError>().is_none() {
         let allow = response.headers().get(ALLOW).cloned();
@@ -95,14 +95,14 @@ fn finish(mut response: Response, id: &str, listener: Listener) -> (Response, Op
         response = error.response(id, listener);
     }
     let headers = response.headers_mut();
-    // The id was checked, so it is a header's value.
+    // The id was validated, so it is a valid header value.
     headers.extend(HeaderValue::from_str(id).map(|id| (X_REQUEST_ID, id)));
     headers.entry(X_CONTENT_TYPE_OPTIONS).or_insert(HeaderValue::from_static("nosniff"));
     headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     (response, failure)
 }
 
-/// One line in the log for each request, whatever became of it.
+/// Writes one log line for each request, whatever its outcome.
 fn note(response: &Response, failure: Option<&ApiError>, method: &Method, route: &str, took: Duration) {
     let status = response.status().as_u16();
     let millis = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
@@ -129,5 +129,5 @@ fn note(response: &Response, failure: Option<&ApiError>, method: &Method, route:
 
 fn words_of(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("without words")
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
 }

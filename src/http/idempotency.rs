@@ -1,8 +1,8 @@
-//! `Idempotency-Key`: the first answer again, whatever happened to it on its way.
+//! `Idempotency-Key`: a repeated request gets the first answer again, even if that answer was lost.
 //!
-//! A key belongs to a PSP and a route. What is kept is the answer (encrypted) and a keyed hash of the request, in the
-//! commit of the change itself, so that one is never there without the other. Only successes are kept: what failed may
-//! be tried again with the same key.
+//! A key belongs to a PSP and a route. The answer (encrypted) and a keyed hash of the request are stored in the commit
+//! of the change itself, so that neither exists without the other. Only successes are stored: a failed request may be
+//! repeated with the same key.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -28,20 +28,20 @@ use super::state::{AppState, Shared};
 
 /// The request's header.
 pub const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
-/// The answer's header when it is the first answer again.
+/// The header of an answer that repeats the first one.
 pub const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
-/// How long an answer is kept, seconds.
+/// How long an answer is stored, seconds.
 pub const KEPT_SECS: i64 = 24 * 3_600;
-/// Characters of a key.
+/// Longest key, in characters.
 pub const KEY_CHARS_MAX: usize = 255;
-/// How often answers past their time are deleted, milliseconds.
+/// Time between two deletions of expired answers, milliseconds.
 const PRUNE_EVERY_MS: i64 = 60_000;
 /// Answers that one statement deletes.
 const PRUNE_STEP: u64 = 500;
 
 type Place = (PspId, String, String);
 
-/// Whether a text is fit for a key.
+/// Returns true if a text is a valid idempotency key.
 pub(crate) fn is_key(text: &str) -> bool {
     (1..=KEY_CHARS_MAX).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
@@ -53,11 +53,11 @@ pub(super) struct Running {
     pruned_at_ms: AtomicI64,
 }
 
-/// The idempotency of one request: nothing if it came without a key. Clones are the same request's.
+/// The idempotency of one request; `None` if it came without a key. Clones belong to the same request.
 #[derive(Clone)]
 pub struct Idempotency(Option<Arc<Kept>>);
 
-/// What is kept of a request. While it lives, a second request with the key is told that the first still runs.
+/// Key and hash of a running request. While it lives, a second request with the key gets "still runs".
 struct Kept {
     psp_id: PspId,
     route: String,
@@ -75,7 +75,7 @@ impl Drop for Kept {
 }
 
 impl Idempotency {
-    /// Begins a request: an answer that is kept for it is the error's other half.
+    /// Registers a request. The `Err` of the inner result is the stored answer, if there is one.
     pub(super) async fn begin(
         app: &AppState,
         psp_id: PspId,
@@ -113,7 +113,7 @@ impl Idempotency {
         }
     }
 
-    /// The row that keeps `answer`, if the request came with a key.
+    /// The row that stores `answer`, if the request came with a key.
     pub fn row(&self, answer: &Answer) -> Option<idempotency_keys::Model> {
         let kept = self.0.as_deref()?;
         let now = kept.clock.now();
@@ -129,7 +129,7 @@ impl Idempotency {
         })
     }
 
-    /// Makes the row from the payment as the commit will leave it: the answer to a change that an actor commits.
+    /// Builds the row from the payment as the commit will leave it, for a change that an actor commits.
     pub fn row_of_payment(
         &self,
         app: &AppState,
@@ -138,12 +138,12 @@ impl Idempotency {
         self.0.as_ref()?;
         let (this, app) = (self.clone(), app.clone());
         Some(Box::new(move |payment| {
-            let answer = answer(&app, payment).expect("a payment can be written as JSON");
-            this.row(&answer).expect("there is a key")
+            let answer = answer(&app, payment).expect("a payment serialises as JSON");
+            this.row(&answer).expect("the request has an idempotency key")
         }))
     }
 
-    /// The same from a payout or withdrawal.
+    /// The same for a payout or withdrawal.
     pub fn row_of_sending(
         &self,
         answer: impl Fn(&Sending) -> Result<Answer, ApiError> + Send + Sync + 'static,
@@ -151,13 +151,13 @@ impl Idempotency {
         self.0.as_ref()?;
         let this = self.clone();
         Some(Box::new(move |sending| {
-            let answer = answer(sending).expect("a payout can be written as JSON");
-            this.row(&answer).expect("there is a key")
+            let answer = answer(sending).expect("a payout serialises as JSON");
+            this.row(&answer).expect("the request has an idempotency key")
         }))
     }
 
-    /// Commits the change and the answer to it as one. If another process was quicker with the same key, its answer is
-    /// given and nothing of this change is written.
+    /// Commits the change and its answer together. If another process has committed first with the same key, nothing of
+    /// this change is written and the answer is that of the other process.
     pub async fn commit(&self, app: &Shared, transaction: Transaction, answer: Answer) -> Result<Response, ApiError> {
         if let Some(row) = self.row(&answer) {
             let insert = idempotency_keys::Entity::insert(row.into_active_model()).on_conflict_do_nothing();
@@ -171,7 +171,7 @@ impl Idempotency {
         Ok(answer.into_response())
     }
 
-    /// The answer that another process has kept for this key.
+    /// The answer that another process has stored for this key.
     pub async fn first_answer(&self, app: &Shared) -> Result<Response, ApiError> {
         self.find(app).await?.ok_or(ApiError::IdempotencyRunning)
     }
@@ -183,7 +183,7 @@ impl Idempotency {
         let Some(row) = row else { return Ok(None) };
         let now = app.clock().now().as_millis();
         if row.expires_at <= now {
-            // Its place is needed for the new answer.
+            // The new answer needs the key's row.
             idempotency_keys::Entity::delete_many()
                 .filter(idempotency_keys::Column::PspId.eq(row.psp_id))
                 .filter(idempotency_keys::Column::Route.eq(row.route))
@@ -198,7 +198,7 @@ impl Idempotency {
         }
         let body = kept.sealer.open(&kept.seal_place(), &row.response_body).map_err(ApiError::internal)?;
         let status = u16::try_from(row.response_status).ok().and_then(|status| StatusCode::from_u16(status).ok());
-        let status = status.ok_or_else(|| ApiError::internal("a kept answer has no HTTP status"))?;
+        let status = status.ok_or_else(|| ApiError::internal("a stored answer has no valid HTTP status"))?;
         let mut response = Answer::of_bytes(status, body).into_response();
         response.headers_mut().insert(IDEMPOTENT_REPLAYED, HeaderValue::from_static("true"));
         Ok(Some(response))
@@ -212,7 +212,7 @@ impl Kept {
 }
 
 impl Running {
-    /// Deletes answers past their time, about once a minute and beside the request.
+    /// Deletes expired answers, at most once a minute, in a task of its own.
     fn prune(&self, app: &Shared) {
         let now = app.clock().now();
         let last = self.pruned_at_ms.load(Ordering::Relaxed);
@@ -225,14 +225,14 @@ impl Running {
         tokio::spawn(async move {
             match prune(&database, now).await {
                 Ok(0) => {}
-                Ok(rows) => tracing::debug!(rows, "deleted {rows} idempotent answers past their time"),
-                Err(error) => tracing::warn!(%error, "idempotent answers past their time could not be deleted"),
+                Ok(rows) => tracing::debug!(rows, "deleted {rows} expired idempotent answers"),
+                Err(error) => tracing::warn!(%error, "expired idempotent answers could not be deleted"),
             }
         });
     }
 }
 
-/// Deletes the answers whose time is over, and answers how many.
+/// Deletes expired answers and returns how many.
 pub async fn prune(database: &Database, now: Timestamp) -> Result<u64, sea_orm::DbErr> {
     let sql = "DELETE FROM idempotency_keys WHERE (psp_id, route, key) IN \
                (SELECT psp_id, route, key FROM idempotency_keys WHERE expires_at <= $1 LIMIT $2)";
@@ -240,7 +240,7 @@ pub async fn prune(database: &Database, now: Timestamp) -> Result<u64, sea_orm::
     let mut deleted = 0;
     loop {
         let statement = Statement::from_sql_and_values(database.backend(), sql, step.clone());
-        // Step by step, so that payments are written in between.
+        // Deletes in small statements, so that writes of payments are not delayed.
         let rows = database.patient().execute_raw(statement).await?.rows_affected();
         deleted += rows;
         if rows < PRUNE_STEP {
@@ -249,14 +249,14 @@ pub async fn prune(database: &Database, now: Timestamp) -> Result<u64, sea_orm::
     }
 }
 
-/// The method and the path's template, the same for both spellings of a path.
+/// The method and the path's template, the same with and without the prefix.
 fn route_of(parts: &Parts) -> Result<String, ApiError> {
     let template = parts.extensions.get::<MatchedPath>();
-    let template = template.ok_or_else(|| ApiError::internal("a handler without a route"))?;
+    let template = template.ok_or_else(|| ApiError::internal("a handler has no route"))?;
     Ok(format!("{} {}", parts.method, bare(template.as_str())))
 }
 
-/// `path` without the prefix under which the same routes stand again.
+/// Returns `path` without the prefix `/api/v1`.
 pub(super) fn bare(path: &str) -> &str {
     path.strip_prefix(super::router::PREFIX).filter(|rest| rest.starts_with('/')).unwrap_or(path)
 }

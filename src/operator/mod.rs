@@ -113,7 +113,7 @@ pub fn router(operator: Operator) -> Router {
     }
     closed
         // Unknown paths also need the token, so that an unauthenticated client does not learn which routes exist.
-        .fallback(async || ApiError::NoRoute("docs/operation.md"))
+        .fallback(async || ApiError::NoRoute("docs/src/operate/listener.md"))
         .layer(middleware::from_fn_with_state(operator.clone(), admit::admit))
         .merge(open)
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))

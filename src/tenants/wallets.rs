@@ -1,4 +1,4 @@
-//! Where PSPs withdraw to: the operator's listener, its page and the command line set it here.
+//! Withdrawal wallets of PSPs, set by the operator's listener, its page or the command line.
 
 use payferry_actors::chain::ChainSpec;
 use payferry_actors::customers::audit::Actor;
@@ -10,7 +10,7 @@ use payferry_entities::Database;
 use super::TenantError;
 use crate::keys::KeyMode;
 
-/// How long a change waits: in the sandbox not at all.
+/// Delay until a new wallet becomes effective; none in the sandbox.
 const fn delay_secs(mode: KeyMode) -> i64 {
     match mode {
         KeyMode::Live => WALLET_DELAY_SECS,
@@ -18,8 +18,8 @@ const fn delay_secs(mode: KeyMode) -> i64 {
     }
 }
 
-/// Sets where a PSP withdraws to (`None`: nowhere), on one chain or (`None`) on every chain without a wallet of its own.
-/// `specs` are the chains that are known here: an address that is ours on one of them is refused.
+/// Sets a PSP's withdrawal wallet (`None` removes it) on one chain, or with `None` as chain on every chain without a
+/// wallet of its own. `specs` are the known chains: an address of the service on one of them is refused.
 pub async fn set(
     database: &Database,
     specs: &[&ChainSpec],
@@ -40,7 +40,7 @@ pub async fn set(
     list(database, psp_id, now).await
 }
 
-/// Where a PSP withdraws to, and will.
+/// Reads a PSP's current and pending withdrawal wallets.
 pub async fn list(database: &Database, psp_id: PspId, now: Timestamp) -> Result<Wallets, TenantError> {
     Ok(wallets::load(database.reader(), psp_id, now).await?)
 }

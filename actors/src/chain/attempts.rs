@@ -1,6 +1,6 @@
-//! Signed bytes that were stored before they were sent: of transactions that are looked after, and of those of long ago.
+//! Signed bytes, stored before they are sent: of open transactions and of old ones.
 //!
-//! There are as many as were ever signed, each with its whole call data: every query goes by their index.
+//! The table has every attempt ever signed, with its whole call data, so every query must use the index.
 
 use std::collections::BTreeMap;
 
@@ -8,13 +8,13 @@ use payferry_domain::{Chain, Hash32, Timestamp};
 use payferry_entities::{Database, chain_tx_attempts, chain_txs};
 use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect, Select};
 
-/// Nonces of one account that one statement looks up.
+/// Maximum number of nonces of one account per statement.
 const NONCES_MAX: usize = 512;
 
-/// Signed bytes by sender and nonce, the lowest offer first: each attempt offers more than the one before it.
+/// Attempts by sender and nonce, lowest fee first: each attempt has a higher fee than the previous one.
 pub(super) type Attempts = BTreeMap<(String, i64), Vec<chain_tx_attempts::Model>>;
 
-/// The attempts of these transactions.
+/// Attempts of these transactions.
 pub(super) async fn of(database: &Database, chain: Chain, txs: &[chain_txs::Model]) -> Result<Attempts, DbErr> {
     let mut nonces: BTreeMap<&str, Vec<i64>> = BTreeMap::new();
     for tx in txs {
@@ -34,14 +34,14 @@ pub(super) async fn of(database: &Database, chain: Chain, txs: &[chain_txs::Mode
     Ok(found)
 }
 
-/// What is offered for gas. Attempts are told apart by it and not by their times: a clock may be set back.
+/// Fee offer. It orders the attempts, and not their times: a clock may be set back.
 fn offer(attempt: &chain_tx_attempts::Model) -> u128 {
     attempt.max_fee_per_gas.parse().unwrap_or_default()
 }
 
-/// All three columns of their index: whatever else was ever signed is not looked at.
+/// Uses all three columns of the index, so that no other attempts are read.
 fn attempts_of(chain: Chain, sender: &str, nonces: &[i64]) -> Select<chain_tx_attempts::Entity> {
-    // Few lengths, so that their statements stay prepared.
+    // Few distinct lengths, so that prepared statements are reused.
     let places = nonces.len().next_power_of_two();
     let nonces = nonces.iter().chain(nonces.last().into_iter().cycle()).take(places).copied();
     chain_tx_attempts::Entity::find()
@@ -50,7 +50,7 @@ fn attempts_of(chain: Chain, sender: &str, nonces: &[i64]) -> Select<chain_tx_at
         .filter(chain_tx_attempts::Column::Nonce.is_in(nonces))
 }
 
-/// The hashes of each account's newest attempts, at most so many, of those made since then.
+/// Hashes of each account's newest attempts, at most `limit`, made since `since`.
 pub(super) async fn since(
     database: &Database,
     chain: Chain,
@@ -69,7 +69,7 @@ pub(super) async fn since(
     Ok(found.iter().filter_map(|hash| hash.parse().ok()).collect())
 }
 
-/// The account whose attempts come next in their index.
+/// The next account in the index.
 fn next_sender(chain: Chain, after: &str) -> Select<chain_tx_attempts::Entity> {
     chain_tx_attempts::Entity::find()
         .select_only()
@@ -88,7 +88,7 @@ fn newest_attempts(chain: Chain, sender: &str, limit: u64) -> Select<chain_tx_at
         .limit(limit)
 }
 
-/// The hashes of a transaction's attempts.
+/// Hashes of a transaction's attempts.
 pub(super) fn hashes(attempts: &Attempts, tx: &chain_txs::Model) -> Vec<Hash32> {
     let attempts = attempts.get(&(tx.sender.clone(), tx.nonce));
     attempts.into_iter().flatten().filter_map(|attempt| attempt.tx_hash.parse().ok()).collect()
@@ -105,7 +105,7 @@ mod tests {
 
     const OLD: &str = "0x00000000000000000000000000000000000000aa";
     const NEW: &str = "0x00000000000000000000000000000000000000bb";
-    /// Attempts of the account that signed before.
+    /// Number of attempts of the previous account.
     const BEFORE: i64 = 2_000;
 
     fn attempt(sender: &str, nonce: i64) -> chain_tx_attempts::Model {
@@ -140,7 +140,7 @@ mod tests {
         }
     }
 
-    /// A database in which one account has signed much, and another one has taken its place.
+    /// Creates a database in which one account has signed many transactions and another one has replaced it.
     async fn replaced() -> (Database, TestDatabase) {
         let test_database = TestDatabase::create().await;
         let database = Database::open(test_database.url()).await.unwrap();
@@ -154,9 +154,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn attempts_come_by_what_they_offer_although_the_clock_was_set_back() {
+    async fn attempts_are_ordered_by_fee_although_the_clock_was_set_back() {
         let (database, _test_database) = replaced().await;
-        // Higher, and signed before the first by the clock.
+        // Higher fees, signed before the first attempt by the clock.
         let higher = ["9", "10"].map(|fee| chain_tx_attempts::Model {
             tx_hash: format!("0xbeef{fee}"),
             max_fee_per_gas: fee.to_owned(),
@@ -170,7 +170,7 @@ mod tests {
         assert_eq!(offers.collect::<Vec<_>>(), ["1", "9", "10"]);
     }
 
-    /// How SQLite goes about a query.
+    /// SQLite's query plan.
     async fn plan(database: &Database, query: Select<chain_tx_attempts::Entity>) -> String {
         let mut statement = query.build(DbBackend::Sqlite);
         statement.sql = format!("EXPLAIN QUERY PLAN {}", statement.sql);
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_an_account_before_has_signed_is_not_read_for_one_that_begins_anew() {
+    async fn attempts_of_a_previous_account_are_not_read_for_a_new_one() {
         let (database, _kept) = replaced().await;
         let found = of(&database, Chain::Base, &[tx(NEW, 0, "submitted")]).await.unwrap();
         assert_eq!(found.into_iter().collect::<Vec<_>>(), [((NEW.to_owned(), 0), vec![attempt(NEW, 0)])]);
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_newest_attempts_of_each_account_are_found_by_their_index() {
+    async fn newest_attempts_of_each_account_are_found_by_index() {
         let (database, _kept) = replaced().await;
         let hash = |sender, nonce| attempt(sender, nonce).tx_hash.parse::<Hash32>().unwrap();
         let found = since(&database, Chain::Base, Timestamp(BEFORE - 2), 10).await.unwrap();

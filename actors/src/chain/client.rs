@@ -1,7 +1,11 @@
-//! Talking to a chain: typed calls over one or more endpoints, with time-outs, fail-over and errors that say what to do.
+//! RPC client of a chain: typed calls over one or more endpoints, with timeouts, failover and errors that name the
+//! remedy.
 //!
-//! Deliberately absent: waiting and retrying (the callers know how long they can), alloy's fallback layer (it takes the
-//! first answer, also a lagging one), and endpoint addresses in any error (they carry keys).
+//! Deliberately absent:
+//!
+//! - waiting and retries: the callers know how long they can wait;
+//! - alloy's fallback layer: it returns the first response, even from a lagging endpoint;
+//! - endpoint addresses in errors: they contain API keys.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,13 +26,13 @@ pub use super::wire::{BlockHeader, ClientError};
 use super::wire::{FeeHistory, WireHeader};
 use crate::wallet::alloy_hash;
 
-/// How long an answer may take.
+/// Maximum duration of a request.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-/// Blocks that a fee suggestion looks back on.
+/// Number of blocks that a fee suggestion is based on.
 const FEE_HISTORY_BLOCKS: u64 = 5;
 
-/// A chain's endpoints, in the order in which they are wanted. Clones share them and what is known of each: one that
-/// fails, lags or is slow makes way for the next, and comes back after a while.
+/// RPC endpoints of one chain, in order of preference. Clones share the endpoints and their health. An endpoint that
+/// fails, lags or is slow moves behind the others, and is probed again later.
 #[derive(Clone, Debug)]
 pub struct ChainClient {
     pub(super) endpoints: Vec<Arc<Endpoint>>,
@@ -37,41 +41,41 @@ pub struct ChainClient {
     pub(super) batches: bool,
 }
 
-/// The blocks that matter at a poll, all from one endpoint.
+/// Blocks read in one poll, all from one endpoint.
 #[derive(Clone, Debug)]
 pub struct Heads {
     /// The newest block.
     pub latest: BlockHeader,
-    /// The newest `safe` block, if asked for and known.
+    /// The newest `safe` block, if requested and known.
     pub safe: Option<BlockHeader>,
-    /// The newest `finalized` block, if asked for and known.
+    /// The newest `finalized` block, if requested and known.
     pub finalized: Option<BlockHeader>,
     /// The block at the cursor's number.
     pub at_cursor: Option<BlockHeader>,
 }
 
-/// What the fee market asks.
+/// Current fees on the chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FeeMarket {
     /// Base fee of the next block, wei per gas.
     pub base_fee_wei: u128,
-    /// What others tip, wei per gas.
+    /// Median priority fee of recent blocks, wei per gas.
     pub priority_fee_wei: u128,
 }
 
 impl ChainClient {
-    /// Over one transport, such as an in-process chain's.
+    /// Creates a client over one transport, for example that of an in-process chain.
     pub fn new(transport: impl IntoBoxTransport) -> Self {
         Self::over(RpcClient::new(transport, true))
     }
 
-    /// Over HTTP. The process must have installed a rustls provider before the first `https` request.
+    /// Creates a client over HTTP. The process must have installed a rustls provider before the first `https` request.
     pub fn http(url: url::Url) -> Result<Self, ClientError> {
         Self::http_all([url], REQUEST_TIMEOUT, true)
     }
 
-    /// Over several HTTP endpoints of one chain, in the order in which they are wanted. `timeout` is for one answer;
-    /// `batches` says whether they know JSON-RPC batches.
+    /// Creates a client over several HTTP endpoints of one chain, in order of preference. `timeout` applies to each
+    /// request; `batches` says if the endpoints support JSON-RPC batches.
     pub fn http_all(
         urls: impl IntoIterator<Item = url::Url>,
         timeout: Duration,
@@ -88,72 +92,71 @@ impl ChainClient {
         Self { endpoints, expected: None, timeout: REQUEST_TIMEOUT, batches: true }
     }
 
-    /// The same endpoints, held to being of this chain: each says its chain id with every answer, and one of another
-    /// chain is passed over, whatever it is asked, until it is right.
+    /// Requires the endpoints to serve this chain. Each request also asks for the chain id; an endpoint that reports
+    /// another one is not used until it reports the expected one.
     #[must_use]
     pub fn of_chain(mut self, chain: Chain, chain_id: u64) -> Self {
         self.expected = Some((chain, chain_id));
         self
     }
 
-    /// These endpoints and then those of `other`.
+    /// Appends the endpoints of `other`.
     #[must_use]
     pub fn or(mut self, other: Self) -> Self {
         self.endpoints.extend(other.endpoints);
         self
     }
 
-    /// Another time-out than [`REQUEST_TIMEOUT`].
+    /// Replaces the default timeout, [`REQUEST_TIMEOUT`].
     #[must_use]
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// For endpoints that know no JSON-RPC batches: calls are made one by one, side by side.
+    /// Disables JSON-RPC batches: calls are sent individually and concurrently.
     #[must_use]
     pub fn without_batches(mut self) -> Self {
         self.batches = false;
         self
     }
 
-    /// How many there are.
+    /// Number of endpoints.
     pub(crate) fn endpoints_len(&self) -> usize {
         self.endpoints.len()
     }
 
-    /// EIP-155 chain id.
+    /// Returns the EIP-155 chain id.
     pub async fn chain_id(&self) -> Result<u64, ClientError> {
         self.ask::<U64>("eth_chainId", json!([])).await.map(|id| id.to())
     }
 
-    /// Whether something is deployed there.
+    /// True if there is code at the address.
     pub async fn has_code(&self, address: Address) -> Result<bool, ClientError> {
         Ok(!self.code(address).await?.is_empty())
     }
 
-    /// What is deployed there, by the newest block; nothing at a plain account.
+    /// Code at the address as of the newest block; empty for a plain account.
     pub async fn code(&self, address: Address) -> Result<Bytes, ClientError> {
         self.ask("eth_getCode", json!([address, "latest"])).await
     }
 
-    /// Balance of the chain's own coin, wei.
+    /// Balance of the native coin, in wei.
     pub async fn balance_wei(&self, address: Address) -> Result<U256, ClientError> {
         self.ask("eth_getBalance", json!([address, "latest"])).await
     }
 
-    /// Runs a call on the newest block.
+    /// Runs `eth_call` on the newest block.
     pub async fn call(&self, to: Address, input: Vec<u8>) -> Result<Bytes, ClientError> {
         self.ask("eth_call", json!([{"to": to, "data": Bytes::from(input)}, "latest"])).await
     }
 
-    /// Runs several calls on the newest block; each answers for itself.
+    /// Runs several calls on the newest block; each has its own result.
     pub async fn calls(&self, calls: Vec<(Address, Vec<u8>)>) -> Result<Vec<Result<Bytes, ClientError>>, ClientError> {
         self.calls_on(json!("latest"), calls).await
     }
 
-    /// Runs several calls on the state after this block, which an endpoint that is behind does not have; each answers for
-    /// itself.
+    /// Runs several calls on the state after `block`, which a lagging endpoint does not have; each has its own result.
     pub async fn calls_at(
         &self,
         block: u64,
@@ -173,18 +176,18 @@ impl ChainClient {
         Ok(answers.into_iter().map(|answer| answer.and_then(|raw| parse(&raw))).collect())
     }
 
-    /// Gas that a call of this account would take now, by the node's own account of it.
+    /// Estimates the gas of a call from this account.
     pub async fn estimate_gas(&self, from: Address, to: Address, input: Vec<u8>) -> Result<u64, ClientError> {
         let call = json!([{"from": from, "to": to, "data": Bytes::from(input)}]);
         self.ask::<U64>("eth_estimateGas", call).await.map(|gas| gas.to())
     }
 
-    /// The nonce that the account's next transaction has, by the newest or another block (`latest`, `finalized`).
+    /// Next nonce of the account at the block tag `block` (`latest`, `finalized`).
     pub async fn nonce(&self, account: Address, block: &str) -> Result<u64, ClientError> {
         self.ask::<U64>("eth_getTransactionCount", json!([account, block])).await.map(|nonce| nonce.to())
     }
 
-    /// The highest nonce that any of the endpoints says the account's next transaction has, by its newest block.
+    /// Highest next nonce that any endpoint reports for the account at its newest block.
     pub async fn nonce_anywhere(&self, account: Address) -> Result<u64, ClientError> {
         let mut highest: Result<u64, ClientError> = Err(no_endpoint());
         for index in self.order() {
@@ -197,9 +200,9 @@ impl ChainClient {
         highest
     }
 
-    /// The newest block, safe and finalized (if asked for), and the block at `cursor`, all from one endpoint. An
-    /// endpoint whose head is below `floor` is passed over while another one is further; if none is, the furthest
-    /// answers.
+    /// Reads the newest block, `safe` and `finalized` (if requested), and the block at `cursor`, all from one endpoint.
+    /// An endpoint with a head below `floor` is skipped if another one is at or above it; otherwise the endpoint with
+    /// the highest head is used.
     pub async fn heads(
         &self,
         has_safe: bool,
@@ -238,7 +241,7 @@ impl ChainClient {
             }
         }
         let best = best.ok_or(trouble)?;
-        // What is asked next is about blocks that those who lag do not have.
+        // The next calls concern blocks that the lagging endpoints do not have.
         for (index, number) in behind {
             if number < best.latest.number {
                 self.endpoints[index].lags(&self.scope(index));
@@ -264,7 +267,7 @@ impl ChainClient {
             parse::<Option<WireHeader>>(&raw).map(|header| header.map(BlockHeader::from))
         };
         let latest = next(true)?.ok_or(ClientError::UnknownBlock)?;
-        // A young chain has no safe or finalized block yet, and says so with an error.
+        // A young chain has no safe or finalized block yet; endpoints report that as an error.
         let safe = match next(has_safe) {
             Err(ClientError::UnknownBlock) => None,
             answer => answer?,
@@ -276,7 +279,7 @@ impl ChainClient {
         Ok(Heads { latest, safe, finalized, at_cursor: next(has_cursor)? })
     }
 
-    /// The headers of these blocks; an unknown one is an error.
+    /// Headers of these blocks. An unknown block is an error.
     pub async fn headers(&self, numbers: impl IntoIterator<Item = u64>) -> Result<Vec<BlockHeader>, ClientError> {
         let call = |number: u64| ("eth_getBlockByNumber", json!([U64::from(number), false]));
         let answers = self.ask_many(numbers.into_iter().map(call).collect()).await?;
@@ -284,7 +287,7 @@ impl ChainClient {
         answers.into_iter().map(|answer| answer.and_then(header).map(BlockHeader::from)).collect()
     }
 
-    /// The headers of those of these blocks that the chain has.
+    /// Headers of these blocks; unknown blocks are left out.
     pub async fn known_headers(&self, numbers: impl IntoIterator<Item = u64>) -> Result<Vec<BlockHeader>, ClientError> {
         let call = |number: u64| ("eth_getBlockByNumber", json!([U64::from(number), false]));
         let answers = self.ask_many(numbers.into_iter().map(call).collect()).await?;
@@ -298,7 +301,7 @@ impl ChainClient {
         self.ask("eth_getLogs", json!([filter])).await
     }
 
-    /// Logs in a range of blocks, from another endpoint than is asked first, where there is one.
+    /// Logs in a range of blocks, preferably not from the first endpoint.
     pub async fn logs_elsewhere(&self, filter: &Filter) -> Result<Vec<Log>, ClientError> {
         let mut trouble = no_endpoint();
         for index in self.order_elsewhere() {
@@ -311,26 +314,26 @@ impl ChainClient {
         Err(trouble)
     }
 
-    /// Logs of blocks named by their hashes, in that order; a block that the node does not know is an error.
+    /// Logs of blocks given by hash, in that order. A block that the node does not know is an error.
     pub async fn logs_by_hash(&self, filter: &Filter, blocks: &[Hash32]) -> Result<Vec<Vec<Log>>, ClientError> {
         let call = |hash: &Hash32| ("eth_getLogs", json!([filter.clone().at_block_hash(alloy_hash(*hash))]));
         let answers = self.ask_many(blocks.iter().map(call).collect()).await?;
         answers.into_iter().map(|answer| answer.and_then(|raw| parse(&raw))).collect()
     }
 
-    /// All logs of a block, out of its receipts: dear, and asked for only where `eth_getLogs` is doubted.
+    /// All logs of a block, taken from its receipts. Expensive; used only if the result of `eth_getLogs` is doubtful.
     pub async fn logs_of_receipts(&self, block: Hash32) -> Result<Vec<Log>, ClientError> {
         let receipts: Option<Vec<TransactionReceipt>> = self.ask("eth_getBlockReceipts", json!([block])).await?;
         let receipts = receipts.ok_or(ClientError::UnknownBlock)?;
         Ok(receipts.into_iter().flat_map(|receipt| receipt.inner.logs().to_vec()).collect())
     }
 
-    /// Receipts by transaction hash, in that order; `None` for what is not mined.
+    /// Receipts by transaction hash, in that order; `None` for unmined transactions.
     pub async fn receipts(&self, hashes: &[Hash32]) -> Result<Vec<Option<TransactionReceipt>>, ClientError> {
         self.receipts_each(hashes).await?.into_iter().collect()
     }
 
-    /// Receipts by transaction hash, in that order; `None` for what is not mined. Each answers for itself.
+    /// Receipts by transaction hash, in that order; `None` for unmined transactions. Each has its own result.
     pub async fn receipts_each(
         &self,
         hashes: &[Hash32],
@@ -340,8 +343,8 @@ impl ChainClient {
         Ok(answers.into_iter().map(|answer| answer.and_then(|raw| parse(&raw))).collect())
     }
 
-    /// Receipts by transaction hash, in that order, from another endpoint than is asked first where there is one; `None`
-    /// where no endpoint has it and one at least says so.
+    /// Receipts by transaction hash, in that order, preferably not from the first endpoint. `None` if no endpoint has
+    /// the receipt and at least one endpoint responded.
     pub async fn receipts_elsewhere(&self, hashes: &[Hash32]) -> Result<Vec<Option<TransactionReceipt>>, ClientError> {
         let mut found: Vec<Option<TransactionReceipt>> = vec![None; hashes.len()];
         let mut outcome = Err(no_endpoint());
@@ -367,10 +370,10 @@ impl ChainClient {
         outcome.map(|()| found)
     }
 
-    /// Base fee of the next block and what others tip (the median of the last blocks).
+    /// Base fee of the next block, and the median priority fee of the last blocks.
     pub async fn fee_market(&self) -> Result<FeeMarket, ClientError> {
         let blocks = U64::from(FEE_HISTORY_BLOCKS);
         let history: FeeHistory = self.ask("eth_feeHistory", json!([blocks, "latest", [50.0]])).await?;
-        history.market().ok_or_else(|| ClientError::Malformed("a fee history without fees".to_owned()))
+        history.market().ok_or_else(|| ClientError::Malformed("the fee history is empty".to_owned()))
     }
 }

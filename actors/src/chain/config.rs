@@ -1,4 +1,4 @@
-//! What is known of a chain before it is talked to, and the checks that compare it with the chain itself.
+//! Configuration of a chain, and the checks that compare it with the chain itself.
 
 use std::time::Duration;
 
@@ -11,80 +11,80 @@ use super::client::{ChainClient, ClientError};
 /// Decimals that every token must have.
 pub(super) const TOKEN_DECIMALS: u8 = 6;
 
-/// One chain as it is configured.
+/// Configuration of one chain.
 #[derive(Clone, Debug)]
 pub struct ChainSpec {
-    /// Its name here.
+    /// The chain's name.
     pub chain: Chain,
-    /// EIP-155 id the endpoints must answer with.
+    /// EIP-155 chain id that the endpoints must report.
     pub chain_id: u64,
-    /// The `Payferry` factory.
+    /// Address of the `Payferry` factory.
     pub contract: Address,
-    /// Tokens taken there.
+    /// Supported tokens and their contracts.
     pub tokens: Vec<(Token, Address)>,
-    /// Contracts that are mistaken for those tokens: watched, labelled, never counted.
+    /// Contracts that imitate those tokens: watched and labelled, never counted.
     pub lookalikes: Vec<Address>,
-    /// Where fees go, for balances and reconciliation; the contract holds the truth.
+    /// Recipient of fees, for balances and reconciliation. The contract's own value is authoritative.
     pub treasury: Address,
-    /// What final means where a PSP has no tiers of its own.
+    /// Finality policy for PSPs without tiers of their own.
     pub finality: FinalityPolicy,
-    /// The least that a PSP's own tiers have to want.
+    /// Weakest finality policy that a PSP may configure.
     pub finality_least: FinalityPolicy,
-    /// How often the head is asked for when no wake-up comes.
+    /// Interval of head polls when no wake-up arrives.
     pub poll_interval: Duration,
-    /// The first block that is read when there is no cursor; the head at that moment if absent.
+    /// First block to read when there is no cursor; if absent, the head at that time.
     pub start_block: Option<u64>,
-    /// Whether the endpoints know the `safe` block.
+    /// True if the endpoints support the `safe` tag.
     pub has_safe: bool,
-    /// Whether the endpoints know the `finalized` block.
+    /// True if the endpoints support the `finalized` tag.
     pub has_finalized: bool,
-    /// Depth that stands for `safe` and `finalized` where the endpoints do not know them, in blocks.
+    /// Depth in blocks that stands in for `safe` and `finalized` where the endpoints do not support them.
     pub fallback_depth_blocks: u64,
-    /// Most blocks read in one step. Halved when an endpoint says that it is too many.
+    /// Maximum number of blocks read in one step. Halved when an endpoint reports that the range is too large.
     pub range_blocks_max: u64,
-    /// Blocks behind the head that are asked for by hash, so that a lagging node cannot answer "nothing" for them.
+    /// Number of blocks behind the head that are queried by hash, so that a lagging node cannot return an empty result.
     pub recent_blocks: u64,
-    /// Blocks behind the head that are read a second time, against logs that were left out the first time.
+    /// Number of blocks behind the head that are rescanned for logs that the first read missed.
     pub second_look_blocks: u64,
-    /// Limits of what a transaction may cost.
+    /// Limits on transaction fees.
     pub fees: FeeCeilings,
-    /// Gas that the chain charges besides execution.
+    /// Gas that the chain charges in addition to execution.
     pub l1_gas: L1Gas,
-    /// How long the settler waits for more operations before it signs a batch.
+    /// Time that the settler waits for more operations before it signs a batch.
     pub batch_window: Duration,
-    /// Most operations in one transaction.
+    /// Maximum number of operations in one transaction.
     pub batch_items_max: usize,
-    /// Most transactions of one account that are not mined yet.
+    /// Maximum number of unmined transactions per account.
     pub in_flight_max: usize,
-    /// A transaction that is not mined for so long is signed again with higher fees.
+    /// A transaction that is not mined after this time is signed again with higher fees.
     pub stuck_after: Duration,
-    /// A head older than this is an outage, seconds.
+    /// A head older than this many seconds is an outage.
     pub outage_secs: i64,
 }
 
-/// Limits of what a transaction may cost, in wei per gas.
+/// Fee limits of a transaction, in wei per gas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FeeCeilings {
-    /// `maxFeePerGas` never exceeds this.
+    /// Upper limit of `maxFeePerGas`.
     pub max_fee_wei: u128,
-    /// `maxPriorityFeePerGas` never exceeds this.
+    /// Upper limit of `maxPriorityFeePerGas`.
     pub priority_fee_max_wei: u128,
-    /// `maxPriorityFeePerGas` is never below this.
+    /// Lower limit of `maxPriorityFeePerGas`.
     pub priority_fee_min_wei: u128,
 }
 
-/// Gas that a chain charges besides execution.
+/// Gas that a chain charges in addition to execution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum L1Gas {
-    /// None that counts against the gas limit.
+    /// Nothing that counts against the gas limit.
     None,
-    /// Arbitrum: `NodeInterface.gasEstimateL1Component` says how much.
+    /// Arbitrum: `NodeInterface.gasEstimateL1Component` returns the amount.
     ArbitrumNodeInterface,
 }
 
 impl ChainSpec {
-    /// A spec with the defaults for `chain`: 250 ms and 50 items a batch, 15 s until a transaction is stuck, 30 s until
-    /// a chain is down, the finality tiers of the chain.
+    /// Returns the default configuration of `chain`: batches of 50 items and 250 ms, replacement after 15 s without a
+    /// receipt, outage after 30 s, and the chain's default finality tiers.
     pub fn new(chain: Chain, contract: Address, treasury: Address, tokens: Vec<(Token, Address)>) -> Self {
         let gwei = 1_000_000_000;
         let (poll_ms, max_fee_wei, priority_fee_min_wei) = match chain {
@@ -119,7 +119,7 @@ impl ChainSpec {
         }
     }
 
-    /// The same chain as the sandbox runs it: two blocks are final, everything is read from block 0, no L1 gas.
+    /// Returns the sandbox variant: final after two blocks, read from block 0, no L1 gas.
     #[must_use]
     pub fn sandbox(mut self) -> Self {
         self.finality = FinalityPolicy::sandbox();
@@ -130,23 +130,23 @@ impl ChainSpec {
         self
     }
 
-    /// The contract of a token, if it is taken here.
+    /// Contract of `token` on this chain, if supported.
     pub fn token_address(&self, token: Token) -> Option<Address> {
         self.tokens.iter().find(|(known, _)| *known == token).map(|(_, address)| *address)
     }
 
-    /// The token of a contract; `None` for look-alikes and strangers.
+    /// Token with this contract; `None` for look-alikes and unknown contracts.
     pub fn token_at(&self, address: Address) -> Option<Token> {
         self.tokens.iter().find(|(_, known)| *known == address).map(|(token, _)| *token)
     }
 
-    /// Every contract whose transfers are read.
+    /// All contracts that the watcher reads transfers of.
     pub fn watched_contracts(&self) -> impl Iterator<Item = Address> {
         self.tokens.iter().map(|(_, address)| *address).chain(self.lookalikes.iter().copied())
     }
 
-    /// Compares this with the chain: its id, code at each token and at the factory, six decimals. What it finds is for
-    /// the operator; a chain that differs must not be started.
+    /// Compares the configuration with the chain: chain id, code at each token and at the factory, six decimals. A
+    /// chain that differs must not be started.
     pub async fn check(&self, client: &ChainClient) -> Result<(), SpecError> {
         let chain = self.chain;
         let failed = |source| SpecError::Unreachable { chain, source };
@@ -171,53 +171,53 @@ impl ChainSpec {
     }
 }
 
-/// Why a chain is not what its configuration says.
+/// Difference between a chain and its configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum SpecError {
-    /// No endpoint answered.
+    /// No endpoint responded.
     #[error("{chain}: {source}")]
     Unreachable {
-        /// Which chain.
+        /// The chain.
         chain: Chain,
-        /// Why.
+        /// Error of the last call.
         source: ClientError,
     },
-    /// The endpoints are of another chain.
-    #[error("{chain}: the endpoint is of chain {found}, expected chain id {expected}")]
+    /// The endpoints belong to another chain.
+    #[error("{chain}: the endpoint serves chain {found}, expected chain id {expected}")]
     ChainId {
-        /// Which chain.
+        /// The chain.
         chain: Chain,
-        /// As configured.
+        /// Configured chain id.
         expected: u64,
-        /// As answered.
+        /// Reported chain id.
         found: u64,
     },
-    /// Nothing is deployed there.
-    #[error("{chain}: there is no contract at {address}, where {what} is expected")]
+    /// No contract at the address.
+    #[error("{chain}: no contract at {address}, expected {what}")]
     NoCode {
-        /// Which chain.
+        /// The chain.
         chain: Chain,
-        /// What should be there.
+        /// Expected contract.
         what: &'static str,
-        /// Where.
+        /// Checked address.
         address: Address,
     },
-    /// Not a token of six decimals.
+    /// The token does not have six decimals.
     #[error("{chain}: {token} at {address} must have {TOKEN_DECIMALS} decimals, found {}", found.map_or("none".to_owned(), |n| n.to_string()))]
     Decimals {
-        /// Which chain.
+        /// The chain.
         chain: Chain,
-        /// Which token.
+        /// The token.
         token: Token,
-        /// Where.
+        /// Its contract.
         address: Address,
-        /// What `decimals()` answered, if a number.
+        /// Result of `decimals()`, if it is a number.
         found: Option<u8>,
     },
 }
 
 impl SpecError {
-    /// Whether it may pass by itself: the endpoint did not answer. Everything else wants a person.
+    /// True if the error may go away by itself, because no endpoint responded. All other errors need the operator.
     pub fn is_transient(&self) -> bool {
         matches!(self, Self::Unreachable { .. })
     }

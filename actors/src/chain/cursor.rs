@@ -1,66 +1,66 @@
-//! Where a chain's reader stands, and what a look at the chain means for it. Pure.
+//! Cursor of a chain's reader, and the decision after each poll. Pure.
 
 use std::collections::BTreeMap;
 
 use payferry_domain::{Hash32, Timestamp};
 
-/// A block as a link of the chain.
+/// Block with its link to the parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link {
     /// Block number.
     pub number: u64,
-    /// Its hash.
+    /// Block hash.
     pub hash: Hash32,
-    /// The hash of the block before it.
+    /// Hash of the parent block.
     pub parent_hash: Hash32,
-    /// Its time.
+    /// Block time.
     pub time: Timestamp,
 }
 
-/// The blocks read and still remembered: gapless, each the parent of the next, the last one the cursor.
+/// Remembered blocks: contiguous, each the parent of the next, the last one the cursor.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Known {
     links: BTreeMap<u64, Link>,
 }
 
-/// What is to be done after a look at the chain.
+/// Next action after a poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Everything there is was read.
+    /// All blocks were read.
     UpToDate,
-    /// The endpoint is behind what was read, on the same branch as far as it shows.
+    /// The endpoint is behind the cursor, on the same branch as far as visible.
     Behind,
     /// Blocks up to this number are new.
     Read {
-        /// The newest of them.
+        /// Number of the newest one.
         to: u64,
     },
-    /// A block that was read is not of the chain any more.
+    /// A block that was read is orphaned.
     Reorganised,
 }
 
-/// Blocks that do not belong onto what is known.
+/// Blocks that do not continue the remembered ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unlinked {
-    /// The first of them has another parent: the known branch was left.
+    /// The first block has another parent: the remembered branch is orphaned.
     First,
-    /// They are not of one branch among themselves: the chain moved while it was read.
+    /// The blocks are not linked to each other: the chain changed during the read.
     Within,
 }
 
-/// A time in which the chain made no block.
+/// Period without a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gap {
-    /// The block that ended it.
+    /// Block that ended the gap.
     pub block: u64,
-    /// The time of the block before.
+    /// Time of the block before the gap.
     pub from: Timestamp,
-    /// The time of the block that ended it.
+    /// Time of the block that ended it.
     pub to: Timestamp,
 }
 
 impl Known {
-    /// From links in any order; what is not linked down from the newest is dropped.
+    /// Builds the cursor from links in any order; drops those not linked to the newest.
     pub fn from_links(links: impl IntoIterator<Item = Link>) -> Self {
         let mut all: BTreeMap<u64, Link> = links.into_iter().map(|link| (link.number, link)).collect();
         let mut kept = BTreeMap::new();
@@ -76,27 +76,27 @@ impl Known {
         Self { links: kept }
     }
 
-    /// The cursor; `None` before anything was read.
+    /// The cursor; `None` before the first block.
     pub fn tip(&self) -> Option<Link> {
         self.links.last_key_value().map(|(_, link)| *link)
     }
 
-    /// The hash read at this number, if it is remembered.
+    /// Hash of the remembered block at this number.
     pub fn hash(&self, number: u64) -> Option<Hash32> {
         self.links.get(&number).map(|link| link.hash)
     }
 
-    /// The block read at this number, if it is remembered.
+    /// Remembered block at this number.
     pub fn link(&self, number: u64) -> Option<Link> {
         self.links.get(&number).copied()
     }
 
-    /// All that is remembered, the oldest first.
+    /// All remembered blocks, the oldest first.
     pub fn links(&self) -> impl DoubleEndedIterator<Item = &Link> {
         self.links.values()
     }
 
-    /// Whether `blocks` (by number) continue what is known, and each other.
+    /// Checks that `blocks` (in order of number) continue the remembered ones and each other.
     pub fn check(&self, blocks: &[Link]) -> Result<(), Unlinked> {
         let follows =
             |parent: &Link, child: &Link| child.number == parent.number + 1 && child.parent_hash == parent.hash;
@@ -109,7 +109,7 @@ impl Known {
         }
     }
 
-    /// Adds blocks that were checked, and forgets those below `keep_from`, but never the last one.
+    /// Adds checked blocks and drops those below `keep_from`, except the last one.
     pub fn extend(&mut self, blocks: &[Link], keep_from: u64) {
         self.links.extend(blocks.iter().map(|link| (link.number, *link)));
         if let Some(tip) = self.tip() {
@@ -117,12 +117,12 @@ impl Known {
         }
     }
 
-    /// Takes out every block above `number` and answers their hashes.
+    /// Removes every block above `number` and returns their hashes.
     pub fn cut_above(&mut self, number: u64) -> Vec<Hash32> {
         self.links.split_off(&(number + 1)).into_values().map(|link| link.hash).collect()
     }
 
-    /// What a look at the chain means: its newest block, and its block at the cursor's number (if it has one).
+    /// Decides the next action from the chain's newest block and its block at the cursor's number (if it has one).
     pub fn next(&self, latest: (u64, Hash32), at_cursor: Option<Hash32>) -> Next {
         let Some(tip) = self.tip() else { return Next::Read { to: latest.0 } };
         if at_cursor.is_some_and(|hash| hash != tip.hash) {
@@ -133,21 +133,21 @@ impl Known {
             return if moved { Next::Reorganised } else { Next::Behind };
         }
         match (latest.0 > tip.number, at_cursor) {
-            // Without the cursor's own block nothing can be said about the branch.
+            // Without the block at the cursor, the branch is unknown.
             (_, None) => Next::Behind,
             (true, Some(_)) => Next::Read { to: latest.0 },
             (false, Some(_)) => Next::UpToDate,
         }
     }
 
-    /// The newest known block that is of the chain, given the chain's hashes at some of the known numbers.
+    /// The newest remembered block that is canonical, given the chain's hashes at some of the remembered numbers.
     pub fn fork_point(&self, theirs: &BTreeMap<u64, Hash32>) -> Option<u64> {
         let same = |link: &&Link| theirs.get(&link.number) == Some(&link.hash);
         self.links().rev().find(same).map(|link| link.number)
     }
 }
 
-/// Times longer than `outage_secs` between blocks and the ones before them.
+/// Gaps between consecutive blocks that are longer than `outage_secs`.
 pub fn gaps<'a>(links: impl IntoIterator<Item = &'a Link>, outage_secs: i64) -> Vec<Gap> {
     let mut before: Option<Timestamp> = None;
     let mut found = Vec::new();
@@ -169,7 +169,7 @@ mod tests {
 
     use super::*;
 
-    /// Block `number` on branch `branch`, whose parent is on `parent_branch`.
+    /// Block `number` on `branch`, with its parent on `parent_branch`.
     fn link(number: u64, branch: u8, parent_branch: u8) -> Link {
         let hash = |number: u64, branch: u8| {
             let mut bytes = [branch; 32];
@@ -189,22 +189,22 @@ mod tests {
     }
 
     #[test]
-    fn a_look_says_what_to_do() {
+    fn next_decides_the_action_for_each_poll() {
         let known = Known::from_links(branch(5..=10, 1));
         let at = |number, id| link(number, id, id).hash;
         assert_eq!(known.next((10, at(10, 1)), Some(at(10, 1))), Next::UpToDate);
         assert_eq!(known.next((12, at(12, 1)), Some(at(10, 1))), Next::Read { to: 12 });
         assert_eq!(known.next((10, at(10, 2)), Some(at(10, 2))), Next::Reorganised, "no higher block");
         assert_eq!(known.next((12, at(12, 2)), Some(at(10, 2))), Next::Reorganised);
-        assert_eq!(known.next((8, at(8, 1)), None), Next::Behind, "a lagging endpoint takes nothing back");
+        assert_eq!(known.next((8, at(8, 1)), None), Next::Behind, "a lagging endpoint orphans nothing");
         assert_eq!(known.next((8, at(8, 2)), None), Next::Reorganised, "a shorter branch");
         assert_eq!(known.next((3, at(3, 1)), None), Next::Behind);
-        assert_eq!(known.next((12, at(12, 1)), None), Next::Behind, "an answer without the cursor's block");
+        assert_eq!(known.next((12, at(12, 1)), None), Next::Behind, "a response without the cursor's block");
         assert_eq!(Known::default().next((3, at(3, 1)), None), Next::Read { to: 3 });
     }
 
     #[test]
-    fn only_what_is_linked_is_taken() {
+    fn only_linked_blocks_are_accepted() {
         let known = Known::from_links(branch(5..=10, 1));
         assert_eq!(known.check(&branch(11..=12, 1)), Ok(()));
         assert_eq!(known.check(&branch(12..=13, 1)), Err(Unlinked::First), "a gap");
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_is_longer_than_the_outage() {
+    fn gap_is_longer_than_the_outage() {
         let mut links = branch(1..=3, 1);
         links[1].time = Timestamp::from_secs(32);
         links[2].time = Timestamp::from_secs(63);
@@ -224,7 +224,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_fork_point_is_the_last_common_block(first in 0_u64..5, len in 1_u64..30, fork in 0_u64..40) {
+        fn fork_point_is_the_last_common_block(first in 0_u64..5, len in 1_u64..30, fork in 0_u64..40) {
             let last = first + len;
             let mut known = Known::from_links(branch(first..=last, 1));
             let theirs: BTreeMap<u64, Hash32> = (first..=last)

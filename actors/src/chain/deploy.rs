@@ -1,7 +1,7 @@
-//! Puts the settlement contract onto a chain, through the canonical CREATE2 deployer. May be repeated.
+//! Deploys the settlement contract through the canonical CREATE2 deployer. Idempotent.
 //!
-//! Deliberately absent: the nonce table. The account that deploys is the one that settles, and a chain without the
-//! contract has no settler running.
+//! Deliberately absent: the nonce table. The deploying account is the settling account, and no settler runs on a chain
+//! without the contract.
 
 use std::time::Duration;
 
@@ -16,17 +16,17 @@ use super::config::{ChainSpec, L1Gas};
 use super::fees::{AboveCeiling, Fees};
 use crate::wallet::{OperatorSigner, SignerError, alloy_address, domain_address};
 
-/// How long a deployment may take to be mined.
+/// Maximum time for a deployment to be mined.
 pub const DEPLOY_PATIENCE: Duration = Duration::from_mins(3);
-/// Between two looks for its receipt.
+/// Interval of checks for its receipt.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// Estimates are given this much room, in percent, where a chain charges L1 data as gas: its price moves.
+/// Margin of gas estimates, in percent, where a chain charges L1 data as gas: its price varies.
 const L1_ROOM_PERCENT: u64 = 150;
 
-/// The parties that the contract is made with. They decide its address.
+/// Parties of the contract. They determine its address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Roles {
-    /// May change the others and pause.
+    /// May change the other roles and pause.
     pub admin: Address,
     /// Settles and sends.
     pub operator: Address,
@@ -34,62 +34,62 @@ pub struct Roles {
     pub treasury: Address,
 }
 
-/// Where the contract is, and how it came there.
+/// Result of a deployment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deployed {
-    /// Its address, the same on every chain.
+    /// Address of the contract, the same on every chain.
     pub address: Address,
-    /// The transaction; `None` if it was there before.
+    /// The transaction; `None` if the contract was already there.
     pub tx_hash: Option<Hash32>,
 }
 
-/// Why the contract was not deployed.
+/// Error of a deployment.
 #[derive(Debug, thiserror::Error)]
 pub enum DeployError {
-    /// The endpoint.
+    /// A call failed.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// Another chain than configured.
-    #[error("the endpoint is of chain {found}, expected chain id {expected}")]
+    /// The endpoint serves another chain.
+    #[error("the endpoint serves chain {found}, expected chain id {expected}")]
     ChainId {
-        /// As configured.
+        /// Configured chain id.
         expected: u64,
-        /// As answered.
+        /// Reported chain id.
         found: u64,
     },
-    /// Nothing is deployed through it.
+    /// The chain lacks the CREATE2 deployer.
     #[error("the canonical CREATE2 deployer is not at {CREATE2_DEPLOYER} on this chain")]
     NoDeployer,
-    /// Fees.
-    #[error("gas is dear at the moment: {0}; raise max_fee_gwei or wait")]
+    /// The fees are above the ceiling.
+    #[error("gas is too expensive: {0}; raise max_fee_gwei or wait")]
     Dear(#[from] AboveCeiling),
-    /// The account has too little of the chain's coin.
-    #[error("the account {account} holds {held_wei} wei and the deployment may cost {needed_wei}")]
+    /// The native coin balance of the account is too low.
+    #[error("account {account} holds {held_wei} wei, but the deployment may cost {needed_wei}; add funds")]
     Poor {
-        /// Who pays.
+        /// Paying account.
         account: Address,
-        /// What it has.
+        /// Its balance.
         held_wei: U256,
-        /// What it may need.
+        /// Maximum cost.
         needed_wei: U256,
     },
-    /// The signer.
+    /// Signing failed.
     #[error(transparent)]
     Signer(#[from] SignerError),
-    /// It was mined and there is nothing.
-    #[error("transaction {0} was mined and deployed nothing")]
+    /// The transaction was mined without deploying the contract.
+    #[error("transaction {0} was mined but deployed no contract")]
     Failed(Hash32),
-    /// It was sent and not mined.
-    #[error("transaction {0} is not mined yet; run the command again later")]
+    /// The transaction was sent but not mined.
+    #[error("transaction {0} is not yet mined; run the command again later")]
     Slow(Hash32),
 }
 
-/// Where the contract of these roles is, on every chain.
+/// Address of the contract with these roles, on every chain.
 pub fn contract_address(roles: Roles) -> Address {
     domain_address(payferry_address(&init_code(roles), B256::ZERO))
 }
 
-/// Deploys the contract unless it is there, and waits until it is mined.
+/// Deploys the contract unless it exists, and waits until it is mined.
 pub async fn deploy(
     spec: &ChainSpec,
     client: &ChainClient,

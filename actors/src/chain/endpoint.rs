@@ -1,7 +1,6 @@
-//! One endpoint of a chain: asked for its chain id with whatever else it is asked, left alone for as long as it wants to
-//! be, and known for how far it can be relied upon at the moment.
+//! One RPC endpoint of a chain and its health: verified chain id, rate limits, and time out of rotation.
 //!
-//! Deliberately absent: which endpoint is asked (`client`), and its address in any log, error or metric.
+//! Deliberately absent: the choice of the endpoint (`failover`), and its address in any log, error or metric.
 
 use std::time::Duration;
 
@@ -22,34 +21,34 @@ use super::wire::{ClientError, classify};
 
 /// Most calls in one JSON-RPC batch.
 pub const BATCH_CALLS_MAX: usize = 100;
-/// For so long an endpoint without batches is believed to be of the chain that it said it is of.
+/// For this long, the reported chain id of an endpoint without batches is trusted.
 const VERIFIED_FOR: Duration = Duration::from_secs(2);
-/// An endpoint of a wrong chain is asked again after this long.
+/// Time after which an endpoint of the wrong chain is queried again.
 const WRONG_CHAIN_ASK_AFTER: Duration = Duration::from_secs(1);
-/// The longest that an endpoint's `Retry-After` is kept to.
+/// Upper limit of an endpoint's `Retry-After`.
 const RETRY_AFTER_MAX: Duration = Duration::from_mins(5);
-/// The first time that an endpoint which failed is passed over for, while others are there; doubled with each failure.
+/// Initial time for which a failed endpoint is skipped while others are available; doubles with each failure.
 const ASIDE_MIN: Duration = Duration::from_secs(1);
-/// The longest such time.
+/// Upper limit of that time.
 const ASIDE_MAX: Duration = Duration::from_secs(30);
-/// Failures are forgotten after this long without one.
+/// The failure count resets after this time without a failure.
 const STRIKES_FORGOTTEN_AFTER: Duration = Duration::from_mins(1);
-/// An answer that takes longer makes way for other endpoints.
+/// A response slower than this moves the endpoint behind the others.
 const SLOW_AFTER: Duration = Duration::from_secs(3);
-/// An endpoint that refused a batch gets no more of them for this long.
+/// Time for which an endpoint that rejected a batch receives none.
 const BATCHES_AGAIN_AFTER: Duration = Duration::from_mins(10);
 
 /// One call: method and parameters.
 pub(super) type Call = (&'static str, Value);
-/// The answers to several calls, each with an error of its own.
+/// Results of several calls, each with its own error.
 pub(super) type Answers = Vec<Result<Box<RawValue>, ClientError>>;
 
-/// What every endpoint of a client is held to.
+/// Expectations that apply to all endpoints of a client.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scope {
-    /// Which chain it is to be, and that chain's id; `None` where nobody has said so.
+    /// Expected chain and chain id; `None` if not configured.
     pub(super) expected: Option<(Chain, u64)>,
-    /// The endpoint's place in the configuration.
+    /// Index of the endpoint in the configuration.
     pub(super) index: usize,
     pub(super) timeout: Duration,
     pub(super) batches: bool,
@@ -69,22 +68,22 @@ pub(super) struct Endpoint {
 
 #[derive(Debug, Default)]
 struct Health {
-    /// When it last said that it is of the right chain; `None` before it did, and after it was away.
+    /// Time of the last response with the expected chain id; `None` before the first one and after an outage.
     verified: Option<Instant>,
-    /// When it last said that it is of another chain, and of which.
+    /// Time of the last response with another chain id, and that id.
     wrong: Option<(Instant, u64)>,
-    /// Not to be asked before then.
+    /// No requests before this time.
     limited_until: Option<Instant>,
-    /// Rate limits in a row.
+    /// Consecutive rate limits.
     limits: u32,
-    /// Passed over until then, while there are others.
+    /// Skipped until this time while other endpoints are available.
     aside_until: Option<Instant>,
-    /// Failures, each not long after the one before.
+    /// Failures, each within the reset time of the previous one.
     strikes: u32,
     struck: Option<Instant>,
     probing: bool,
     no_batches_until: Option<Instant>,
-    /// What was last said of it in the log.
+    /// Last logged problem.
     said: Option<Trouble>,
 }
 
@@ -93,7 +92,7 @@ impl Endpoint {
         Self { rpc, health: Mutex::default() }
     }
 
-    /// Makes calls, all in one exchange where it knows batches. Nothing of an endpoint of another chain comes out of here.
+    /// Sends calls, in one request if batches are supported. Returns nothing from an endpoint of another chain.
     pub(super) async fn exchange(&self, scope: &Scope, calls: Vec<Call>) -> Result<Answers, ClientError> {
         self.refusal(scope)?;
         let started = Instant::now();
@@ -102,14 +101,14 @@ impl Endpoint {
         outcome
     }
 
-    /// Whether it is passed over for now, as long as there are others.
+    /// True if the endpoint is skipped while others are available.
     pub(super) fn is_aside(&self) -> bool {
         let health = self.health.lock();
         let now = Instant::now();
         health.aside_until.is_some() || health.limited_until.is_some_and(|until| until > now)
     }
 
-    /// Whether the time has come to see if it can be used again. Answers so once until the probe has ended.
+    /// True if the endpoint is due for a probe; then false until the probe has ended.
     pub(super) fn begin_probe(&self) -> bool {
         let mut health = self.health.lock();
         let due = !health.probing && health.aside_until.is_some_and(|until| until <= Instant::now());
@@ -117,19 +116,19 @@ impl Endpoint {
         due
     }
 
-    /// Asks it something, to see.
+    /// Sends a test request.
     pub(super) async fn probe(&self, scope: &Scope) {
         let _ = self.exchange(scope, vec![("eth_blockNumber", json!([]))]).await;
         self.health.lock().probing = false;
     }
 
-    /// It is behind what others have shown: they come first for a while.
+    /// Records that the endpoint is behind the others, which are preferred for a while.
     pub(super) fn lags(&self, scope: &Scope) {
         scope.labels().failed(Trouble::Lagging.as_str());
-        self.health.lock().strike(scope, Trouble::Lagging, "it is behind what was read");
+        self.health.lock().strike(scope, Trouble::Lagging, "it lags behind the blocks already read");
     }
 
-    /// What is known before it is asked.
+    /// Error that is known without a request.
     fn refusal(&self, scope: &Scope) -> Result<(), ClientError> {
         let health = self.health.lock();
         let now = Instant::now();
@@ -151,8 +150,8 @@ impl Endpoint {
             let id = super::failover::parse::<U64>(&answer?)?.to::<u64>();
             if id == expected { Ok(()) } else { Err(ClientError::WrongChain { expected, found: id }) }
         };
-        let no_answer = || Err(ClientError::Malformed("an answer is missing".to_owned()));
-        // Before it is used for anything, and again after it was away.
+        let no_answer = || Err(ClientError::Malformed("a response is missing".to_owned()));
+        // Before the first use and after an outage.
         let verified = self.health.lock().verified;
         if verified.is_none() {
             check(self.one(scope, ask()).await)?;
@@ -161,7 +160,7 @@ impl Endpoint {
         while !calls.is_empty() {
             let rest = calls.split_off(calls.len().min(BATCH_CALLS_MAX));
             let mut some = std::mem::replace(&mut calls, rest);
-            // Whoever answers says with it which chain it is of: an endpoint may become another one between two requests.
+            // Each batch also asks for the chain id: the node behind an address may change between two requests.
             let nonce = some.iter().any(|(method, _)| *method == "eth_getTransactionCount");
             let asked = self.may_batch(scope) || nonce || verified.is_none_or(|at| at.elapsed() > VERIFIED_FOR);
             if asked {
@@ -190,7 +189,7 @@ impl Endpoint {
             let answers = self.singly(scope, calls).await;
             if answers.iter().any(Result::is_ok) {
                 tracing::warn!(chain = %scope.labels(), endpoint = scope.index,
-                    "endpoint {} of {} refuses JSON-RPC batches; it is asked call by call", scope.index, scope.labels());
+                    "endpoint {} of {} rejects JSON-RPC batches; calls are sent singly", scope.index, scope.labels());
                 self.health.lock().no_batches_until = Some(Instant::now() + BATCHES_AGAIN_AFTER);
             }
             return Ok(answers);
@@ -213,7 +212,7 @@ impl Endpoint {
     async fn batch(&self, scope: &Scope, calls: &[Call]) -> Result<Answers, BatchError> {
         let mut batch = self.rpc.new_batch();
         let mut waiters = Vec::with_capacity(calls.len());
-        // The one that an error of the whole is about: the first may be the chain id.
+        // An error of the whole batch is attributed to the last call, because the first one may be the chain id.
         let last = calls.last().map_or("", |(method, _)| *method);
         for (method, params) in calls {
             let waiter = batch.add_call::<Value, Box<RawValue>>(*method, params);
@@ -232,14 +231,14 @@ impl Endpoint {
             Ok(answers) => answers?,
             Err(_) => return Err(ClientError::Timeout.into()),
         };
-        // One error in place of all the answers.
+        // One error instead of all responses.
         if answers.iter().all(|(_, answer)| matches!(answer, Err(RpcError::Transport(kind)) if is_missing(kind))) {
             return Err(BatchError::NoBatches);
         }
         Ok(answers.into_iter().map(|(method, answer)| answer.map_err(|error| classify(method, &error))).collect())
     }
 
-    /// Draws the consequences of an exchange.
+    /// Updates the health after a request.
     fn learn(&self, scope: &Scope, took: Duration, outcome: &Result<Answers, ClientError>) {
         let labels = scope.labels();
         labels.exchanged(took);
@@ -270,7 +269,7 @@ impl Endpoint {
                         health.verified = None;
                     }
                     ClientError::Malformed(_) => {}
-                    // It was away, and may come back as another one.
+                    // The endpoint was down and may come back as a node of another chain.
                     _ => health.verified = None,
                 }
                 health.strike(scope, Trouble::of_call(error), &error.to_string());
@@ -283,7 +282,7 @@ impl Endpoint {
                 }
                 (health.limits, health.limited_until, health.wrong) = (0, None, None);
                 if took > SLOW_AFTER {
-                    health.strike(scope, Trouble::Slow, "its answers take long");
+                    health.strike(scope, Trouble::Slow, "its responses are slow");
                 } else if health.said != Some(Trouble::Lagging) || health.aside_until.is_none_or(|until| until <= now) {
                     health.recover(scope);
                 }
@@ -303,7 +302,7 @@ impl From<ClientError> for BatchError {
     }
 }
 
-/// Whether the HTTP status of an answer to a batch is about its being one.
+/// True if the HTTP status of a response to a batch can mean that batches are not supported.
 fn refuses_batches(error: &TransportError) -> bool {
     const STATUSES: [u16; 5] = [400, 405, 413, 422, 501];
     matches!(error, RpcError::Transport(kind) if kind.as_http_error().is_some_and(|http| STATUSES.contains(&http.status)))
@@ -332,15 +331,15 @@ impl Health {
         scope.labels().usable(true);
         if self.said.take().is_some() {
             tracing::info!(chain = %scope.labels(), endpoint = scope.index,
-                "endpoint {} of {} answers as it should again", scope.index, scope.labels());
+                "endpoint {} of {} is healthy again", scope.index, scope.labels());
         }
     }
 
-    /// Says once per change what is wrong with it.
+    /// Logs a problem once per change.
     fn say(&mut self, scope: &Scope, kind: Trouble, why: &str) {
         if self.said.replace(kind) != Some(kind) {
             tracing::warn!(chain = %scope.labels(), endpoint = scope.index, kind = kind.as_str(),
-                "endpoint {} of {} is passed over: {why}", scope.index, scope.labels());
+                "endpoint {} of {} is skipped: {why}", scope.index, scope.labels());
         }
     }
 }

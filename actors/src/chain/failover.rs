@@ -1,4 +1,4 @@
-//! Which endpoint is asked, and which one after it: in the order of the configuration, those that are passed over last.
+//! Choice of the endpoint for each call: configured order, skipped endpoints last.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use super::client::{ChainClient, ClientError};
 use super::endpoint::{Answers, Call, Scope};
 
 impl ChainClient {
-    /// Sends signed bytes to every endpoint of the chain. Good as soon as one of them takes them or has them already; the
-    /// others are not waited for.
+    /// Sends signed bytes to every endpoint. Succeeds as soon as one accepts or already has the transaction; does not
+    /// wait for the others.
     pub async fn broadcast(&self, raw: &str) -> Result<(), ClientError> {
         let mut sends = JoinSet::new();
         for index in 0..self.endpoints.len() {
@@ -26,7 +26,7 @@ impl ChainClient {
                     sends.detach_all();
                     return Ok(());
                 }
-                // The one that says something about the transaction is worth more than the one that is away.
+                // An error about the transaction is more useful than one about an endpoint.
                 Ok(Err(error)) if worst.as_ref().is_none_or(ClientError::is_about_the_endpoint) => worst = Some(error),
                 Ok(Err(_)) | Err(_) => {}
             }
@@ -67,7 +67,9 @@ impl ChainClient {
                         break;
                     }
                 }
-                Err(error) if best.is_ok() => tracing::trace!(%error, "an endpoint knows no better"),
+                Err(error) if best.is_ok() => {
+                    tracing::trace!(%error, "another endpoint failed; the best responses so far stand")
+                }
                 Err(error) if !error.is_about_the_endpoint() => return Err(error),
                 Err(error) => best = Err(error),
             }
@@ -75,8 +77,8 @@ impl ChainClient {
         best
     }
 
-    /// Endpoints in the order in which they are wanted, those that are passed over last. Sees to it that those whose time
-    /// is over are looked at again, without anybody waiting for them.
+    /// Endpoints in order of preference, skipped ones last. Spawns probes of skipped endpoints that are due; callers do
+    /// not wait for them.
     pub(super) fn order(&self) -> Vec<usize> {
         let (aside, ready): (Vec<usize>, Vec<usize>) =
             (0..self.endpoints.len()).partition(|index| self.endpoints[*index].is_aside());
@@ -89,7 +91,7 @@ impl ChainClient {
         ready.into_iter().chain(aside).collect()
     }
 
-    /// The same endpoints, beginning with others than the one that is asked first.
+    /// The same order, rotated so that the first endpoint comes last.
     pub(super) fn order_elsewhere(&self) -> Vec<usize> {
         let mut order = self.order();
         if !order.is_empty() {
@@ -109,7 +111,7 @@ impl ChainClient {
         params: Value,
     ) -> Result<Box<RawValue>, ClientError> {
         let answers = self.many_on(index, vec![(method, params)]).await?;
-        answers.into_iter().next().unwrap_or_else(|| Err(ClientError::Malformed("an answer is missing".to_owned())))
+        answers.into_iter().next().unwrap_or_else(|| Err(ClientError::Malformed("a response is missing".to_owned())))
     }
 
     pub(super) async fn many_on(&self, index: usize, calls: Vec<Call>) -> Result<Answers, ClientError> {
@@ -121,7 +123,7 @@ pub(super) fn no_endpoint() -> ClientError {
     ClientError::Unavailable("no endpoint is configured".to_owned())
 }
 
-/// Blocks asked for by number that an endpoint does not have: it lags, another one may not.
+/// Blocks queried by number that the endpoint does not have: it lags, another endpoint may not.
 fn is_null_block(calls: &[Call]) -> impl Fn(&&Box<RawValue>) -> bool + use<> {
     let headers = calls.iter().all(|(method, _)| *method == "eth_getBlockByNumber");
     move |raw| headers && raw.get() == "null"

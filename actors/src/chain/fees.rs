@@ -1,9 +1,9 @@
-//! What a transaction offers to pay. Pure.
+//! Fee offers of transactions. Pure.
 
 use super::client::FeeMarket;
 use super::config::FeeCeilings;
 
-/// What a transaction offers, wei per gas.
+/// Fee offer of a transaction, wei per gas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fees {
     /// `maxFeePerGas`.
@@ -12,18 +12,18 @@ pub struct Fees {
     pub priority_fee_wei: u128,
 }
 
-/// The market asks for more than the ceiling allows.
+/// Error: the market fee is above the ceiling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{asked_wei} wei per gas are asked and the ceiling is {ceiling_wei}")]
+#[error("the required fee is {asked_wei} wei per gas and the ceiling is {ceiling_wei}")]
 pub struct AboveCeiling {
-    /// What it would take.
+    /// Required fee.
     pub asked_wei: u128,
-    /// What is allowed.
+    /// Configured ceiling.
     pub ceiling_wei: u128,
 }
 
 impl Fees {
-    /// For a first attempt: room for the base fee to double, and what others tip.
+    /// Offer for a first attempt: room for the base fee to double, plus the median priority fee.
     pub fn first(market: FeeMarket, ceilings: FeeCeilings) -> Result<Self, AboveCeiling> {
         let priority_fee_wei =
             market.priority_fee_wei.max(ceilings.priority_fee_min_wei).min(ceilings.priority_fee_max_wei);
@@ -36,8 +36,8 @@ impl Fees {
         Ok(Self { max_fee_wei: roomy.min(ceiling_wei), priority_fee_wei })
     }
 
-    /// For another attempt with the same nonce: both fees higher by an eighth or more, as nodes demand for replacing,
-    /// and at least what a first attempt would offer now.
+    /// Offer for another attempt with the same nonce: both fees higher by at least an eighth, as nodes require for a
+    /// replacement, and at least the offer of a first attempt now.
     pub fn raised(self, market: FeeMarket, ceilings: FeeCeilings) -> Result<Self, AboveCeiling> {
         let raise = |fee: u128| fee.saturating_add((fee / 8).saturating_add(1));
         let first = Self::first(market, ceilings)?;
@@ -68,7 +68,7 @@ mod tests {
         FeeCeilings { max_fee_wei: 10_000, priority_fee_max_wei: 3_000, priority_fee_min_wei: 10 };
 
     #[test]
-    fn a_first_attempt_has_room_and_keeps_to_the_ceiling() {
+    fn first_attempt_has_room_and_respects_the_ceiling() {
         let market = |base_fee_wei, priority_fee_wei| FeeMarket { base_fee_wei, priority_fee_wei };
         let fees = Fees::first(market(1_000, 1), CEILINGS).unwrap();
         assert_eq!(fees, Fees { max_fee_wei: 2_010, priority_fee_wei: 10 });
@@ -82,7 +82,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_raise_is_an_eighth_at_least_and_never_above(max in 0_u128..12_000, tip in 0_u128..4_000, base in 0_u128..9_000) {
+        fn raise_is_at_least_an_eighth_and_within_ceilings(max in 0_u128..12_000, tip in 0_u128..4_000, base in 0_u128..9_000) {
             let old = Fees { max_fee_wei: max, priority_fee_wei: tip };
             let market = FeeMarket { base_fee_wei: base, priority_fee_wei: tip };
             if let Ok(new) = old.raised(market, CEILINGS) {

@@ -1,20 +1,21 @@
-//! Which blocks count as final. Pure.
+//! Finality of blocks. Pure.
 
 use payferry_domain::Finality;
 
-/// How far a chain was read, and what it says of its own finality. All numbers are of blocks that were read and linked.
+/// Progress of a chain: the last block read, and its finality tags. All numbers are of blocks that were read and
+/// linked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reach {
     /// The last block read.
     pub read: u64,
-    /// The newest block that is `safe`.
+    /// Number of the newest `safe` block.
     pub safe: Option<u64>,
-    /// The newest block that is `finalized`.
+    /// Number of the newest `finalized` block.
     pub finalized: Option<u64>,
 }
 
 impl Reach {
-    /// Whether `block` is final to this degree. `Blocks(n)` counts the block itself as the first confirmation.
+    /// True if `block` has this finality. `Blocks(n)` counts the block itself as the first confirmation.
     pub fn reached(&self, block: u64, finality: Finality) -> bool {
         match finality {
             Finality::Blocks(_) if block > self.read => false,
@@ -24,7 +25,7 @@ impl Reach {
         }
     }
 
-    /// Confirmations of `block`: 0 before it was read, 1 when it is the last one read.
+    /// Confirmations of `block`: 0 before it was read, 1 if it is the last one read.
     pub fn confirmations(&self, block: u64) -> u64 {
         (self.read + 1).saturating_sub(block)
     }
@@ -45,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_final_that_was_not_read() {
+    fn unread_blocks_are_not_final() {
         let reach = Reach { read: 5, safe: Some(9), finalized: Some(8) };
         assert!(!reach.reached(6, Finality::Safe) && !reach.reached(6, Finality::Finalized));
         let unknown = Reach { read: 5, safe: None, finalized: None };

@@ -1,7 +1,7 @@
-//! JSON-RPC over HTTP, as a transport of alloy's.
+//! JSON-RPC transport over HTTP for alloy.
 //!
-//! In place of alloy's own, which writes the endpoint's address, key included, into its spans, and forgets a 429 and its
-//! `Retry-After` where the body holds a JSON-RPC error.
+//! Replaces alloy's own transport, which writes the endpoint's address (with its API key) into spans, and loses a 429
+//! and its `Retry-After` if the body contains a JSON-RPC error.
 
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -13,19 +13,19 @@ use reqwest::header::{CONTENT_TYPE, RETRY_AFTER};
 use tower::Service;
 use url::Url;
 
-/// Largest answer that is read, in bytes: the receipts of a full block are a few million.
+/// Maximum size of a response body, in bytes. The receipts of a full block take a few million.
 const BODY_BYTES_MAX: usize = 64 * 1024 * 1024;
-/// How long a connection may take to be made.
+/// Timeout for establishing a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// One endpoint.
+/// Transport of one endpoint.
 #[derive(Clone)]
 pub(super) struct Http {
     client: reqwest::Client,
     url: Url,
 }
 
-/// A client for any number of endpoints. How long an answer may take is the caller's to say.
+/// Creates an HTTP client for any number of endpoints. The caller sets the request timeout.
 pub(super) fn client() -> Result<reqwest::Client, reqwest::Error> {
     crate::tls::install();
     reqwest::Client::builder().connect_timeout(CONNECT_TIMEOUT).redirect(reqwest::redirect::Policy::none()).build()
@@ -46,14 +46,14 @@ impl Http {
         let mut body: Vec<u8> = Vec::new();
         let mut pieces = response.bytes_stream();
         while let Some(piece) = pieces.next().await {
-            // The status of an answer that broke off says more than that it broke off.
+            // For an incomplete response with an error status, the status is the more useful error.
             let piece = match piece {
                 Ok(piece) => piece,
                 Err(_) if !status.is_success() => break,
                 Err(error) => return Err(gone(error.without_url())),
             };
             if body.len() + piece.len() > BODY_BYTES_MAX {
-                return Err(TransportErrorKind::custom_str("the answer is too large"));
+                return Err(TransportErrorKind::custom_str("the response is larger than 64 MiB"));
             }
             body.extend_from_slice(&piece);
         }

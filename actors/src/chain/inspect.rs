@@ -1,5 +1,5 @@
-//! Looks at a chain as an operator would before trusting it with money: every start-up check, each with an answer of
-//! its own, and what the watcher and the settler need besides.
+//! Checks of a chain for operators: every start-up check with its own result, and the further needs of the watcher and
+//! the settler.
 
 use std::time::Instant;
 
@@ -13,43 +13,43 @@ use super::config::{ChainSpec, TOKEN_DECIMALS};
 use super::fees::Fees;
 use crate::wallet::{alloy_address, checksummed};
 
-/// A head older than this is worth a word, seconds.
+/// A head older than this many seconds gets a warning.
 const HEAD_AGE_SECS_MAX: i64 = 30;
-/// A gas balance that pays for fewer full batches than this is worth a word.
+/// A gas balance for fewer full batches than this gets a warning.
 const GAS_BATCHES_MIN: u64 = 20;
-/// Wei in a millionth of a coin.
+/// Wei per millionth of a coin.
 const WEI_PER_MICRO_COIN: u128 = 1_000_000_000_000;
 
-/// One thing that was looked at.
+/// Result of one check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// What.
+    /// Checked item.
     pub what: String,
-    /// How it is.
+    /// Grade.
     pub grade: Grade,
-    /// In words.
+    /// Explanation.
     pub detail: String,
 }
 
-/// How something is.
+/// Grade of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Grade {
-    /// As it should be.
+    /// Correct.
     Good,
-    /// It works, and somebody should know.
+    /// Works, but the operator should know.
     Doubtful,
     /// The chain cannot run like this.
     Bad,
 }
 
-/// Looks at one endpoint: does it answer, is it of this chain, is its head fresh, what does it know?
+/// Checks one endpoint: reachability, chain id, age of the head, supported methods.
 pub async fn inspect_endpoint(spec: &ChainSpec, endpoint: &ChainClient, now: Timestamp) -> Vec<Finding> {
     let mut report = Report::default();
     let since = Instant::now();
     match endpoint.chain_id().await {
         Err(error) => return report.with("answers", Grade::Bad, error.to_string()),
         Ok(found) if found != spec.chain_id => {
-            let detail = format!("it is of chain {found}, expected chain id {}", spec.chain_id);
+            let detail = format!("it serves chain {found}, expected chain id {}", spec.chain_id);
             return report.with("chain id", Grade::Bad, detail);
         }
         Ok(found) => report.add("chain id", Grade::Good, format!("{found}, in {} ms", since.elapsed().as_millis())),
@@ -67,7 +67,7 @@ pub async fn inspect_endpoint(spec: &ChainSpec, endpoint: &ChainClient, now: Tim
                     _ if !asked => {}
                     Some(header) => report.add(tag, Grade::Good, format!("block {}", header.number)),
                     None => {
-                        let detail = format!("not known; set has_{tag} = false to count blocks instead");
+                        let detail = format!("not supported; set has_{tag} = false to count blocks instead");
                         report.add(tag, Grade::Bad, detail);
                     }
                 }
@@ -76,7 +76,7 @@ pub async fn inspect_endpoint(spec: &ChainSpec, endpoint: &ChainClient, now: Tim
             match endpoint.logs_of_receipts(heads.latest.hash).await {
                 Ok(_) => report.add("block receipts", Grade::Good, "known".to_owned()),
                 Err(error) => {
-                    let detail = format!("left-out logs are found late only: {error}");
+                    let detail = format!("omitted logs are found late only: {error}");
                     report.add("block receipts", Grade::Doubtful, detail);
                 }
             }
@@ -85,7 +85,7 @@ pub async fn inspect_endpoint(spec: &ChainSpec, endpoint: &ChainClient, now: Tim
     report.findings
 }
 
-/// Looks at what is deployed, who may settle, and whether there is money for gas.
+/// Checks the deployed contracts, the roles, and the gas balance.
 pub async fn inspect_contracts(spec: &ChainSpec, client: &ChainClient, operator: Address) -> Vec<Finding> {
     let mut report = Report::default();
     for (token, address) in &spec.tokens {
@@ -98,7 +98,7 @@ pub async fn inspect_contracts(spec: &ChainSpec, client: &ChainClient, operator:
                 report.add(token.as_str(), Grade::Bad, detail);
             }
             Ok(None) => {
-                let detail = format!("there is no contract at {}", checksummed(*address));
+                let detail = format!("no contract at {}", checksummed(*address));
                 report.add(token.as_str(), Grade::Bad, detail);
             }
             Err(error) => report.add(token.as_str(), Grade::Bad, format!("{}: {error}", checksummed(*address))),
@@ -109,14 +109,14 @@ pub async fn inspect_contracts(spec: &ChainSpec, client: &ChainClient, operator:
     }
     for address in &spec.lookalikes {
         if matches!(client.has_code(*address).await, Ok(false)) {
-            let detail = format!("there is no contract at {}", checksummed(*address));
+            let detail = format!("no contract at {}", checksummed(*address));
             report.add("look-alike", Grade::Doubtful, detail);
         }
     }
     match client.has_code(spec.contract).await {
         Ok(true) => report.contract(spec, client, operator).await,
         Ok(false) => {
-            let detail = format!("nothing at {}; run `payferry deploy`", checksummed(spec.contract));
+            let detail = format!("no contract at {}; run `payferry deploy`", checksummed(spec.contract));
             report.add("contract", Grade::Bad, detail);
         }
         Err(error) => report.add("contract", Grade::Bad, error.to_string()),
@@ -125,7 +125,7 @@ pub async fn inspect_contracts(spec: &ChainSpec, client: &ChainClient, operator:
     report.findings
 }
 
-/// Symbol and decimals; `None` if nothing is deployed there.
+/// Symbol and decimals; `None` if there is no contract.
 async fn token_facts(client: &ChainClient, address: Address) -> Result<Option<(String, u8)>, ClientError> {
     if !client.has_code(address).await? {
         return Ok(None);
@@ -164,7 +164,7 @@ impl Report {
                 self.add("logs", Grade::Good, format!("{} transfers in {} blocks", logs.len(), head + 1 - from));
             }
             Err(error @ ClientError::RangeTooLarge(_)) => {
-                self.add("logs", Grade::Doubtful, format!("{error}; it will be read in smaller steps"));
+                self.add("logs", Grade::Doubtful, format!("{error}; blocks will be read in smaller steps"));
             }
             Err(error) => self.add("logs", Grade::Bad, error.to_string()),
         }
@@ -183,7 +183,7 @@ impl Report {
         let (settler, sender, treasury, settle_paused, send_paused) = match roles.await {
             Ok(roles) => roles,
             Err(error) => {
-                let detail = format!("what is at {} is not Payferry: {error}", checksummed(at));
+                let detail = format!("the contract at {} is not Payferry: {error}", checksummed(at));
                 self.add("contract", Grade::Bad, detail);
                 return;
             }
@@ -193,14 +193,15 @@ impl Report {
             if holder == alloy_address(operator) {
                 self.add(role, Grade::Good, checksummed(operator));
             } else {
-                let detail = format!("the contract takes {holder}, the signer is {}", checksummed(operator));
+                let detail = format!("the contract expects {holder}, but the signer is {}", checksummed(operator));
                 self.add(role, Grade::Bad, detail);
             }
         }
         if treasury == alloy_address(spec.treasury) {
             self.add("treasury", Grade::Good, checksummed(spec.treasury));
         } else {
-            let detail = format!("the contract pays {treasury}, configured is {}", checksummed(spec.treasury));
+            let detail =
+                format!("the contract pays {treasury}, but the configured treasury is {}", checksummed(spec.treasury));
             self.add("treasury", Grade::Bad, detail);
         }
         for (what, paused) in [("settling", settle_paused), ("sending", send_paused)] {
@@ -234,8 +235,8 @@ impl Report {
             _ => Grade::Good,
         };
         let detail = match batches {
-            1_000.. => format!("{coins} coins, enough for more than 1000 full batches at the highest offer"),
-            few => format!("{coins} coins, enough for {few} full batches at the highest offer"),
+            1_000.. => format!("{coins} coins, enough for more than 1000 full batches at the highest fee offer"),
+            few => format!("{coins} coins, enough for {few} full batches at the highest fee offer"),
         };
         self.add("gas money", grade, detail);
     }

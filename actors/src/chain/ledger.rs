@@ -1,4 +1,4 @@
-//! The settler's queries: operations that wait, transactions that are not final. Signed bytes are in `attempts`.
+//! The settler's queries: queued operations, and transactions that are not final. `attempts` has the signed bytes.
 
 use std::collections::HashMap;
 
@@ -11,24 +11,24 @@ use serde::Deserialize;
 use super::operations::{Role, is_sending};
 use super::rows::row_number;
 
-/// Most mined or failed operations looked at in one pass; the next pass goes on behind them.
+/// Maximum number of mined or failed operations per pass; the next pass continues after them.
 const OPERATIONS_PAGE: u64 = 5_000;
-/// Most transactions looked at in one pass that are not mined: far more than accounts may have under way at once.
+/// Maximum number of unmined transactions per pass: far above the limit per account.
 const SUBMITTED_TXS_MAX: u64 = 1_000;
-/// Most mined transactions looked at in one pass; the next pass goes on behind them.
+/// Maximum number of mined transactions per pass; the next pass continues after them.
 const MINED_TXS_PAGE: u64 = 1_000;
-/// Most reverted transactions looked at in one pass: the newest.
+/// Maximum number of reverted transactions per pass, newest first.
 const REVERTED_TXS_MAX: u64 = 1_000;
 
-/// Where a list goes on that may be longer than what is looked at in one pass. It begins again after its end, so that
-/// what waits long at its front hides nothing behind it.
+/// Position in a list that may be longer than one pass. It wraps around at the end, so that long waits at the front
+/// hide nothing behind them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Page {
     after: Option<i64>,
 }
 
 impl Page {
-    /// Whether the next pass begins with the first of the list.
+    /// True if the next pass starts at the beginning of the list.
     pub(super) fn is_first(self) -> bool {
         self.after.is_none()
     }
@@ -37,13 +37,13 @@ impl Page {
         self.after.unwrap_or(i64::MIN)
     }
 
-    /// Goes on behind these rows if there may be more.
+    /// Continues after these rows if there may be more.
     fn turn<T>(&mut self, rows: &[T], limit: u64, place: impl Fn(&T) -> i64) {
         self.after = rows.last().filter(|_| rows.len() as u64 >= limit).map(place);
     }
 }
 
-/// Operations of this role that may be batched now, in the order of their numbers.
+/// Operations of this role that can be batched now, by number.
 pub(super) async fn queued(
     database: &Database,
     chain: Chain,
@@ -62,7 +62,7 @@ pub(super) async fn queued(
         .await
 }
 
-/// A page of the operations with this status, in the order of their numbers.
+/// Page of the operations with this status, by number.
 pub(super) async fn with_status(
     database: &Database,
     chain: Chain,
@@ -81,7 +81,7 @@ pub(super) async fn with_status(
     Ok(rows)
 }
 
-/// Operations that these transactions carry.
+/// Operations in these transactions.
 pub(super) async fn carried(database: &Database, txs: &[i64]) -> Result<Vec<operations::Model>, DbErr> {
     operations::Entity::find()
         .filter(operations::Column::ChainTxId.is_in(txs.iter().copied()))
@@ -90,7 +90,7 @@ pub(super) async fn carried(database: &Database, txs: &[i64]) -> Result<Vec<oper
         .await
 }
 
-/// Operations that these mined transactions carry and that are neither mined nor failed yet: the contract refused them.
+/// Operations in these mined transactions that are neither mined nor failed yet: the contract rejected them.
 pub(super) async fn carried_undecided(database: &Database, txs: &[i64]) -> Result<Vec<operations::Model>, DbErr> {
     if txs.is_empty() {
         return Ok(Vec::new());
@@ -103,7 +103,7 @@ pub(super) async fn carried_undecided(database: &Database, txs: &[i64]) -> Resul
         .await
 }
 
-/// Operations with these numbers that no transaction carries now: waiting, failed, or given up.
+/// Operations with these numbers that are in no transaction now: queued, failed or cancelled.
 pub(super) async fn idle(database: &Database, chain: Chain, numbers: &[i64]) -> Result<Vec<operations::Model>, DbErr> {
     if numbers.is_empty() {
         return Ok(Vec::new());
@@ -122,14 +122,14 @@ fn txs(chain: Chain, status: &str) -> Select<chain_txs::Entity> {
         .filter(chain_txs::Column::Status.eq(status))
 }
 
-/// Transactions that are not mined, by nonce.
+/// Unmined transactions, by nonce.
 pub(super) async fn submitted_txs(database: &Database, chain: Chain) -> Result<Vec<chain_txs::Model>, DbErr> {
     let query = txs(chain, "submitted").order_by_asc(chain_txs::Column::Nonce).limit(SUBMITTED_TXS_MAX);
     query.all(database.reader()).await
 }
 
-/// A page of the transactions that are mined and not final, those made first at its start. Without their call data, which is
-/// long and only needed to sign.
+/// Page of the mined transactions that are not final, oldest first. Without the call data, which is long and only
+/// needed for signing.
 pub(super) async fn mined_txs(
     database: &Database,
     chain: Chain,
@@ -142,12 +142,12 @@ pub(super) async fn mined_txs(
     Ok(rows)
 }
 
-/// How many transactions are mined and not final.
+/// Number of mined transactions that are not final.
 pub(super) async fn mined_txs_len(database: &Database, chain: Chain) -> Result<u64, DbErr> {
     txs(chain, "mined").count(database.reader()).await
 }
 
-/// The newest transactions that reverted in a block that may still be taken back. Without their call data, too.
+/// Newest transactions that reverted in a block that may still be orphaned. Without the call data.
 pub(super) async fn reverted_txs(
     database: &Database,
     chain: Chain,
@@ -168,7 +168,7 @@ fn without_input(query: Select<chain_txs::Entity>) -> Select<chain_txs::Entity> 
         .expr_as(Expr::val(""), "input")
 }
 
-/// How many transactions of the account wait to be mined.
+/// Number of unmined transactions of the account.
 pub(super) async fn unmined(database: &Database, chain: Chain, sender: Address) -> Result<u64, DbErr> {
     chain_txs::Entity::find()
         .filter(chain_txs::Column::Chain.eq(chain.as_str()))
@@ -178,7 +178,7 @@ pub(super) async fn unmined(database: &Database, chain: Chain, sender: Address) 
         .await
 }
 
-/// How many operations wait for a transaction.
+/// Number of operations waiting for a transaction.
 pub(super) async fn queued_len(database: &Database, chain: Chain) -> Result<u64, DbErr> {
     operations::Entity::find()
         .filter(operations::Column::Chain.eq(chain.as_str()))
@@ -187,7 +187,7 @@ pub(super) async fn queued_len(database: &Database, chain: Chain) -> Result<u64,
         .await
 }
 
-/// Rows of transactions by their number.
+/// Transactions by row id.
 pub(super) async fn txs_by_id(database: &Database, ids: &[i64]) -> Result<HashMap<i64, chain_txs::Model>, DbErr> {
     let rows = chain_txs::Entity::find()
         .filter(chain_txs::Column::Id.is_in(ids.iter().copied()))
@@ -196,7 +196,7 @@ pub(super) async fn txs_by_id(database: &Database, ids: &[i64]) -> Result<HashMa
     Ok(rows.into_iter().map(|row| (row.id, row)).collect())
 }
 
-/// The account's nonce after the last one that was given out here; `None` if none was.
+/// Nonce after the account's last one assigned here; `None` if there is none.
 pub(super) async fn next_nonce(database: &Database, chain: Chain, sender: Address) -> Result<Option<i64>, DbErr> {
     let last = chain_txs::Entity::find()
         .filter(chain_txs::Column::Chain.eq(chain.as_str()))
@@ -207,8 +207,8 @@ pub(super) async fn next_nonce(database: &Database, chain: Chain, sender: Addres
     Ok(last.map(|tx| tx.nonce.saturating_add(1)))
 }
 
-/// The account's transactions with nonces from `from` to below `end`, by nonce; one that was given to none is not there.
-/// Without their call data.
+/// Transactions of the account with nonces from `from` to below `end`, by nonce. Unassigned nonces are absent. Without
+/// the call data.
 pub(super) async fn txs_by_nonce(
     database: &Database,
     chain: Chain,
@@ -225,7 +225,7 @@ pub(super) async fn txs_by_nonce(
     Ok(rows.into_iter().map(|row| (row.nonce, row)).collect())
 }
 
-/// The finality that each payment's terms ask for the amount moved. Terms that cannot be read ask for the most.
+/// Finality that each payment's terms require for the amount moved. Unreadable terms require the highest.
 pub(super) async fn tiers(
     database: &Database,
     rows: &[&operations::Model],
@@ -264,7 +264,7 @@ pub(super) async fn tiers(
         }
     }
     let tier = |row: &&operations::Model| {
-        // Terms speak of their own chain; money that was recovered from another waits for the most there.
+        // Terms apply to their own chain; funds recovered from another chain require the highest finality there.
         let policy = policies.get(&row.payment_id).filter(|(chain, _)| *chain == row.chain).map(|(_, policy)| policy);
         let tier = policy.map_or(Finality::Finalized, |policy| policy.required(Amount::from_units(row.amount)));
         (row.id.clone(), tier)
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn mined_transactions_come_page_by_page_and_hide_no_submitted_one() {
+    async fn mined_transactions_are_paged_and_hide_no_submitted_one() {
         let test_database = TestDatabase::create().await;
         let database = Database::open(test_database.url()).await.unwrap();
         Migrator::up(database.patient(), None).await.unwrap();

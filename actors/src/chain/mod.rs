@@ -1,8 +1,8 @@
-//! Watching chains and moving money on them.
+//! Chain watchers, settlers and the RPC client.
 //!
-//! One watcher and one settler per chain. The watcher turns blocks into rows and tells payments about them; the
-//! settler turns rows of `operations` into transactions. Both rebuild all they know from the database and the chain.
-//! alloy's types end here and in `wallet`: what leaves these modules are the domain's words.
+//! Each chain has one watcher and one settler. The watcher turns blocks into rows and notifies payments; the settler
+//! turns rows of `operations` into transactions. Both rebuild their state from the database and the chain. alloy's
+//! types stay inside this module and `wallet`: the public functions return domain types.
 
 mod attempts;
 pub mod checkpoint;

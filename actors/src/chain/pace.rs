@@ -1,4 +1,4 @@
-//! How actors that look at a chain keep time: back-off after errors, and looks of which one at most is in the mailbox.
+//! Pacing of chain actors: back-off after errors, and at most one queued poll per mailbox.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,27 +9,27 @@ use tokio::time::Instant;
 
 use crate::observe::Mailbox;
 
-/// The first wait after an error; doubled with each further one.
+/// Initial wait after an error; doubles with each further error.
 const BACKOFF_MIN: Duration = Duration::from_millis(200);
-/// The longest wait between attempts.
+/// Upper limit of the wait.
 const BACKOFF_MAX: Duration = Duration::from_secs(15);
 
-/// Doubles with each failure, with jitter of a quarter, so that many do not come back at once.
+/// Wait that doubles with each failure, with up to a quarter of jitter so that retries spread out.
 pub(super) fn backoff(failures: u32) -> Duration {
     let wait = BACKOFF_MIN.saturating_mul(1 << failures.min(8)).min(BACKOFF_MAX);
     wait.mul_f64(1.0 - rand::random::<f64>() / 4.0)
 }
 
-/// How grave an error is for the pass that came upon it, the least first.
+/// Severity of an error for the pass that it occurred in, lowest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Gravity {
-    /// Another writer was faster: the next pass sees what is there.
+    /// Another writer committed first: the next pass sees its result.
     Overtaken,
-    /// One item waits, or those of one account: the others go on, and all are looked at as often as ever.
+    /// One item, or the items of one account, must wait: the others continue at the same interval.
     Item,
-    /// Endpoints are away or refuse: asking more often helps nobody.
+    /// Endpoints are unavailable or reject requests: more frequent requests do not help.
     Outside,
-    /// The service's own database: nothing can be recorded.
+    /// The service's own database failed: nothing can be recorded.
     Own,
 }
 
@@ -39,45 +39,45 @@ impl Gravity {
     }
 }
 
-/// That something cannot go on, and why.
+/// An error that blocks progress, with its reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct HeldUp {
     pub(super) gravity: Gravity,
     pub(super) why: String,
 }
 
-/// What is said of these, and by which the pace goes on: the gravest, and of equals the first. `None` if there are none.
+/// The most severe of these, of equals the first; `None` if there are none. It determines the report and the pace.
 pub(super) fn gather(all: impl IntoIterator<Item = HeldUp>) -> Option<HeldUp> {
     all.into_iter().reduce(|gravest, next| if next.gravity > gravest.gravity { next } else { gravest })
 }
 
-/// How a task that comes again and again gets on. Each task has its own and waits out its own errors: one that stands for
-/// long neither keeps the others from going on, nor is it forgotten when they do.
+/// Progress of a repeated task. Each task has its own state and its own back-off, so an error that lasts neither blocks
+/// the other tasks nor is hidden by their success.
 #[derive(Debug, Default)]
 pub(super) struct Pass {
     failures: u32,
-    /// How many of the last failures in a row slowed it down.
+    /// Consecutive failures that slowed the task down.
     slowed: u32,
     not_before: Option<Instant>,
     held_up: Option<HeldUp>,
 }
 
 impl Pass {
-    /// Whether the wait after the last error is over.
+    /// True if the wait after the last error is over.
     pub(super) fn is_due(&self) -> bool {
         self.not_before.is_none_or(|not_before| Instant::now() >= not_before)
     }
 
-    /// Nothing holds it up.
+    /// Clears errors and back-off.
     pub(super) fn went_well(&mut self) {
         *self = Self::default();
     }
 
-    /// It came to its end, with all of these errors.
+    /// Ends a pass that had these errors.
     pub(super) fn conclude(&mut self, errors: impl IntoIterator<Item = HeldUp>) {
         match gather(errors) {
             None => self.went_well(),
-            // What stood before it stands, until a pass has seen more.
+            // The previous state remains until a pass has learned more.
             Some(HeldUp { gravity: Gravity::Overtaken, .. }) => {}
             Some(held_up) => {
                 self.failures = self.failures.saturating_add(1);
@@ -93,36 +93,36 @@ impl Pass {
         }
     }
 
-    /// Why it cannot go on, if it cannot.
+    /// The current blocking error, if any.
     pub(super) fn held_up(&self) -> Option<&HeldUp> {
         self.held_up.as_ref()
     }
 
-    /// Passes with errors in a row.
+    /// Consecutive passes with errors.
     pub(super) fn failures(&self) -> u32 {
         self.failures
     }
 }
 
-/// Looks that were asked for, of which one at most waits in the actor's mailbox.
+/// Requested polls, of which at most one waits in the actor's mailbox.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Looks {
     queued: Arc<AtomicBool>,
 }
 
 impl Looks {
-    /// Asks for one; answers whether the actor is still there.
+    /// Requests a poll; returns false if the actor is gone.
     pub(super) fn ask<M: Send + 'static>(&self, actor: &Mailbox<M>, look: M) -> bool {
         self.queued.swap(true, Ordering::AcqRel) || actor.cast(look).is_ok()
     }
 
-    /// The one that waited is under way.
+    /// Marks the waiting poll as started.
     pub(super) fn begun(&self) {
         self.queued.store(false, Ordering::Release);
     }
 }
 
-/// A task that ends with whoever holds this.
+/// Task that is aborted when this value is dropped.
 #[derive(Debug)]
 pub(super) struct AbortOnDrop(pub(super) JoinHandle<()>);
 
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn the_gravest_is_said_wherever_it_comes_and_of_equals_the_first() {
+    fn reports_the_most_severe_error_and_of_equals_the_first() {
         assert_eq!(gather([]), None);
         let [item, other] = ["the fee", "the receipt"].map(|why| held_up(Gravity::Item, why));
         let [away, slow] = ["away", "slow"].map(|why| held_up(Gravity::Outside, why));
@@ -150,7 +150,7 @@ mod tests {
         let said = |all: &[&HeldUp]| gather(all.iter().map(|one| (*one).clone())).unwrap();
         assert_eq!(said(&[&item, &other]), item);
         assert_eq!(said(&[&other, &item]), other);
-        assert_eq!(said(&[&item, &away, &other]), away, "one item does not hide that the endpoint is away");
+        assert_eq!(said(&[&item, &away, &other]), away, "an item's error does not hide an unavailable endpoint");
         assert_eq!(said(&[&away, &item, &slow]), away);
         assert_eq!(said(&[&overtaken, &item]), item);
         assert_eq!(said(&[&item, &overtaken]), item);
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_about_all_slows_a_pass() {
+    fn only_errors_that_affect_all_items_slow_a_pass() {
         for (gravity, slows) in
             [(Gravity::Overtaken, false), (Gravity::Item, false), (Gravity::Outside, true), (Gravity::Own, true)]
         {
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pass_with_errors_of_single_items_comes_as_often_as_ever_and_says_so() {
+    fn errors_of_single_items_do_not_slow_a_pass_but_are_reported() {
         let mut pass = Pass::default();
         pass.conclude([held_up(Gravity::Outside, "away")]);
         for failures in 2..20 {
@@ -180,8 +180,8 @@ mod tests {
             assert!(pass.is_due());
             assert_eq!((pass.failures(), pass.held_up().unwrap().why.as_str()), (failures, "the fee"));
         }
-        assert_eq!(pass.slowed, 0, "the next time that the endpoint is away it begins anew");
+        assert_eq!(pass.slowed, 0, "the back-off of the endpoint starts again from its minimum");
         pass.conclude([held_up(Gravity::Overtaken, "faster")]);
-        assert_eq!(pass.held_up().unwrap().why, "the fee", "nothing new is known");
+        assert_eq!(pass.held_up().unwrap().why, "the fee", "the earlier error remains");
     }
 }

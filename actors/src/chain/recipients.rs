@@ -1,4 +1,4 @@
-//! Whether customers may still be paid, looked at right before anything to them is signed.
+//! Checks, right before signing, that customers may still be paid.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,7 +8,8 @@ use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QuerySelect};
 use super::operations::pays_customer;
 use crate::customers::customer_of;
 
-/// Operations, by their id, whose customer is not cleared, is deactivated, or has another wallet than the one they go to.
+/// Ids of operations with a customer that is not cleared, is deactivated, or has another wallet than the operation's
+/// recipient.
 pub(super) async fn uncleared(database: &Database, rows: &[operations::Model]) -> Result<HashSet<String>, DbErr> {
     let paying: Vec<&operations::Model> = rows.iter().filter(|row| pays_customer(row)).collect();
     if paying.is_empty() {

@@ -1,4 +1,4 @@
-//! Between rows of `transfers` and the domain's facts, and the queries the watcher needs.
+//! Conversion between rows and domain facts, and the watcher's queries.
 
 use std::collections::HashMap;
 
@@ -10,10 +10,10 @@ use sea_orm::{ColumnTrait, ConnectionTrait, DbBackend, DbErr, EntityTrait, Query
 use super::config::ChainSpec;
 use super::cursor::{Known, Link};
 
-/// Most addresses looked up with one statement.
+/// Maximum number of values per statement.
 const LOOKUP_ADDRESSES_MAX: usize = 5_000;
 
-/// A row that cannot be what this program wrote.
+/// Error: a row has a value that this program does not write.
 #[derive(Debug, thiserror::Error)]
 #[error("a row of {table} cannot be read: {what}")]
 pub(crate) struct BadRow {
@@ -25,7 +25,7 @@ fn bad(what: impl std::fmt::Display) -> BadRow {
     BadRow { table: "transfers", what: what.to_string() }
 }
 
-/// The fact that a row states, and whom it concerns.
+/// The fact in a row, and the payment that it concerns.
 pub(super) fn observed(
     spec: &ChainSpec,
     row: &transfers::Model,
@@ -54,7 +54,7 @@ pub(super) fn observed(
     Ok((row.payment_id.parse().map_err(bad)?, fact))
 }
 
-/// The facts that rows of one chain state, oldest blocks first, and whom they concern.
+/// Facts in rows of one chain, oldest block first, with the payments that they concern.
 pub(crate) async fn facts(
     database: &Database,
     spec: &ChainSpec,
@@ -67,8 +67,8 @@ pub(crate) async fn facts(
     Ok(facts)
 }
 
-/// The blocks that are remembered, and the first one that was not read a second time. The cursor's own row is the truth
-/// about the newest.
+/// Remembered blocks, and the first block that is not rescanned. The cursor's own row is authoritative for the newest
+/// block.
 pub(super) async fn load_known(database: &Database, chain: Chain) -> Result<(Known, u64), LoadError> {
     let cursor = chain_cursors::Entity::find_by_id(chain.as_str()).one(database.reader()).await?;
     let Some(cursor) = cursor else { return Ok((Known::default(), 0)) };
@@ -87,10 +87,10 @@ pub(super) async fn load_known(database: &Database, chain: Chain) -> Result<(Kno
     Ok((Known::from_links(links), block_number(cursor.second_look_from)?))
 }
 
-/// Why rows could not be loaded.
+/// Error of a load.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LoadError {
-    #[error("the database did not answer: {0}")]
+    #[error("database: {0}")]
     Database(#[from] DbErr),
     #[error(transparent)]
     BadRow(#[from] BadRow),
@@ -109,7 +109,7 @@ fn header_link(row: &chain_headers::Model) -> Result<Link, BadRow> {
     })
 }
 
-/// A block as a row of `chain_headers`.
+/// Row of `chain_headers` for a block.
 pub(super) fn header_row(chain: Chain, link: &Link) -> chain_headers::Model {
     chain_headers::Model {
         chain: chain.as_str().to_owned(),
@@ -120,7 +120,7 @@ pub(super) fn header_row(chain: Chain, link: &Link) -> chain_headers::Model {
     }
 }
 
-/// A block as the cursor.
+/// Cursor row for a block.
 pub(super) fn cursor_row(chain: Chain, link: &Link, second_look_from: u64, now: Timestamp) -> chain_cursors::Model {
     chain_cursors::Model {
         chain: chain.as_str().to_owned(),
@@ -133,13 +133,13 @@ pub(super) fn cursor_row(chain: Chain, link: &Link, second_look_from: u64, now: 
     }
 }
 
-/// A block number or log index as a column holds it.
+/// Column value of a block number or log index.
 pub(super) fn row_number(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// For each transaction and payment the earliest block time that any row of it has: a transfer that was mined again at
-/// another place keeps the time at which it was first there.
+/// Earliest block time of any row per transaction and payment. A transfer that was mined again elsewhere keeps the time
+/// of its first block.
 pub(super) async fn first_block_times(
     database: &Database,
     chain: Chain,

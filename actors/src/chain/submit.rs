@@ -1,4 +1,4 @@
-//! How a batch goes out: chosen, signed, stored, then sent; and signed again with higher fees when it is stuck.
+//! Batches: select, sign, store, send; and sign again with higher fees when a transaction is not mined.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -26,27 +26,27 @@ use super::settler::{SettlerArgs, SettlerState};
 use crate::journal::{Refusal, RefusedOperation, SignedOperation, Submission, Unit};
 use crate::wallet::{OperatorSigner, alloy_address};
 
-/// Looks at a vault that does not hold enough, before the contract is asked to say so itself.
+/// Checks of a vault with too little balance, before the contract decides.
 const SHORT_LOOKS_MAX: u32 = 3;
-/// Between two such looks.
+/// Interval of these checks.
 const SHORT_WAIT: Duration = Duration::from_secs(2);
-/// Between two looks at a row that makes no sense.
+/// Interval of checks of an invalid row.
 const UNREADABLE_WAIT: Duration = Duration::from_mins(5);
-/// Where Arbitrum answers what the L1 part of a transaction costs.
+/// Arbitrum precompile that returns the L1 part of a transaction's gas.
 const NODE_INTERFACE: Address = Address([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xc8]);
-/// The L1 part is given this much room, in percent: it moves with the price of L1 blobs.
+/// Margin for the L1 part, in percent: it varies with the price of L1 blobs.
 const L1_GAS_ROOM_PERCENT: u64 = 150;
 
 alloy::sol! {
-    /// Arbitrum's `NodeInterface`, as far as it is asked.
+    /// The part of Arbitrum's `NodeInterface` that is used.
     interface NodeInterface {
         function gasEstimateL1Component(address to, bool contractCreation, bytes calldata data) external payable returns (uint64 gasEstimateForL1, uint256 baseFee, uint256 l1BaseFeeEstimate);
     }
 }
 
 impl SettlerState {
-    /// Sends everything that is queued and due, in batches, as far as there is room under way. What holds up one role (its
-    /// signer is away, say) does not hold up the other.
+    /// Sends all due operations in batches, up to the limit of unmined transactions. An error of one role (such as an
+    /// unavailable signer) does not block the other.
     pub(super) async fn submit(&mut self, errors: &mut Errors) -> Result<(), SettleError> {
         for role in Role::ALL {
             let sent = self.submit_of(role).await;
@@ -60,7 +60,7 @@ impl SettlerState {
         Ok(())
     }
 
-    /// Sends one batch; answers whether there may be another.
+    /// Sends one batch; returns true if there may be another.
     async fn submit_batch(&mut self, role: Role) -> Result<bool, SettleError> {
         let SettlerArgs { spec, database, clock, .. } = &self.args;
         let signer = self.args.signer(role);
@@ -74,7 +74,7 @@ impl SettlerState {
         rows.retain(|row| match batch_input(role, std::slice::from_ref(row)) {
             Ok(_) => true,
             Err(error) => {
-                tracing::error!(chain = %spec.chain, %error, "an operation is left out");
+                tracing::error!(chain = %spec.chain, %error, "an invalid operation is left out of the batch");
                 self.short.insert(row.id.clone(), (0, now + UNREADABLE_WAIT));
                 false
             }
@@ -93,7 +93,7 @@ impl SettlerState {
         Ok(full)
     }
 
-    /// Refuses these operations: they fail for this reason, except what was queued anew since it was read.
+    /// Fails these operations with this reason, except those queued again since they were read.
     async fn without(
         &mut self,
         rows: Vec<operations::Model>,
@@ -119,14 +119,14 @@ impl SettlerState {
         Ok(rows)
     }
 
-    /// Leaves out, for a while, operations whose vault does not hold what they move: the node may lag, or the money may
-    /// have been taken back. After some looks the contract decides.
+    /// Skips operations for a while if their vault balance is too low: the node may lag, or the transfer may have been
+    /// orphaned. After several checks the contract decides.
     async fn with_money(&mut self, rows: Vec<operations::Model>) -> Result<Vec<operations::Model>, SettleError> {
         let calls = rows.iter().map(|row| self.vault_balance_call(row)).collect::<Result<Vec<_>, _>>()?;
         let balances = self.args.client.calls(calls).await?;
         let mut kept = Vec::with_capacity(rows.len());
         for (row, answer) in rows.into_iter().zip(balances) {
-            // A token that makes no sense holds up its own operations only.
+            // An invalid response of a token blocks only the operations of that token.
             let held = match answer {
                 Ok(answer) => TokenContract::balanceOfCall::abi_decode_returns(&answer).unwrap_or_default(),
                 Err(ClientError::Malformed(_) | ClientError::Reverted(_)) => U256::ZERO,
@@ -138,7 +138,7 @@ impl SettlerState {
                 kept.push(row);
             } else {
                 tracing::warn!(chain = %self.args.spec.chain, operation.id = row.id, held = %held, needed = row.amount,
-                    "the vault of {} does not hold enough yet", row.id);
+                    "the vault balance of {} is too low", row.id);
                 self.short.insert(row.id, (looks + 1, Instant::now() + SHORT_WAIT));
             }
         }
@@ -158,7 +158,8 @@ impl SettlerState {
         let fees = Fees::first(client.fee_market().await?, spec.fees)?;
         let gas_limit = batch_gas_limit(rows.len()) + self.l1_gas(&input).await?;
         let ours = ledger::next_nonce(database, spec.chain, signer.address()).await?.unwrap_or(0);
-        // One endpoint's word: where it says too much, a nonce is left out, and filled when what is signed here gets stuck.
+        // This is the answer of one endpoint. If it is too high, a nonce is left out, and filled later when the
+        // transaction is not mined.
         let theirs = client.nonce(signer.address(), "latest").await?;
         let nonce = ours.max(i64::try_from(theirs).map_err(|_| SettleError::Row("a nonce is out of range"))?);
         self.reached(Step::Batched)?;
@@ -167,13 +168,13 @@ impl SettlerState {
         let signed = |row: &operations::Model| SignedOperation { id: row.id.clone(), revision: row.revision };
         let (id, raw) = self.store(&signer, chain_tx, fees, rows.iter().map(signed).collect()).await?;
         tracing::info!(chain = %self.args.spec.chain, tx.nonce = nonce, operations = rows.len(),
-            "a batch goes out on {}", self.args.spec.chain);
+            "sending a batch on {}", self.args.spec.chain);
         self.report.batches += 1;
         self.report.operations += rows.len() as u64;
         self.send_stored(id, &raw).await
     }
 
-    /// A transaction of this account before it is signed.
+    /// Unsigned transaction of this account.
     pub(super) fn unsigned(
         &self,
         sender: Address,
@@ -200,7 +201,7 @@ impl SettlerState {
         })
     }
 
-    /// Signs a transaction and stores it with what it carries, before it is sent; answers its row's number and its bytes.
+    /// Signs a transaction and stores it with its operations before it is sent; returns its row id and its bytes.
     pub(super) async fn store(
         &self,
         signer: &OperatorSigner,
@@ -219,7 +220,7 @@ impl SettlerState {
         Ok((receipt.chain_tx_id, raw))
     }
 
-    /// Sends what was stored just now.
+    /// Sends a transaction that was just stored.
     pub(super) async fn send_stored(&mut self, tx_id: Option<i64>, raw: &str) -> Result<(), SettleError> {
         match tx_id {
             Some(id) => self.send(id, raw).await,
@@ -263,7 +264,7 @@ impl SettlerState {
         })
     }
 
-    /// Sends signed bytes of a transaction that is not mined, and keeps why they were not taken, if they were not.
+    /// Sends the signed bytes of an unmined transaction, and keeps the reason if they were rejected.
     pub(super) async fn send(&mut self, tx_id: i64, raw: &str) {
         self.sent.insert(tx_id, Instant::now());
         match self.broadcast(raw).await {
@@ -272,21 +273,22 @@ impl SettlerState {
         };
     }
 
-    /// Sends signed bytes; answers why they were not taken, if they were not. They are stored, so an error here costs time
-    /// only: what does not arrive is sent again.
+    /// Sends signed bytes; returns the reason if they were rejected. They are stored, so an error costs only time: the
+    /// bytes are sent again.
     pub(super) async fn broadcast(&self, raw: &str) -> Option<HeldUp> {
         match self.args.client.broadcast(raw).await {
-            // A nonce that is used: one of the stored hashes is mined, or somebody else used it. `resolve` looks.
+            // The nonce is used: one of the stored hashes is mined, or another transaction took the nonce. `resolve`
+            // checks.
             Ok(()) | Err(ClientError::NonceTooLow) => None,
             Err(error) => {
-                tracing::warn!(chain = %self.args.spec.chain, %error, "a transaction was not taken yet");
-                let why = format!("a transaction was not taken: {error}");
+                tracing::warn!(chain = %self.args.spec.chain, %error, "a transaction was rejected; retrying");
+                let why = format!("a transaction was rejected: {error}");
                 Some(HeldUp { gravity: gravity_of_call(&error), why })
             }
         }
     }
 
-    /// Signs a stuck transaction again with higher fees, stores that too, and sends it.
+    /// Signs an unmined transaction again with higher fees, stores it, and sends it.
     pub(super) async fn raise(
         &mut self,
         signer: &OperatorSigner,
@@ -304,7 +306,7 @@ impl SettlerState {
         journal.submit(Unit::Attempt(Box::new(attempt))).await?;
         self.reached(Step::Stored)?;
         tracing::warn!(chain = %spec.chain, tx.nonce = tx.nonce, fee.max_wei = fees.max_fee_wei,
-            "a stuck transaction on {} goes out again with higher fees", spec.chain);
+            "an unmined transaction on {} is sent again with higher fees", spec.chain);
         self.report.raised += 1;
         metrics::replaced(spec.chain);
         self.send(tx.id, &raw).await;

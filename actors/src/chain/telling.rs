@@ -1,4 +1,4 @@
-//! Tells payments what became of their operations, until they have taken it in.
+//! Notifies payments of the outcomes of their operations until they have applied them.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -15,13 +15,14 @@ use super::ledger;
 use super::operations::{Outcome, tell};
 use super::settler::{SettlerArgs, SettlerState};
 
-/// An outcome that no payment has taken in is told again after this long.
+/// Interval after which an outcome that the payment has not applied is sent again.
 const TELL_AGAIN_AFTER: Duration = Duration::from_secs(5);
-/// A failure that stands is told again after this long.
+/// Interval after which a lasting failure is sent again.
 const TELL_FAILED_AGAIN_AFTER: Duration = Duration::from_mins(1);
 
 impl SettlerState {
-    /// Tells payments whose operations are mined and final by their tier, again and again until they have taken it in.
+    /// Notifies payments of operations that are mined and final for their tier, repeatedly until they have applied the
+    /// outcome.
     pub(super) async fn complete(&mut self, errors: &mut Errors) -> Result<(), SettleError> {
         self.retell_failed().await?;
         let SettlerArgs { spec, database, watchlist, .. } = &self.args;
@@ -49,7 +50,7 @@ impl SettlerState {
             let tx = row.chain_tx_id.and_then(|id| txs.get(&id)).filter(|tx| tx.tx_hash == row.tx_hash);
             let block = match view.block(number) {
                 Some(block) => Some(block),
-                // Older than what is remembered.
+                // Older than the remembered blocks.
                 None => match blocks.entry(number) {
                     Entry::Occupied(known) => *known.get(),
                     Entry::Vacant(unknown) => {
@@ -70,7 +71,7 @@ impl SettlerState {
                 },
             };
             let time = match (block, tx) {
-                // The block that holds it is not the one it was recorded in: `resolve` has to look first.
+                // The canonical block differs from the recorded one: `resolve` must handle it first.
                 (Some((hash, _)), Some(tx)) if tx.block_hash != Some(hash.to_string()) => None,
                 (block, _) => block.map(|(_, time)| time),
             };
@@ -84,7 +85,7 @@ impl SettlerState {
         if any { self.reached(Step::Told) } else { Ok(()) }
     }
 
-    /// Tells failures that stand, so that none is lost to a crash: a payment that knows it takes no notice.
+    /// Sends lasting failures again, so that a crash loses none. A payment that already has the failure ignores it.
     async fn retell_failed(&mut self) -> Result<(), SettleError> {
         let SettlerArgs { spec, database, .. } = &self.args;
         let failed = ledger::with_status(database, spec.chain, "failed", &mut self.failed_page).await?;
@@ -104,8 +105,8 @@ impl SettlerState {
         tell(&*self.args.inbox, row, &Outcome::Failed { reason });
     }
 
-    /// Tells payments that may have been told of a success that it is gone: `before` are the rows as they were, `changed`
-    /// as they are now.
+    /// Notifies payments that may have been told of a success that is now orphaned. `before` are the previous rows,
+    /// `changed` the current ones.
     pub(super) fn tell_orphaned(&self, before: &[&operations::Model], changed: &[operations::Model]) {
         let had = |row: &&operations::Model| {
             before.iter().any(|was| was.id == row.id && matches!(was.status.as_str(), "mined" | "succeeded"))

@@ -1,31 +1,31 @@
-//! Kinds of trouble with a chain, for metrics and alarms. The words for people are the errors' own.
+//! Kinds of chain errors, as labels of metrics and alerts. The messages are those of the errors.
 
 use super::client::ClientError;
 use super::config::SpecError;
 use super::poll::PollError;
 
-/// Why a chain cannot be read.
+/// Reason why a chain cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Trouble {
-    /// No endpoint can be reached, or those that can are out of order.
+    /// No endpoint is reachable, or the reachable ones fail.
     Away,
-    /// Answers take too long.
+    /// Requests time out.
     Slow,
-    /// The endpoints allow no more requests for now.
+    /// The endpoints limit the rate of requests.
     RateLimited,
-    /// The endpoints are behind what was read.
+    /// The endpoints are behind the cursor.
     Lagging,
-    /// The endpoints are of another chain.
+    /// The endpoints serve another chain.
     WrongChain,
-    /// The chain has not what the configuration says.
+    /// Contracts differ from the configuration.
     Misconfigured,
-    /// Answers make no sense, or do not fit together.
+    /// Responses are malformed or contradict each other.
     Inconsistent,
-    /// Not even the smallest range is answered.
+    /// Even the smallest range is rejected.
     Range,
-    /// The endpoints refuse what is asked.
+    /// The endpoints reject the request.
     Refused,
-    /// The service's own database.
+    /// The service's own database failed.
     Database,
 }
 
@@ -58,7 +58,7 @@ impl Trouble {
         }
     }
 
-    /// Of a call.
+    /// Kind of a failed call.
     pub(super) fn of_call(error: &ClientError) -> Self {
         match error {
             ClientError::Unavailable(_) => Self::Away,
@@ -77,7 +77,7 @@ impl Trouble {
         }
     }
 
-    /// Of a look at the chain.
+    /// Kind of a failed poll.
     pub(super) fn of(error: &PollError) -> Self {
         match error {
             PollError::Spec(SpecError::Unreachable { source, .. }) | PollError::Client(source) => Self::of_call(source),

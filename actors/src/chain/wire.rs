@@ -1,4 +1,4 @@
-//! Shapes of the wire that are read leniently, and what an error of the wire means.
+//! Lenient wire formats, and the classification of RPC errors.
 
 use alloy::primitives::{B256, Bloom, BloomInput, U64, U128};
 use alloy::transports::{RpcError, TransportError, TransportErrorKind};
@@ -9,68 +9,68 @@ use std::time::Duration;
 use super::client::FeeMarket;
 use crate::wallet::domain_hash;
 
-/// Longest piece of an endpoint's message that is kept.
+/// Maximum length of an endpoint's message that is kept.
 const MESSAGE_CHARS_MAX: usize = 200;
 
-/// Why a call failed, by what can be done about it. Never shows an endpoint's address.
+/// Error of a call, classified by remedy. Never contains an endpoint's address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClientError {
-    /// Too many blocks or logs in one query: ask for fewer.
-    #[error("the endpoint wants a smaller range: {0}")]
+    /// Too many blocks or logs in one query: request fewer.
+    #[error("the endpoint requires a smaller block range: {0}")]
     RangeTooLarge(String),
     /// Too many requests: wait.
     #[error("the endpoint limits the rate of requests")]
     RateLimited {
-        /// How long, if it said so.
+        /// Time to wait, if the endpoint gave one.
         retry_after: Option<Duration>,
     },
-    /// The node does not know the block: it lags, or the block was taken back.
+    /// The node does not know the block: it lags, or the block was orphaned.
     #[error("the endpoint does not know the block")]
     UnknownBlock,
-    /// The transaction is there already: as good as sent.
-    #[error("the transaction is known already")]
+    /// The node already has the transaction, which counts as sent.
+    #[error("the transaction is already known")]
     AlreadyKnown,
-    /// The account has used this nonce.
-    #[error("the nonce is used")]
+    /// The nonce of the account is already used.
+    #[error("the nonce is already used")]
     NonceTooLow,
-    /// The fees are lower than what is there, or than what is accepted.
+    /// The fees are below those of the existing transaction, or below the node's minimum.
     #[error("the fees are too low: {0}")]
     Underpriced(String),
-    /// The account cannot pay for the transaction.
+    /// The balance of the account does not cover the transaction.
     #[error("the account cannot pay for the transaction")]
     InsufficientFunds,
     /// A call reverted.
     #[error("the call reverted: {0}")]
     Reverted(String),
-    /// No answer in time.
-    #[error("the endpoint did not answer in time")]
+    /// The request timed out.
+    #[error("the endpoint did not respond in time")]
     Timeout,
-    /// The endpoint cannot be reached or is out of order.
-    #[error("the endpoint is not available: {0}")]
+    /// The endpoint cannot be reached or is failing.
+    #[error("the endpoint is unavailable: {0}")]
     Unavailable(String),
-    /// The endpoint is of another chain: nothing that it says is believed.
-    #[error("the endpoint is of chain {found}, expected chain id {expected}")]
+    /// The endpoint serves another chain; its responses are discarded.
+    #[error("the endpoint serves chain {found}, expected chain id {expected}")]
     WrongChain {
-        /// As configured.
+        /// Configured chain id.
         expected: u64,
-        /// As answered.
+        /// Reported chain id.
         found: u64,
     },
-    /// The endpoint refused.
-    #[error("the endpoint refused: {message} ({code})")]
+    /// The endpoint rejected the request.
+    #[error("the endpoint rejected the request: {message} (code {code})")]
     Refused {
         /// JSON-RPC code.
         code: i64,
-        /// Its words, cut short.
+        /// The endpoint's message, truncated.
         message: String,
     },
-    /// The answer has another shape than it should.
-    #[error("the endpoint's answer makes no sense: {0}")]
+    /// The response is malformed.
+    #[error("the endpoint sent a malformed response: {0}")]
     Malformed(String),
 }
 
 impl ClientError {
-    /// Whether another endpoint may do better.
+    /// True if another endpoint may succeed.
     pub fn is_about_the_endpoint(&self) -> bool {
         matches!(
             self,
@@ -84,7 +84,7 @@ impl ClientError {
         )
     }
 
-    /// Whether the endpoint is better passed over for a while, whatever it is asked.
+    /// True if the endpoint should be skipped for a while, whatever the request.
     pub(super) fn discredits_the_endpoint(&self) -> bool {
         matches!(
             self,
@@ -102,7 +102,7 @@ pub(super) fn classify(method: &str, error: &TransportError) -> ClientError {
         RpcError::ErrorResp(payload) => classify_answer(method, payload.code, &payload.message),
         RpcError::NullResp => ClientError::UnknownBlock,
         RpcError::SerError(_) | RpcError::LocalUsageError(_) | RpcError::UnsupportedFeature(_) => {
-            ClientError::Malformed("the request could not be written".to_owned())
+            ClientError::Malformed("the request could not be serialised".to_owned())
         }
         RpcError::DeserError { err, .. } => ClientError::Malformed(err.to_string()),
         RpcError::Transport(kind) => classify_transport(method, kind),
@@ -111,9 +111,9 @@ pub(super) fn classify(method: &str, error: &TransportError) -> ClientError {
 
 fn classify_transport(method: &str, kind: &TransportErrorKind) -> ClientError {
     if matches!(kind, TransportErrorKind::MissingBatchResponse(_)) {
-        return ClientError::Malformed("an answer is missing".to_owned());
+        return ClientError::Malformed("a response is missing".to_owned());
     }
-    // The text of a connection error names the endpoint, key included: it is not passed on.
+    // The text of a connection error contains the endpoint's address with its API key, so it is dropped.
     let Some(http) = kind.as_http_error() else {
         return ClientError::Unavailable("no connection".to_owned());
     };
@@ -148,7 +148,7 @@ fn classify_answer(method: &str, code: i64, message: &str) -> ClientError {
     {
         return ClientError::RateLimited { retry_after: None };
     }
-    // Before the range: a block beyond the node's head is no range that fewer blocks would mend.
+    // Checked before the range: a smaller range does not help if the block is beyond the node's head.
     let unknown_block = [
         "unknown block",
         "header not found",
@@ -192,25 +192,25 @@ fn classify_answer(method: &str, code: i64, message: &str) -> ClientError {
     ClientError::Refused { code, message }
 }
 
-/// A block's header as far as it is needed.
+/// The fields of a block header that are needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockHeader {
     /// Block number.
     pub number: u64,
-    /// Its hash.
+    /// Block hash.
     pub hash: Hash32,
-    /// The hash of the block before it.
+    /// Hash of the parent block.
     pub parent_hash: Hash32,
-    /// Its time.
+    /// Block time.
     pub time: Timestamp,
-    /// Base fee, wei per gas; 0 where there is none.
+    /// Base fee, wei per gas; 0 if the block has none.
     pub base_fee_wei: u128,
-    /// Which addresses and topics its logs may have.
+    /// Bloom filter of the block's logs.
     pub bloom: Bloom,
 }
 
 impl BlockHeader {
-    /// Whether the block may hold a log of one of `contracts` with this topic, by its own bloom filter.
+    /// True if, by its bloom filter, the block may contain a log of one of `contracts` with this topic.
     pub fn may_log(&self, contracts: &[alloy::primitives::Address], topic: B256) -> bool {
         self.bloom.contains_input(BloomInput::Raw(topic.as_slice()))
             && contracts.iter().any(|contract| self.bloom.contains_input(BloomInput::Raw(contract.as_slice())))
@@ -267,7 +267,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn providers_words_for_too_much() {
+    fn classifies_range_errors_of_providers() {
         for (code, message) in [
             (-32_005, "query returned more than 10000 results"),
             (-32_602, "block range is too wide"),
@@ -286,9 +286,10 @@ mod tests {
         assert_eq!(classify_answer("eth_getLogs", -32_000, "unknown block"), ClientError::UnknownBlock);
     }
 
-    /// What anvil and the devchain (geth's words) say about the same; `devchain/tests/against_anvil` asserts that they do.
+    /// Error messages of anvil and of the devchain (worded like geth); `devchain/tests/against_anvil` asserts that the
+    /// nodes use them.
     #[test]
-    fn the_words_of_two_nodes_mean_the_same() {
+    fn classifies_errors_of_anvil_and_geth_alike() {
         use ClientError as Is;
         let send = "eth_sendRawTransaction";
         let underpriced = |words: &str| Is::Underpriced(words.to_owned());
@@ -362,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_words_about_transactions() {
+    fn classifies_transaction_errors_of_nodes() {
         let send = |message| classify_answer("eth_sendRawTransaction", -32_000, message);
         assert_eq!(send("already known"), ClientError::AlreadyKnown);
         assert_eq!(send("nonce too low: next nonce 4, tx nonce 3"), ClientError::NonceTooLow);
@@ -371,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_of_the_connection_does_not_name_the_endpoint() {
+    fn connection_error_omits_the_endpoint_address() {
         let error = TransportErrorKind::custom_str("error sending request for url (https://rpc.example/v2/secret-key)");
         assert!(!classify("eth_call", &error).to_string().contains("secret"));
         let error = TransportErrorKind::http_error(429, String::new());

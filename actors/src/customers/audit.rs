@@ -1,30 +1,30 @@
-//! The audit log: who did what. Entries are written in the commit of what they tell of, and only ever added.
+//! The audit log: who changed what. An entry is written in the commit of the change, and entries are only inserted.
 
 use payferry_domain::{KeyId, PspId, Timestamp};
 use payferry_entities::audit_log;
 use sea_orm::{ActiveValue, ConnectionTrait, DbErr, EntityTrait, IntoActiveModel};
 use serde_json::Value;
 
-/// Who did something.
+/// Actor of a change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Actor {
-    /// A PSP, with this key.
+    /// A PSP, with this API key.
     ApiKey(KeyId),
-    /// Whoever holds the operator's token.
+    /// The holder of the operator token.
     Operator,
     /// An identity provider.
     Provider(String),
-    /// The customer itself, on the consent page.
+    /// The customer, on the consent page.
     Customer,
-    /// Payferry, by itself.
+    /// Payferry itself.
     Service,
 }
 
 impl Actor {
-    /// The kinds, as they stand in the log.
+    /// Actor kinds, as stored in the log.
     pub const KINDS: [&str; 5] = ["api_key", "operator", "provider", "customer", "service"];
 
-    /// Which kind.
+    /// Returns the kind.
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::ApiKey(_) => Self::KINDS[0],
@@ -35,7 +35,7 @@ impl Actor {
         }
     }
 
-    /// Which of its kind; empty where there is only one.
+    /// Returns the name within the kind; empty if the kind has only one actor.
     pub fn name(&self) -> String {
         match self {
             Self::ApiKey(id) => id.to_string(),
@@ -45,20 +45,20 @@ impl Actor {
     }
 }
 
-/// One thing that was done.
+/// One audit entry.
 #[derive(Debug, Clone)]
 pub struct Entry {
-    /// What, such as `customer.approved`.
+    /// Action, such as `customer.approved`.
     pub action: String,
-    /// Whose object it was done to.
+    /// PSP that owns the subject.
     pub psp_id: Option<PspId>,
-    /// The id of that object.
+    /// Id of the changed object.
     pub subject: String,
-    /// What else is to be known. Never personal data.
+    /// Details. Never contains personal data.
     pub detail: Value,
 }
 
-/// The row of an entry before it has its number.
+/// Returns the row of an entry, before it has a number.
 pub fn row(entry: Entry, by: &Actor, at: Timestamp) -> audit_log::Model {
     audit_log::Model {
         number: 0,
@@ -72,7 +72,7 @@ pub fn row(entry: Entry, by: &Actor, at: Timestamp) -> audit_log::Model {
     }
 }
 
-/// Adds entries, in this order.
+/// Inserts entries in this order.
 pub async fn append(
     connection: &impl ConnectionTrait,
     by: &Actor,
@@ -83,7 +83,7 @@ pub async fn append(
         return Ok(());
     }
     let rows = entries.into_iter().map(|entry| {
-        // The database numbers them.
+        // The database assigns the number.
         audit_log::ActiveModel { number: ActiveValue::NotSet, ..row(entry, by, at).into_active_model() }
     });
     audit_log::Entity::insert_many(rows).exec_without_returning(connection).await?;

@@ -1,5 +1,5 @@
-//! Changes a customer: the row is locked, the domain decides, and the row, its checks and the audit entries are written
-//! in the transaction that the caller commits.
+//! Changes a customer. The row is locked, the domain decides, and the row, its checks, and the audit entries are
+//! written in a transaction that the caller commits.
 
 use payferry_domain::customer::{self, Command, Customer, Event, Rejection};
 use payferry_domain::{CheckId, CustomerId, PspId, Timestamp};
@@ -10,39 +10,39 @@ use sea_orm::{ActiveModelTrait, ColumnTrait, DbErr, EntityTrait, IntoActiveModel
 use super::audit::{self, Actor, Entry};
 use super::store::{StoreError, customer_of, write_into};
 
-/// A check that waits to be begun at the provider.
+/// Status of a check that is not yet started at the provider.
 pub const QUEUED: &str = "queued";
-/// A check that the provider knows of.
+/// Status of a check that is started at the provider.
 pub const OPEN: &str = "open";
 
-/// Why a customer was not changed.
+/// Reason why a customer was not changed.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum ChangeError {
-    /// There is none with this id, or it is another PSP's.
+    /// The customer does not exist, or belongs to another PSP.
     #[error("no such customer")]
     NotFound,
-    /// The customer does not allow it.
+    /// The domain rejected the command.
     #[error(transparent)]
     Rejected(#[from] Rejection),
-    /// Its row is damaged.
+    /// The row is damaged.
     #[error(transparent)]
     Unreadable(#[from] StoreError),
-    /// The database is away.
+    /// The database is unavailable.
     #[error("the database is not available: {0}")]
     Database(#[from] DbErr),
 }
 
-/// A customer whose row is locked until the transaction ends. Dropped: nothing has changed.
+/// A customer whose row is locked until the transaction ends. Dropping it changes nothing.
 #[derive(Debug)]
 pub struct Opened {
-    /// The row. Whoever changes what the domain does not know (`particulars`) does it here, before [`Self::apply`].
+    /// Row. Callers set data that the domain does not know (`particulars`) here, before [`Self::apply`].
     pub row: customers::Model,
     customer: Customer,
     transaction: Transaction,
 }
 
 impl Opened {
-    /// Locks the customer; `owner`: it has to be this PSP's.
+    /// Locks the customer. If `owner` is set, the customer must belong to this PSP.
     pub async fn find(database: &Database, id: CustomerId, owner: Option<PspId>) -> Result<Self, ChangeError> {
         let transaction = database.begin().await?;
         let mut query = customers::Entity::find_by_id(id.to_string());
@@ -54,17 +54,18 @@ impl Opened {
         Ok(Self { row, customer, transaction })
     }
 
-    /// As it is in this transaction.
+    /// Returns the customer in its current state in this transaction.
     pub fn customer(&self) -> &Customer {
         &self.customer
     }
 
-    /// For whatever else belongs to the change.
+    /// Returns the transaction, for other writes of the same change.
     pub fn transaction(&self) -> &Transaction {
         &self.transaction
     }
 
-    /// Decides the command and writes what follows; answers what happened, nothing if it is old or known.
+    /// Decides the command and writes its consequences. Returns the events; empty if the command is outdated or already
+    /// known.
     pub async fn apply(&mut self, command: &Command, by: &Actor, now: Timestamp) -> Result<Vec<Event>, ChangeError> {
         let Some(transition) = customer::transition(&self.customer, command, now)? else { return Ok(Vec::new()) };
         let before = self.customer.version;
@@ -80,7 +81,7 @@ impl Opened {
         Ok(transition.events)
     }
 
-    /// The transaction, to be committed.
+    /// Returns the transaction for the commit.
     pub fn into_transaction(self) -> Transaction {
         self.transaction
     }
@@ -149,7 +150,7 @@ impl Opened {
     fn entry(&self, event: &Event) -> Entry {
         let mut detail = serde_json::to_value(event).unwrap_or_default();
         if let Some(fields) = detail.as_object_mut() {
-            // The name stands in the action.
+            // The name is part of the action.
             fields.remove("event");
         }
         Entry {

@@ -1,8 +1,8 @@
-//! Customers as rows: read, changed and written down with who did it.
+//! Customer rows: reading, changes, and audit entries.
 //!
-//! Owned here: what the columns of `customers` hold, and that a change, its checks and its audit entries are one commit.
-//! What is decided is in the domain; who a customer is (names, ids, addresses) passes through sealed. Customers have no
-//! actor: a change locks the row, and whoever asks for it commits.
+//! This module owns the content of the columns of `customers`, and ensures that a change, its checks, and its audit
+//! entries are one commit. Decisions are made in the domain; personal data (names, ids, addresses) passes through
+//! encrypted. Customers have no actor: a change locks the row, and the caller commits.
 
 pub mod audit;
 mod change;

@@ -1,4 +1,4 @@
-//! Between rows and the domain's customer: the one place that knows both.
+//! Converts between rows and the domain's customer.
 
 use payferry_domain::customer::{Check, Customer, CustomerKind, Documents};
 use payferry_domain::{CustomerId, PspId, Timestamp};
@@ -10,22 +10,22 @@ use serde_json::json;
 use super::audit::{self, Actor, Entry};
 use crate::journal::{CustomerCreation, Unit};
 
-/// A row of `customers` that cannot be what this program wrote.
+/// A row of `customers` that this program cannot have written.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("customer {id} cannot be read: {column}")]
 pub struct StoreError {
-    /// Which.
+    /// Customer id.
     pub id: String,
-    /// The column at fault.
+    /// Column with the invalid value.
     pub column: &'static str,
 }
 
-/// A customer before it has a row.
+/// A customer without a row.
 #[derive(Debug, Clone)]
 pub struct NewCustomer {
-    /// Its id.
+    /// Customer id.
     pub id: CustomerId,
-    /// Its owner.
+    /// PSP that owns the customer.
     pub psp_id: PspId,
     /// Person or company.
     pub kind: CustomerKind,
@@ -35,12 +35,12 @@ pub struct NewCustomer {
     pub country: String,
     /// ISO 4217.
     pub currency: String,
-    /// All else, sealed at `["customers", id, "particulars"]`.
+    /// All other data, encrypted for the place `["customers", id, "particulars"]`.
     pub particulars: String,
 }
 
 impl NewCustomer {
-    /// The row, at version 1.
+    /// Returns the row at version 1.
     pub fn row(self, now: Timestamp) -> Model {
         let customer = Customer::new(self.id, self.psp_id, self.kind);
         let mut row = Model {
@@ -71,7 +71,7 @@ impl NewCustomer {
     }
 }
 
-/// What the journal writes of one new customer.
+/// Returns the write for a new customer.
 pub fn creation(row: Model, by: &Actor, now: Timestamp, idempotency: Option<idempotency_keys::Model>) -> Unit {
     let audit = audit::row(created(&row), by, now);
     Unit::Customer(Box::new(CustomerCreation { customer: row, audit, idempotency }))
@@ -86,7 +86,7 @@ fn created(row: &Model) -> Entry {
     }
 }
 
-/// Writes new customers and that they were created. All or none, if `connection` is a transaction.
+/// Writes new customers and their audit entries. Atomic if `connection` is a transaction.
 pub async fn create(
     connection: &impl ConnectionTrait,
     rows: &[Model],
@@ -98,7 +98,7 @@ pub async fn create(
     audit::append(connection, by, now, entries).await
 }
 
-/// The customer that the row holds.
+/// Returns the customer in the row.
 pub fn customer_of(row: &Model) -> Result<Customer, StoreError> {
     let unreadable = |column| StoreError { id: row.id.clone(), column };
     Ok(Customer {
@@ -122,7 +122,7 @@ pub fn customer_of(row: &Model) -> Result<Customer, StoreError> {
     })
 }
 
-/// The check under way. Its columns are all there or none is.
+/// Returns the current check. Either all its columns are set, or none.
 fn check_of(row: &Model) -> Result<Option<Check>, StoreError> {
     let unreadable = || StoreError { id: row.id.clone(), column: "check_id" };
     match (&row.check_id, &row.check_purpose, row.check_revision) {
@@ -136,7 +136,7 @@ fn check_of(row: &Model) -> Result<Option<Check>, StoreError> {
     }
 }
 
-/// Puts what the domain decides on into its columns.
+/// Writes the domain's state into the columns.
 pub(super) fn write_into(customer: &Customer, row: &mut Model) {
     customer.kyc_status.as_str().clone_into(&mut row.kyc_status);
     row.before_update = customer.before_update.map(|status| status.as_str().to_owned());

@@ -1,4 +1,4 @@
-//! Customers on a real database.
+//! Customers in a real database.
 #![allow(clippy::unwrap_used)]
 
 use payferry_domain::customer::{Command, CustomerKind, DocumentKind, Documents, KycStatus, Rejection, Verdict};
@@ -21,7 +21,7 @@ struct World {
 }
 
 impl World {
-    /// With one customer.
+    /// Creates a database with one customer.
     async fn new() -> Self {
         let test_database = TestDatabase::create().await;
         let database = Database::open(test_database.url()).await.unwrap();
@@ -63,7 +63,7 @@ impl World {
     }
 
     async fn checks(&self) -> Vec<(String, String)> {
-        // Ids of one millisecond have no order: by purpose, which a test has one of each.
+        // Ids of the same millisecond have no order, so sort by purpose. A test has at most one check of each purpose.
         let by_purpose = checks::Entity::find().order_by_asc(checks::Column::Purpose);
         let rows = by_purpose.all(self.database.reader()).await.unwrap();
         rows.into_iter().map(|row| (row.purpose, row.status)).collect()
@@ -77,7 +77,7 @@ impl World {
 }
 
 #[tokio::test]
-async fn what_happens_to_a_customer_is_read_back_whole() {
+async fn changes_of_a_customer_round_trip() {
     let world = World::new().await;
     assert_eq!(world.row().await.email_search, "ada@example.com");
     let documents = Documents::NONE.with(DocumentKind::ProofOfResidentialAddress);
@@ -119,7 +119,7 @@ async fn what_happens_to_a_customer_is_read_back_whole() {
 }
 
 #[tokio::test]
-async fn what_is_refused_or_not_committed_leaves_nothing() {
+async fn rejected_or_uncommitted_changes_leave_nothing() {
     let world = World::new().await;
     let before = world.row().await;
     let foreign = Opened::find(&world.database, world.id, Some(PspId::generate())).await;
@@ -136,18 +136,18 @@ async fn what_is_refused_or_not_committed_leaves_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_many_at_once_each_is_decided_on_what_the_one_before_left() {
+async fn concurrent_changes_are_decided_one_after_the_other() {
     let world = World::new().await;
     let all = (0..20).map(|_| world.apply(Command::ChangePhone { check: CheckId::generate() }));
     futures::future::join_all(all).await;
     let customer = customer_of(&world.row().await).unwrap();
     assert_eq!((customer.revision, customer.version), (21, 21));
     let open = world.checks().await.into_iter().filter(|(_, status)| status == "queued").count();
-    assert_eq!(open, 1, "one screening counts");
+    assert_eq!(open, 1, "only one screening is current");
 }
 
 #[tokio::test]
-async fn the_audit_log_is_only_added_to() {
+async fn the_audit_log_is_append_only() {
     let world = World::new().await;
     for statement in ["UPDATE audit_log SET actor = 'x'", "DELETE FROM audit_log"] {
         let refused = world.database.writer().execute_unprepared(statement).await.unwrap_err();

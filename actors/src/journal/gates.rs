@@ -1,5 +1,5 @@
-//! The gates: what must still be as a unit's author saw it. Each is one statement for the whole group, which returns the
-//! keys of the rows that passed.
+//! Preconditions: conditions under which a write was created and that must still hold. Each kind is one statement for
+//! the whole group, which returns the keys of the rows that passed.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -10,24 +10,25 @@ use super::rows::{Advance, ChainTxRow, CursorAdvance, NumberLostRow, SendingAdva
 use super::write::{Writer, keys_of};
 use super::{JournalError, Unit};
 
-/// What the gates said.
+/// Results of the preconditions.
 #[derive(Default)]
 pub(super) struct Gates {
-    /// Units, by their place, that lost one.
+    /// Writes that failed a precondition, by their position.
     pub(super) lost: BTreeMap<usize, JournalError>,
-    /// Those of them that lost to money which a unit before them promised: if that one is not written, they have not lost.
+    /// Those of them that failed because an earlier write reserved the funds. If that write is not committed, they have
+    /// not failed.
     pub(super) outdone: HashSet<usize>,
-    /// Row numbers given to the transactions of submissions, by the unit's place.
+    /// Row ids of the transactions of submissions, by the position of the write.
     pub(super) chain_tx_ids: HashMap<usize, i64>,
 }
 
 impl Gates {
-    /// Units whose key is not among those that passed lose.
+    /// Fails the writes whose key is not among those that passed.
     fn keep<'k>(&mut self, keyed: impl IntoIterator<Item = (usize, &'k str)>, passed: &HashSet<String>) {
         self.lose(keyed, passed, || JournalError::Conflict);
     }
 
-    /// As `keep`, for another reason. A unit that lost before keeps its first reason.
+    /// Like `keep`, with another error. A write that already failed keeps its first error.
     pub(super) fn lose<'k>(
         &mut self,
         keyed: impl IntoIterator<Item = (usize, &'k str)>,
@@ -43,7 +44,7 @@ impl Gates {
 }
 
 impl Writer<'_> {
-    /// Runs every unit's gates.
+    /// Runs the preconditions of all writes.
     pub(super) async fn pass_gates(&self, units: &[&Unit]) -> Result<Gates, DbErr> {
         let mut gates = Gates::default();
         self.take_idempotency_keys(units, &mut gates).await?;

@@ -1,23 +1,23 @@
-//! Statements over many rows: on SQLite as lists of values, on PostgreSQL as an array for each column.
+//! Statements over many rows: lists of values on SQLite, one array per column on PostgreSQL.
 //!
-//! Reading rows out of JSON costs SQLite more than storing them, and PostgreSQL a quarter of what it spends on a new
-//! payment; so the rows that come in the greatest numbers are bound as values. On SQLite a list of varying length would
-//! defeat the statement cache: lists have a few constant lengths, and what is not bound of the one that is taken is NULL
-//! and left out. PostgreSQL's arrays have one text for any length. So a table costs one statement a group, each of which is
-//! a way to whoever writes and back. Deliberately absent: what the statements do (`statements`).
+//! Reading rows from JSON costs SQLite more than storing them, and costs PostgreSQL a quarter of the time for a new
+//! payment. Therefore the most frequent rows are bound as values. On SQLite a list of varying length would defeat the
+//! statement cache, so lists have a few constant lengths, and unused entries are NULL and ignored. PostgreSQL's arrays
+//! have the same text for any length. A table therefore costs one statement per group, which is one round trip per
+//! table. Not here: the statements (`statements`).
 
 use sea_orm::{DbBackend, DbErr, EntityTrait, IdenStatic, Iterable, ModelTrait, QueryResult, Statement, Value};
 
 use super::table::{Column, Kind, Shape};
 use super::write::Writer;
 
-/// Rows that the lists have room for. The largest binds some 5,400 values, of the 32,766 that SQLite takes.
+/// Lengths of the lists, in rows. The longest binds about 5,400 values; SQLite allows 32,766.
 pub(super) const LIST_ROWS: [usize; 8] = [4, 16, 32, 64, 96, 128, 192, 256];
 
-/// A statement over rows of one shape, in the database's dialect.
+/// A statement over rows of one shape, in the dialect of the database.
 #[derive(Debug)]
 pub(super) enum Insert {
-    /// One statement over an array for each column.
+    /// One statement with an array for each column.
     Arrays { sql: String, columns: Box<[Column]> },
     /// One statement for each length of a list.
     Lists(Box<[(usize, String)]>),
@@ -25,18 +25,18 @@ pub(super) enum Insert {
 
 /// A row that is bound value by value.
 pub(super) trait Bound {
-    /// Adds its values, in the order of its statement's columns.
+    /// Appends its values, in the order of the columns of the statement.
     fn bind(&self, values: &mut Vec<Value>);
 }
 
-/// A whole row of a table.
+/// A complete row of a table.
 impl<M: ModelTrait> Bound for M {
     fn bind(&self, values: &mut Vec<Value>) {
         values.extend(<M::Entity as EntityTrait>::Column::iter().map(|column| self.get(column)));
     }
 }
 
-/// A row whose `position` the database gives.
+/// A row whose `position` is assigned by the database.
 pub(super) struct Unplaced<'a, M>(pub(super) &'a M);
 
 impl<M: ModelTrait> Bound for Unplaced<'_, M> {
@@ -47,14 +47,14 @@ impl<M: ModelTrait> Bound for Unplaced<'_, M> {
 }
 
 impl Insert {
-    /// Whole rows into the table of `E`. `tail` follows the rows; its placeholders are those of [`Shape::statement`],
-    /// `keys` its keys.
+    /// Creates an insert of complete rows into the table of `E`. `tail` follows the rows. Placeholders and `keys` are
+    /// those of [`Shape::statement`].
     pub(super) fn into<E: EntityTrait + Default>(backend: DbBackend, keys: &[&str], tail: &str) -> Self {
         Self::over(backend, &Shape::of::<E>(), keys, &into_table::<E>(tail))
     }
 
-    /// `template` over rows of this shape; its placeholders are those of [`Shape::statement`], `keys` its keys. The first
-    /// column may not be NULL in any row.
+    /// Creates a statement from `template` over rows of this shape. Placeholders and `keys` are those of
+    /// [`Shape::statement`]. The first column must not be NULL in any row.
     pub(super) fn over(backend: DbBackend, shape: &Shape, keys: &[&str], template: &str) -> Self {
         if backend != DbBackend::Sqlite {
             return Self::Arrays { sql: shape.array_statement(1, keys, template), columns: shape.columns().into() };
@@ -62,7 +62,7 @@ impl Insert {
         Self::Lists(LIST_ROWS.into_iter().map(|rows| (rows, shape.list_statement(rows, keys, template))).collect())
     }
 
-    /// The shortest text of it, and the longest.
+    /// Returns the shortest and the longest text.
     #[cfg(test)]
     pub(super) fn texts(&self) -> [&str; 2] {
         match self {
@@ -72,14 +72,14 @@ impl Insert {
     }
 }
 
-/// The template of whole rows into the table of `E`; `tail` follows them.
+/// Returns the template of an insert of complete rows into the table of `E`, followed by `tail`.
 pub(super) fn into_table<E: EntityTrait + Default>(tail: &str) -> String {
     let table = E::default().table_name().to_owned();
     format!("INSERT INTO {table} ({{columns}}) SELECT {{columns}} FROM {{rows}} WHERE true {{in_order}} {tail}")
 }
 
 impl Writer<'_> {
-    /// Runs the statement over the rows; answers what it returns of them, if anything.
+    /// Runs the statement over the rows and returns its results.
     pub(super) async fn insert<R: Bound>(&self, insert: &Insert, rows: &[&R]) -> Result<Vec<QueryResult>, DbErr> {
         if rows.is_empty() {
             return Ok(Vec::new());
@@ -106,15 +106,15 @@ impl Writer<'_> {
     }
 }
 
-/// An array for each column of these rows.
+/// Returns an array for each column of these rows.
 pub(super) fn arrays<R: Bound>(columns: &[Column], rows: &[&R]) -> Result<Vec<Value>, DbErr> {
     let mut arrays: Vec<Array> = columns.iter().map(|column| Array::of(*column, rows.len())).collect();
     let mut values = Vec::with_capacity(columns.len());
     for row in rows {
         row.bind(&mut values);
-        // A column without its value would be NULL in the database, in silence.
+        // A missing value would silently become NULL in the database.
         if values.len() != columns.len() {
-            return Err(DbErr::Type("a row that does not have its statement's columns".to_owned()));
+            return Err(DbErr::Type("the row does not match the columns of the statement".to_owned()));
         }
         for (array, value) in arrays.iter_mut().zip(values.drain(..)) {
             array.push(value)?;
@@ -123,8 +123,8 @@ pub(super) fn arrays<R: Bound>(columns: &[Column], rows: &[&R]) -> Result<Vec<Va
     Ok(arrays.into_iter().map(Value::from).collect())
 }
 
-/// One column of many rows. An array that is bound as such holds no NULL: a column that may be NULL is written as the text
-/// of an array, which the database reads.
+/// One column of many rows. A bound array cannot contain NULL, so a nullable column is written as the text of an array,
+/// which the database parses.
 enum Array {
     Texts(Vec<String>),
     Ints(Vec<i64>),
@@ -156,16 +156,16 @@ impl Array {
                     Value::BigInt(Some(number)) => array.push_str(&number.to_string()),
                     Value::Bool(Some(bit)) => array.push(if bit { 't' } else { 'f' }),
                     Value::String(None) | Value::BigInt(None) | Value::Bool(None) => array.push_str("NULL"),
-                    _ => return Err(DbErr::Type("a column of a kind that no table here has".to_owned())),
+                    _ => return Err(DbErr::Type("unsupported column type".to_owned())),
                 }
             }
-            _ => return Err(DbErr::Type("a value that is not of its column's kind, or NULL".to_owned())),
+            _ => return Err(DbErr::Type("the value does not match the type of the column, or is NULL".to_owned())),
         }
         Ok(())
     }
 }
 
-/// Between quotes everything stands for itself but the quote and the backslash.
+/// Inside quotes only the quote and the backslash need an escape.
 fn write_element(array: &mut String, text: &str) {
     array.push('"');
     for part in text.split_inclusive(['"', '\\']) {
@@ -203,7 +203,7 @@ mod tests {
     #[test]
     fn lists_have_constant_texts_and_lengths() {
         let insert = Insert::into::<payment_transitions::Entity>(DbBackend::Sqlite, &[], "RETURNING \"version\"");
-        let Insert::Lists(lists) = insert else { panic!("SQLite takes values") };
+        let Insert::Lists(lists) = insert else { panic!("SQLite uses lists") };
         assert_eq!(lists.iter().map(|(rows, _)| *rows).collect::<Vec<_>>(), LIST_ROWS);
         assert_eq!(
             lists[0].1,
@@ -226,25 +226,25 @@ mod tests {
     }
 
     #[test]
-    fn a_column_that_may_be_null_is_written_as_the_text_of_an_array() {
+    fn a_nullable_column_is_written_as_array_text() {
         let shape = Shape::new(&COLUMNS, &["id", "number", "bit"]);
         let rows = [
             &Row("", Some(-1), None),
             &Row("NULL", None, Some(true)),
             &Row("a \"b\" {c, d} \\e\n", Some(2), Some(false)),
         ];
-        let written = arrays(shape.columns(), &rows).expect("their kinds are their columns'");
+        let written = arrays(shape.columns(), &rows).expect("the values match the columns");
         let texts =
             [r#"{"","NULL","a \"b\" {c, d} \\e"#.to_owned() + "\n\"}", "{-1,NULL,2}".into(), "{NULL,t,f}".into()];
         assert_eq!(written, texts.map(Value::from));
     }
 
     #[test]
-    fn a_null_where_none_may_be_or_a_value_without_a_column_is_refused() {
+    fn rejects_a_null_or_a_missing_column() {
         let shape = Shape::new(&COLUMNS, &["bit"]);
         let bound = arrays(shape.columns(), &[&Row("a", Some(1), None), &Row("b", Some(2), Some(true))]);
         assert_eq!(
-            bound.expect("only what may be is NULL"),
+            bound.expect("only the nullable column is NULL"),
             [vec!["a".to_owned(), "b".to_owned()].into(), vec![1_i64, 2].into(), "{NULL,t}".into()]
         );
         assert!(matches!(arrays(shape.columns(), &[&Row("a", None, None)]), Err(DbErr::Type(_))));

@@ -1,7 +1,7 @@
-//! Money of PSPs in a group: what is promised (a gate), and what is posted.
+//! Funds of PSPs in a group: reservations (a precondition) and postings.
 //!
-//! A balance is the running sum of the ledger's postings about it, changed in their commit. Promised money is taken off by
-//! the gate, which is what keeps two promises from using the same money; every other posting is added up afterwards.
+//! A balance is the running sum of its ledger postings, changed in the same commit. The precondition itself deducts
+//! reserved funds, so that two reservations cannot use the same funds. All other postings are added afterwards.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -16,7 +16,7 @@ use super::write::Writer;
 use super::{JournalError, Reserve, Unit};
 use crate::ledger::change_of;
 
-/// A unit's place in the group, and what it promises.
+/// Position of a write in the group, and its reservation.
 type Promise<'a> = (usize, &'a Reserve);
 
 #[derive(Serialize)]
@@ -53,11 +53,11 @@ struct BalanceRow<'a> {
 }
 
 impl Writer<'_> {
-    /// Takes what is promised off the balances. Those of one PSP have a turn each, so that everyone sees what the one
-    /// before left.
+    /// Deducts the reservations from the balances. Reservations of the same PSP run one after the other, so that each
+    /// sees the remaining balance.
     pub(super) async fn reserve(&self, units: &[&Unit], gates: &mut Gates) -> Result<(), DbErr> {
         let reserving = units.iter().enumerate().filter_map(|(place, unit)| Some((place, unit.reserve()?)));
-        // What lost a gate is not written: it promises nothing.
+        // A write that failed a precondition is not committed, so it reserves nothing.
         let mut waiting: Vec<Promise<'_>> = reserving.filter(|(place, _)| !gates.lost.contains_key(place)).collect();
         let mut promised: HashSet<&str> = HashSet::new();
         while !waiting.is_empty() {
@@ -77,7 +77,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// One promise of each PSP.
+    /// Runs at most one reservation per PSP.
     async fn reserve_turn(&self, turn: &[Promise<'_>], gates: &mut Gates) -> Result<(), DbErr> {
         let off_balances: Vec<&Promise<'_>> = turn.iter().filter(|(_, reserve)| reserve.amount > 0).collect();
         let rows: Vec<_> = off_balances.iter().map(|(_, reserve)| ReserveRow::from(*reserve)).collect();
@@ -101,7 +101,7 @@ impl Writer<'_> {
         gates.lose(covered.iter().map(|(place, reserve)| (*place, reserve.psp_id.as_str())), &within, || {
             JournalError::AboveDailyLimit
         });
-        // What met the day's ceiling gives its money back, so that those behind it see what is there without it.
+        // A write that exceeds the daily limit releases its funds, so that later writes see the balance without it.
         let back: Vec<_> = covered
             .iter()
             .filter(|(_, reserve)| reserve.amount > 0 && !within.contains(&reserve.psp_id))
@@ -110,7 +110,7 @@ impl Writer<'_> {
         self.run(&self.statements.balances_reserve, &back).await
     }
 
-    /// Writes the postings, and brings the balances up to date with them.
+    /// Writes the postings and updates the balances.
     pub(super) async fn post(&self, units: &[&Unit]) -> Result<(), DbErr> {
         let postings: Vec<&ledger_postings::Model> = units.iter().flat_map(|unit| unit.postings()).collect();
         if postings.is_empty() {
@@ -118,7 +118,7 @@ impl Writer<'_> {
         }
         let rows: Vec<_> = postings.iter().map(|posting| Unplaced(*posting)).collect();
         self.insert(&self.statements.ledger_postings_insert, &rows.iter().collect::<Vec<_>>()).await?;
-        // In the order of their keys, as every writer changes them.
+        // In key order, like all writers.
         let mut balances: BTreeMap<(&str, &str, &str), BalanceRow<'_>> = BTreeMap::new();
         for posting in postings {
             let (available, reserved) = (change_of(posting, Account::Psp), change_of(posting, Account::InFlight));

@@ -1,4 +1,4 @@
-//! What the journal measures: every name with its unit and meaning in one place.
+//! Metrics of the journal: names with units and help texts.
 
 use std::time::Duration;
 
@@ -16,17 +16,17 @@ const RETRIES: &str = "payferry_journal_retries_total";
 const HINDERED: &str = "payferry_journal_hindered";
 
 fn describe() {
-    describe_histogram!(GROUP_UNITS, "Units that one commit wrote.");
+    describe_histogram!(GROUP_UNITS, "Writes in one commit.");
     describe_histogram!(COMMIT_SECONDS, Unit::Seconds, "Time from BEGIN to the end of COMMIT.");
-    describe_gauge!(QUEUED, "Units that wait to be written, by queue.");
-    describe_counter!(CONFLICTS, "Units that lost a gate: somebody else had moved the row, or used the key.");
-    describe_counter!(REFUSED, "Units that the database refused as wrong.");
-    describe_counter!(FAILED, "Units not committed, or not known to be, for another reason than a gate.");
-    describe_counter!(RETRIES, "Times a group was tried again: another writer was in the way, or the database away.");
-    describe_gauge!(HINDERED, "1 while the last group could not be written.");
+    describe_gauge!(QUEUED, "Writes that wait for a commit, by queue.");
+    describe_counter!(CONFLICTS, "Writes that failed a precondition: another write changed the row, or used the key.");
+    describe_counter!(REFUSED, "Writes that the database rejected as invalid.");
+    describe_counter!(FAILED, "Writes that were not committed, or may not have been, except failed preconditions.");
+    describe_counter!(RETRIES, "Retries of groups, because of another writer or an unavailable database.");
+    describe_gauge!(HINDERED, "1 while the last group could not be committed.");
 }
 
-/// The journal's handles, looked up once.
+/// Metric handles of the journal, looked up once.
 pub(super) struct JournalMetrics {
     group_units: Histogram,
     commit_seconds: Histogram,

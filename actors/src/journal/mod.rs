@@ -1,8 +1,9 @@
-//! The group-commit writer: every write of the payment side goes through it, and new customers, as typed units.
+//! The group-commit writer. Every write of the payment side, and every new customer, goes through it as a typed write
+//! (`Unit`).
 //!
-//! Owned here: the queues and their limits, which units share a commit, the order of statements in it, and what becomes
-//! of a unit that loses a gate or that the database refuses. Deliberately absent: what a unit means (`payment::store`
-//! builds those of payments), and every read.
+//! This module owns the queues and their limits, the selection of writes that share a commit, the order of statements
+//! in a commit, and the handling of writes that fail a precondition or that the database rejects. Not here: the meaning
+//! of a write (`payment::store` builds those of payments), and all reads.
 
 mod gates;
 mod insert;
@@ -49,43 +50,44 @@ use stats::Counters;
 use task::Shared;
 pub(crate) use write::counter_of_operations;
 
-/// Why a unit was not written, or not known to be.
+/// Reason why a write was not committed, or may not have been committed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum JournalError {
-    /// A gate was lost: somebody else moved the row (version, cursor, nonce, operation). Reload and decide again.
-    #[error("the row has moved on")]
+    /// A precondition failed: another writer changed the row (version, cursor, nonce, operation). Reload and decide
+    /// again.
+    #[error("the row was changed by another write; reload and try again")]
     Conflict,
-    /// The idempotency key is taken: read the answer kept with it.
-    #[error("the idempotency key was used before")]
+    /// The idempotency key was already used: read the response stored with it.
+    #[error("the idempotency key was already used")]
     IdempotencyKeyTaken,
-    /// The PSP's balance does not have what is to be sent; nothing was written.
+    /// The balance of the PSP does not cover the amount to send; nothing was written.
     #[error("the balance is too low")]
     InsufficientBalance,
-    /// More would be sent on this day than the ceiling allows; nothing was written.
-    #[error("the ceiling of what may be sent on one day is reached")]
+    /// The amount would exceed the daily limit; nothing was written.
+    #[error("the daily limit for outbound transfers is reached")]
     AboveDailyLimit,
     /// The queue is full; nothing was written.
-    #[error("the journal's queue is full")]
+    #[error("the journal queue is full; try again later")]
     Busy,
-    /// The database is away or refused; nothing was written.
+    /// The database is unavailable; nothing was written.
     #[error("the database is not available: {0}")]
     Unavailable(String),
-    /// The commit was sent and no answer came: it may or may not have happened. Reload.
+    /// The commit was sent and there was no response: it may or may not have happened. Reload.
     #[error("the outcome of the commit is unknown: {0}")]
     Unknown(String),
-    /// This unit alone is bad (a constraint, a value the database refuses); nothing of it was written.
-    #[error("the database refused the unit: {0}")]
+    /// Only this write is invalid (a constraint, a value that the database rejects); nothing of it was written.
+    #[error("the database rejected the write: {0}")]
     Refused(String),
 }
 
-/// The journal's name among the actors.
+/// Actor name of the journal.
 pub(crate) const NAME: &str = "journal";
 
-/// A unit on its way, with the place its answer goes.
+/// A submitted write, with the channel for its result.
 pub(crate) struct Submitted {
     unit: Unit,
     answer: oneshot::Sender<Result<Receipt, JournalError>>,
-    /// Until it is taken into a group.
+    /// Set until the write is taken into a group.
     waits: Option<Stamp>,
 }
 
@@ -99,12 +101,12 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Opens the queues. Nothing is written before the task runs; see [`JournalTask::supervise`].
+    /// Creates the queues. Nothing is written before the task runs; see [`JournalTask::supervise`].
     pub fn start(database: Database) -> (Self, JournalTask) {
         Self::start_with(database, Books::default())
     }
 
-    /// As [`Journal::start`], with these books.
+    /// Like [`Journal::start`], with these actor metrics.
     pub fn start_with(database: Database, books: Books) -> (Self, JournalTask) {
         let (transitions, transitions_queue) = mpsc::channel(TRANSITIONS_QUEUED_MAX);
         let (initiations, initiations_queue) = mpsc::channel(INITIATIONS_QUEUED_MAX);
@@ -120,7 +122,7 @@ impl Journal {
             own: books.of(ActorKind::Journal, NAME),
             books,
             wakes: Arc::default(),
-            // The process before this one may have been cut off in a commit.
+            // A commit of the previous process may still be in progress.
             is_wary: AtomicBool::new(true),
             closing: CancellationToken::new(),
             closed: CancellationToken::new(),
@@ -131,14 +133,14 @@ impl Journal {
         (Self { transitions, initiations, posts: true, shared }, task)
     }
 
-    /// The same, and nothing is posted to the ledger: see [`crate::System::start_without_ledger`].
+    /// Returns a journal that posts nothing to the ledger: see [`crate::System::start_without_ledger`].
     pub(crate) fn without_postings(self) -> Self {
         Self { posts: false, ..self }
     }
 
-    /// Writes `unit` and answers after its commit. A new payment or customer is refused ([`JournalError::Busy`]) while the queue of
-    /// initiations is full; everything else waits for room. Once it is queued it is written, even if the caller stops
-    /// waiting.
+    /// Commits `unit` and returns its receipt. A new payment or customer is rejected ([`JournalError::Busy`]) while the
+    /// queue of initiations is full; all other writes wait for room. A queued write is executed even if the caller
+    /// stops waiting.
     pub async fn submit(&self, mut unit: Unit) -> Result<Receipt, JournalError> {
         if !self.posts {
             unit.drop_postings();
@@ -159,8 +161,8 @@ impl Journal {
             .unwrap_or_else(|_| Err(JournalError::Unknown("the journal stopped before it answered".to_owned())))
     }
 
-    /// Says that so many transitions are about to be submitted that announce something. They are written together, before
-    /// what nobody waits for; if fewer come, the others are written all the same, a moment later.
+    /// Announces that `count` transitions with announcements will be submitted soon. They are written together, before
+    /// writes without waiting callers. If fewer arrive, the others are written a moment later.
     pub(crate) fn expect_announcements(&self, count: usize) {
         self.shared.announced.fetch_add(count, Ordering::Relaxed);
     }
@@ -169,13 +171,13 @@ impl Journal {
         &self.shared.own
     }
 
-    /// Wakes whenever something is committed about this payment, or announced to this PSP; by its id.
+    /// Returns a [`Wake`] that fires after each commit about this payment id, or with announcements to this PSP id.
     pub fn wake_on(&self, subject: impl fmt::Display) -> Wake {
         self.shared.wakes.subscribe(subject.to_string())
     }
 
-    /// From now on, `sender` is told the id of each PSP to whom a commit announces something, before whoever wrote it is
-    /// answered, and in the place of any `sender` before it. It must not block.
+    /// Registers the callback that receives the id of each PSP with announcements in a commit, before the results of
+    /// the writes are returned. It replaces an earlier callback and must not block.
     pub(crate) fn tell_announced(&self, sender: impl Fn(&str) + Send + Sync + 'static) {
         self.shared.wakes.tell_announced(Box::new(sender));
     }
@@ -185,35 +187,35 @@ impl Journal {
         self.shared.wakes.announced([psp_id]);
     }
 
-    /// Payments and PSPs whose commits somebody waits for.
+    /// Returns the number of payments and PSPs with waiting subscribers.
     pub fn waited_for(&self) -> usize {
         self.shared.wakes.len()
     }
 
-    /// Lets nothing more in, commits everything queued, and returns when that is done and the task has ended. Needs the
-    /// task to be running; give it a time limit where it may not be.
+    /// Rejects new writes, commits everything queued, and returns when the task has ended. The task must be running;
+    /// otherwise use a time limit.
     pub async fn close(&self) {
         self.shared.closing.cancel();
         self.shared.closed.cancelled().await;
     }
 
-    /// Whether the database takes what is written, as far as is known: `false` while groups fail.
+    /// Returns false while groups fail because of the database.
     pub fn is_writing(&self) -> bool {
         self.hindrance().is_none()
     }
 
-    /// Why it does not, and since when.
+    /// Returns why and since when groups fail, if they do.
     pub fn hindrance(&self) -> Option<Hindrance> {
         self.shared.counters.hindrance()
     }
 
-    /// Shows what is not counted as it happens.
+    /// Updates the metrics that are not counted as events occur.
     pub(crate) fn refresh_metrics(&self) {
         let JournalStats { transitions_queued, initiations_queued, .. } = self.stats();
         self.shared.metrics.refresh(transitions_queued, initiations_queued, !self.is_writing());
     }
 
-    /// What the journal did so far, and how long its queues are now.
+    /// Returns the statistics of the journal and the current queue lengths.
     pub fn stats(&self) -> JournalStats {
         let queued = |queue: &mpsc::Sender<Submitted>| queue.max_capacity() - queue.capacity();
         JournalStats {

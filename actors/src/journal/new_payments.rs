@@ -1,9 +1,10 @@
-//! A group of nothing but new payments: the commonest under load, and written in one way to the database and back.
+//! Groups that consist only of new payments. They are the most frequent groups under load, and are written in one round
+//! trip.
 //!
-//! Its one gate (no idempotency key was used before) is almost never lost, so the rows are written as if nobody could lose
-//! it, from the beginning to the commit, without a look at any answer. Where anything is in the way the database rolls all of
-//! it back, and the group is attempted again gate by gate (`write`), which finds out whom it concerns. Deliberately absent:
-//! every other group.
+//! The only precondition (each idempotency key is new) almost never fails. Therefore the rows are written from the
+//! begin to the commit without reading any answer. If anything fails, the database rolls back everything, and the group
+//! is attempted again with separate preconditions (`write`), which determine the affected writes. Not here: all other
+//! groups.
 
 use payferry_entities::{Batch, Database, Failure, NotCommitted, idempotency_keys, payment_transitions, payments};
 use sea_orm::{DbBackend, DbErr, Value};
@@ -15,25 +16,25 @@ use super::{GROUP_UNITS_MAX, Initiation, Receipt, Unit};
 
 const _: () = assert!(GROUP_UNITS_MAX <= LIST_ROWS[LIST_ROWS.len() - 1], "a group fits the longest list");
 
-/// The statements, in the database's dialect.
+/// The statements, in the dialect of the database.
 #[derive(Debug)]
 pub(super) struct NewPayments {
     tables: [Shape; 3],
     texts: Texts,
 }
 
-/// Of the tables in the order of `NewPayments::tables`.
+/// Statements of the tables in the order of `NewPayments::tables`.
 #[derive(Debug)]
 enum Texts {
-    /// Over an array for each column; there may be nothing in the keys'.
+    /// With an array for each column; the arrays of the keys may be empty.
     Arrays(Batch),
-    /// Over lists of so many rows each, with keys and without.
+    /// With lists of this many rows, without and with keys.
     Lists(Box<[(usize, [Batch; 2])]>),
 }
 
 impl NewPayments {
     pub(super) fn new(backend: DbBackend) -> Self {
-        // The keys first: where one is in the way, little was written.
+        // The keys come first, so that little was written if one already exists.
         let templates = [
             into_table::<idempotency_keys::Entity>(""),
             into_table::<payments::Entity>(""),
@@ -63,7 +64,7 @@ impl NewPayments {
         Self { tables, texts }
     }
 
-    /// One attempt at `units`; `None` if there is something else among them, or something in the way: then nothing is written.
+    /// Attempts `units`. Returns `None`, with nothing written, if they contain other writes or if something failed.
     pub(super) async fn attempt(&self, database: &Database, units: &[&Unit]) -> Option<Attempt> {
         let initiations: Vec<_> = units
             .iter()
@@ -83,7 +84,7 @@ impl NewPayments {
         }
     }
 
-    /// The text for so many, and its values.
+    /// Returns the statements for this many payments, and the values.
     fn bind(&self, initiations: &[&Initiation]) -> Result<(&Batch, Vec<Value>), DbErr> {
         let keys: Vec<_> = initiations.iter().filter_map(|initiation| initiation.idempotency.as_ref()).collect();
         let payments: Vec<_> = initiations.iter().map(|initiation| &initiation.payment).collect();
@@ -112,7 +113,7 @@ impl NewPayments {
     }
 }
 
-/// Binds the rows, and NULL where the list has room for more.
+/// Binds the rows, and NULL for the unused rows of the list.
 fn fill<R: Bound>(values: &mut Vec<Value>, shape: &Shape, room: usize, rows: &[&R]) {
     let end = values.len() + room * shape.columns().len();
     for row in rows {

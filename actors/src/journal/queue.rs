@@ -1,9 +1,10 @@
-//! What waits to be written, and which of it may stand in one group.
+//! The waiting writes, and the selection of a group.
 //!
-//! Units that share a key (a payment, an idempotency key, a cursor, a sender's nonces, an operation, a delivery) never
-//! stand in one group, and never overtake each other. Nor do those that promise money of one PSP overtake each other; a
-//! number of them may stand in one group. What a block has made final is announced to people who wait: it goes
-//! in a group of its own, before what nobody waits for. Everything here survives a panic of the task that writes.
+//! Writes that share a key (a payment, an idempotency key, a cursor, the nonces of a sender, an operation, a delivery)
+//! are never in one group and never overtake each other. Writes that reserve funds of one PSP do not overtake each
+//! other either, but several of them can be in one group. Transitions that a new final block causes and that announce
+//! events go into a separate group, before writes without waiting callers. All of this survives a panic of the writing
+//! task.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -17,36 +18,36 @@ use tokio_util::sync::CancellationToken;
 
 use super::{OperationChange, Submitted, Unit};
 
-/// Units that one commit writes at most.
+/// Maximum number of writes in one commit.
 pub const GROUP_UNITS_MAX: usize = 256;
-/// Places of a group that waiting initiations get even while transitions would fill it, so that what was let in at the
-/// door is answered.
+/// Places in a group for waiting initiations, even if transitions would fill it, so that accepted requests are
+/// answered.
 pub const GROUP_INITIATIONS_MIN: usize = 16;
-/// How long a group waits for the units that usually come with its first.
+/// Time that a group waits for the writes that usually follow its first one.
 pub const GROUP_WAIT: Duration = Duration::from_millis(2);
-/// How long a group waits for transitions with announcements that were said to come, and for nothing else.
+/// Time that a group waits for expected transitions with announcements, and for no other writes.
 const GROUP_ANNOUNCED_WAIT: Duration = Duration::from_millis(3);
-/// A group waits only if the one before it was at least this large: a lone writer is answered at once.
+/// A group waits only if the previous one had at least this many writes, so that a single writer is served immediately.
 const GROUP_COMPANY_MIN: usize = 4;
-/// Units of one PSP in a group that promise money of it: each is a turn of its own at the gate.
+/// Maximum number of writes in a group that reserve funds of the same PSP. Each is a separate statement.
 const GROUP_PROMISES_OF_PSP_MAX: usize = 32;
-/// Transitions (and everything else that is not an initiation) in the queue; more wait in their senders.
+/// Capacity of the queue of transitions (and all other writes except initiations). Further senders wait.
 pub const TRANSITIONS_QUEUED_MAX: usize = 4_096;
-/// Initiations in the queue; more are told that the service is busy.
+/// Capacity of the queue of initiations. Further requests are rejected as busy.
 pub const INITIATIONS_QUEUED_MAX: usize = 1_024;
 
-/// The two queues and what was taken out of them and still waits.
+/// The two queues, and the writes that were taken from them and still wait.
 pub(super) struct Queues {
     transitions: Lane,
     initiations: Lane,
     group_before: usize,
-    /// Transitions with announcements that were said to come.
+    /// Number of expected transitions with announcements.
     announced: Arc<AtomicUsize>,
 }
 
 struct Lane {
     queue: mpsc::Receiver<Submitted>,
-    /// Taken out of the queue and not written yet, oldest first; at most a group's worth.
+    /// Taken from the queue and not yet written, oldest first; at most one group.
     waiting: VecDeque<Submitted>,
     open: bool,
 }
@@ -61,8 +62,8 @@ impl Queues {
         Self { transitions: lane(transitions), initiations: lane(initiations), group_before: 0, announced }
     }
 
-    /// The next group, once there is a unit; empty when the journal is closed (or nobody is left to write to it) and
-    /// everything has been taken.
+    /// Returns the next group when there is a write. Returns an empty group when the journal is closed (or all handles
+    /// are dropped) and everything was taken.
     pub(super) async fn next_group(&mut self, closing: &CancellationToken) -> Vec<Submitted> {
         let mut group = Group::default();
         loop {
@@ -96,8 +97,8 @@ impl Queues {
         group.units
     }
 
-    /// Fills the group with transitions that announce something, once so many have come or the wait is over; what nobody
-    /// waits for is left for the next group. If none comes, the group stays empty.
+    /// Fills the group with transitions with announcements, when enough have arrived or the wait is over. Writes
+    /// without waiting callers are left for the next group. If no such transition arrives, the group stays empty.
     async fn gather_announced(&mut self, group: &mut Group, announced: usize, closing: &CancellationToken) {
         let deadline = Instant::now() + GROUP_ANNOUNCED_WAIT;
         let announced = announced.min(GROUP_UNITS_MAX);
@@ -117,18 +118,18 @@ impl Queues {
         }
     }
 
-    /// Waits until a unit has come out of a queue; `false` if none will.
+    /// Waits until a write has arrived; returns `false` if none can.
     async fn arrival(&mut self, closing: &CancellationToken) -> bool {
         loop {
             let room = GROUP_UNITS_MAX;
             if !self.transitions.wants_more() && !self.initiations.wants_more() {
-                // Nothing more may be taken (or ever comes): what waits has to be written first.
+                // The lanes are full or closed: the waiting writes must be committed first.
                 return false;
             }
             tokio::select! {
                 biased;
                 () = closing.cancelled(), if !self.transitions.queue.is_closed() || !self.initiations.queue.is_closed() => {
-                    // Nothing new gets in; what is in the queues still comes out.
+                    // Reject new writes; the queued ones can still be taken.
                     self.transitions.queue.close();
                     self.initiations.queue.close();
                 }
@@ -138,7 +139,7 @@ impl Queues {
         }
     }
 
-    /// Moves what is there, and fits, into the group; transitions first.
+    /// Moves waiting writes that fit into the group; transitions first.
     fn fill(&mut self, group: &mut Group) {
         self.fill_with(group, |_| true);
     }
@@ -157,7 +158,7 @@ impl Lane {
         self.open && self.waiting.len() < GROUP_UNITS_MAX
     }
 
-    /// Waits for units; `false` once the queue is closed and empty.
+    /// Waits for writes; returns `false` when the queue is closed and empty.
     async fn take(&mut self, room: usize) -> bool {
         let mut taken = Vec::new();
         if self.queue.recv_many(&mut taken, room).await == 0 {
@@ -175,18 +176,18 @@ impl Lane {
     }
 }
 
-/// A group in the making. Keys are hashes: two that collide cost a unit one group's delay, nothing else.
+/// A group under construction. Keys are hashes: a collision only delays a write by one group.
 #[derive(Default)]
 struct Group {
     units: Vec<Submitted>,
     keys: HashSet<u64>,
-    /// How many promise money of each PSP.
+    /// Number of reservations per PSP.
     promises: HashMap<u64, usize>,
 }
 
 impl Group {
     fn take_from(&mut self, waiting: &mut VecDeque<Submitted>, units_max: usize, is_wanted: impl Fn(&Unit) -> bool) {
-        // Keys of units that stay behind: nothing may overtake them.
+        // Keys of writes that stay behind. Nothing may overtake them.
         let mut barred: HashSet<u64> = HashSet::new();
         for _ in 0..waiting.len() {
             let Some(submitted) = waiting.pop_front() else { return };
@@ -211,7 +212,7 @@ impl Group {
     }
 }
 
-/// Whether nobody waits for the unit: neither a caller, nor whoever it would be announced to.
+/// Returns true if neither a caller nor a recipient of an announcement waits for the write.
 fn can_wait(unit: &Unit) -> bool {
     match unit {
         Unit::Transition(transition) => transition.announcements.is_empty() && transition.idempotency.is_none(),
@@ -220,7 +221,7 @@ fn can_wait(unit: &Unit) -> bool {
     }
 }
 
-/// What a unit has to itself in its group.
+/// Returns the keys that are exclusive to a write in its group.
 fn keys(unit: &Unit) -> Vec<u64> {
     let operation = |id: &str| hashed(&("operation", id));
     let sender = |chain: &str, sender: &str| hashed(&("sender", chain, sender));
@@ -230,7 +231,7 @@ fn keys(unit: &Unit) -> Vec<u64> {
             vec![hashed(&("payment", &transition.payment.id))]
         }
         Unit::Sending(change) => vec![hashed(&("payment", &change.sending.id))],
-        // A new id is nobody else's.
+        // A new id cannot conflict.
         Unit::Customer(_) | Unit::TransfersApplied(_) => Vec::new(),
         Unit::ChainBatch(batch) => vec![hashed(&("cursor", &batch.cursor.chain))],
         Unit::Delivery(outcome) => vec![hashed(&("delivery", &outcome.attempt.delivery_id))],
@@ -255,7 +256,7 @@ fn keys(unit: &Unit) -> Vec<u64> {
     keys
 }
 
-/// Whose money the unit promises: they take turns, in order.
+/// Returns the key of the PSP whose funds the write reserves. These writes run in order.
 fn promise(unit: &Unit) -> Option<u64> {
     unit.reserve().map(|reserve| hashed(&("balance", &reserve.psp_id)))
 }

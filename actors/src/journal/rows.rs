@@ -1,4 +1,4 @@
-//! Rows that are not a whole row of a table, as the statements take them. Field names are their column names.
+//! Rows that are not complete table rows, as parameters of statements. Field names are column names.
 
 use payferry_entities::{payments, sendings};
 use sea_orm::Value;

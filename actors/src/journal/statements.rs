@@ -1,5 +1,5 @@
-//! Every statement that the journal runs, as constant texts: over values where the rows are many, over one JSON array each
-//! elsewhere.
+//! Every statement of the journal, as constant texts: with values for frequent rows, with one JSON array for the
+//! others.
 
 use payferry_entities::{
     audit_log, chain_cursors, chain_headers, chain_tx_attempts, chain_txs, customers, deliveries, delivery_attempts,
@@ -13,12 +13,12 @@ use super::new_payments::NewPayments;
 use super::table::Kind::{Int, Text};
 use super::table::Shape;
 
-/// The statements in the database's dialect. Those that are texts take one JSON array of objects as `$1`.
+/// The statements in the dialect of the database. The texts take one JSON array of objects as `$1`.
 #[derive(Debug)]
 pub(super) struct Statements {
-    // What needs no answers in between.
+    // Statements that need no intermediate answers.
     pub(super) new_payments: NewPayments,
-    // Gates: each returns the keys of the rows that passed.
+    // Preconditions: each returns the keys of the rows that passed.
     pub(super) idempotency_take: Insert,
     pub(super) payments_advance: Insert,
     pub(super) sendings_advance: String,
@@ -31,7 +31,7 @@ pub(super) struct Statements {
     pub(super) operations_submit: Insert,
     pub(super) operations_lose_number: String,
     pub(super) delivery_attempts_insert: Insert,
-    // What depends on them.
+    // Dependent statements.
     pub(super) payments_insert: Insert,
     pub(super) payment_transitions_insert: Insert,
     pub(super) sendings_insert: Insert,
@@ -64,18 +64,18 @@ pub(super) struct Statements {
 
 impl Statements {
     pub(super) fn new(backend: DbBackend) -> Self {
-        // An insert of whole rows of a table; `tail` begins after the SELECT.
+        // An insert of complete rows of a table; `tail` follows the SELECT.
         fn insert<E: EntityTrait + Default>(backend: DbBackend, shape: &Shape, keys: &[&str], tail: &str) -> String {
             shape.statement(backend, keys, &into_table::<E>(tail))
         }
-        // Fills in `{all}`: SQLite knows no `table.*` there, and a bare `*` would be the source's columns too.
+        // Replaces `{all}`. SQLite does not support `table.*` here, and `*` would include the columns of the source.
         fn returning<E: EntityTrait>(statement: &str) -> String {
             let table = E::default().table_name().to_owned();
             let all: Vec<_> = E::Column::iter().map(|column| format!("{table}.\"{}\"", column.as_str())).collect();
             statement.replace("{all}", &all.join(", "))
         }
         let statement = |columns: &[_], template: &str| Shape::new(columns, &[]).statement(backend, &[], template);
-        // `nullable` are those of the columns that may be NULL.
+        // `nullable` contains the columns that may be NULL.
         let many = |columns: &[_], nullable: &[_], template: &str| {
             Insert::over(backend, &Shape::new(columns, nullable), &[], template)
         };
@@ -83,7 +83,7 @@ impl Statements {
 
         Self {
             new_payments: NewPayments::new(backend),
-            // A key past its time is as good as none.
+            // An expired key counts as new.
             idempotency_take: Insert::into::<idempotency_keys::Entity>(
                 backend,
                 &["psp_id", "route", "key"],
@@ -91,7 +91,7 @@ impl Statements {
                  WHERE idempotency_keys.\"expires_at\" <= excluded.\"created_at\"
                  RETURNING \"psp_id\", \"route\", \"key\"",
             ),
-            // Only what a transition can change: an index on anything else is left alone.
+            // Only the columns that a transition can change, so that indexes on other columns are not touched.
             payments_advance: Insert::over(
                 backend,
                 &Shape::new(
@@ -129,7 +129,7 @@ impl Statements {
                  WHERE sendings.\"id\" = x.\"id\" AND sendings.\"version\" = x.\"version\" - 1
                  RETURNING sendings.\"id\"",
             ),
-            // What is not there cannot be promised, whoever else promises at the same time.
+            // Funds that do not exist cannot be reserved, even by concurrent writers.
             balances_reserve: statement(
                 &[("psp_id", Text), ("chain", Text), ("token_address", Text), ("amount", Int)],
                 "UPDATE balances SET \"available\" = balances.\"available\" - x.\"amount\",
@@ -160,7 +160,7 @@ impl Statements {
                 &[],
                 "ON CONFLICT (\"chain\") DO NOTHING RETURNING \"chain\"",
             ),
-            // A reader whose lease went to another node has an older epoch than the row.
+            // A reader that lost its lease has a lower epoch than the row.
             cursors_advance: statement(
                 &[
                     ("chain", Text),
@@ -197,7 +197,7 @@ impl Statements {
                      AND operations.\"revision\" = x.\"revision\"
                  RETURNING operations.\"id\"",
             ),
-            // The same again, or any other change of the row since, finds it no more.
+            // A repeated write, or any other change of the row, no longer matches.
             operations_lose_number: statement(
                 &[("id", Text), ("number", Int), ("revision", Int), ("failure", Text), ("updated_at", Int)],
                 "UPDATE operations SET \"status\" = 'queued', \"chain_tx_id\" = NULL, \"tx_hash\" = NULL,
@@ -251,7 +251,7 @@ impl Statements {
                 &[],
                 "INSERT INTO events ({columns}) SELECT {columns} FROM {rows} WHERE true {in_order}",
             ),
-            // The events stand there already, in the same transaction.
+            // The events were inserted before, in the same transaction.
             deliveries_insert: Insert::over(
                 backend,
                 &Shape::of::<deliveries::Entity>().without(&["position"]),
@@ -282,7 +282,7 @@ impl Statements {
                      \"error\" = x.\"error\", \"updated_at\" = x.\"updated_at\"
                  FROM {rows} WHERE deliveries.\"id\" = x.\"id\"",
             ),
-            // It never falls back.
+            // The counter never decreases.
             counters_raise: statement(
                 &[("name", Text), ("lowest", Int)],
                 "INSERT INTO chain_counters (\"name\", \"next\") SELECT \"name\", \"lowest\" FROM {rows} WHERE true {in_order}
@@ -307,7 +307,7 @@ impl Statements {
                 &[],
                 "SELECT operations.\"id\" FROM {rows} JOIN operations ON operations.\"id\" = x.\"id\"",
             ),
-            // One on its way, or done, is left alone: its number can succeed once only.
+            // An operation in progress, or a succeeded one, does not change: its number can succeed only once.
             operations_queue: Insert::into::<operations::Entity>(
                 backend,
                 &[],
@@ -325,7 +325,8 @@ impl Statements {
                      \"updated_at\" = x.\"updated_at\"
                  FROM {rows} WHERE operations.\"id\" = x.\"id\" AND operations.\"status\" IN ('queued', 'failed')",
             ),
-            // Only a mined one that was not taken back in the meantime: what is mined anew is told anew.
+            // Only a mined operation that was not orphaned in the meantime. A success that is mined again is reported
+            // again.
             operations_succeed: many(
                 &[("id", Text), ("updated_at", Int), ("revision", Int)],
                 &[],
@@ -333,7 +334,7 @@ impl Statements {
                  FROM {rows} WHERE operations.\"id\" = x.\"id\" AND operations.\"status\" = 'mined'
                      AND operations.\"revision\" <= x.\"revision\"",
             ),
-            // A cancelled one stays so, unless the chain has carried it out all the same.
+            // A cancelled operation stays cancelled, unless the chain executed it.
             operations_outcome: many(
                 &[
                     ("id", Text),
@@ -362,7 +363,8 @@ impl Statements {
                      RETURNING {all}",
                 ),
             ),
-            // One that was queued anew since it was looked at is another: nothing is known against it.
+            // An operation that was queued again since it was checked does not match, because the failure no longer
+            // applies.
             operations_refuse: many(
                 &[("id", Text), ("revision", Int), ("failure", Text), ("updated_at", Int)],
                 &[],
@@ -375,7 +377,7 @@ impl Statements {
                      RETURNING {all}",
                 ),
             ),
-            // The same hash is the same bytes.
+            // The same hash means the same bytes.
             chain_tx_attempts_insert: insert::<chain_tx_attempts::Entity>(
                 backend,
                 &Shape::of::<chain_tx_attempts::Entity>(),
@@ -414,7 +416,7 @@ impl Statements {
                      OR transfers.\"presence\" <> excluded.\"presence\"
                  RETURNING *",
             ),
-            // What was set aside (version 0) is listed later at the revision that was known then.
+            // A transfer that was set aside (version 0) can later be listed at the same revision.
             transfers_apply: many(
                 &[
                     ("chain", Text),

@@ -1,4 +1,4 @@
-//! What the journal counts of itself.
+//! Statistics of the journal.
 
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -7,32 +7,33 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use payferry_domain::Timestamp;
 
-/// What the journal did since it was opened.
+/// Statistics of the journal since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct JournalStats {
     /// Groups committed.
     pub groups: u64,
-    /// Units committed.
+    /// Committed writes.
     pub units: u64,
-    /// Units of the largest group.
+    /// Writes in the largest group.
     pub group_units_max: usize,
-    /// Time from `BEGIN` to the end of `COMMIT`, all groups together, microseconds.
+    /// Time from `BEGIN` to the end of `COMMIT`, total of all groups, in microseconds.
     pub commit_time_us: u64,
-    /// The longest of them, microseconds.
+    /// Longest of these times, in microseconds.
     pub commit_time_us_max: u64,
-    /// Units that lost a gate.
+    /// Writes that failed a precondition.
     pub conflicts: u64,
-    /// Units that the database refused.
+    /// Writes that the database rejected.
     pub refused: u64,
-    /// Units that were not committed, or not known to be, for any other reason than a gate (refused ones included).
+    /// Writes that were not committed, or may not have been, for reasons other than a precondition (includes rejected
+    /// ones).
     pub failed: u64,
-    /// Times a group was tried again, for contention or because the database was away.
+    /// Retries of groups, because of contention or an unavailable database.
     pub retries: u64,
-    /// Times the task panicked and was started again.
+    /// Panics and restarts of the task.
     pub panics: u64,
-    /// Units in the queue of transitions now.
+    /// Current length of the queue of transitions.
     pub transitions_queued: usize,
-    /// Units in the queue of initiations now.
+    /// Current length of the queue of initiations.
     pub initiations_queued: usize,
 }
 
@@ -48,30 +49,30 @@ pub(super) struct Counters {
     pub(super) failed: AtomicU64,
     pub(super) retries: AtomicU64,
     pub(super) panics: AtomicU64,
-    /// What last kept a group from being written; `None` since one was written.
+    /// Reason why the last group failed; `None` after a successful commit.
     hindered: Mutex<Option<(Instant, Hindrance)>>,
 }
 
-/// What keeps groups from being written.
+/// Reason why groups cannot be committed.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Hindrance {
-    /// Since when, by the wall clock.
+    /// Start time, by the wall clock.
     pub since: Timestamp,
-    /// What is the matter with the database, in words that name nothing that was to be written.
+    /// Description of the database error, without data of the writes.
     pub why: Cow<'static, str>,
 }
 
-/// A journal that has had nothing to write for so long does not know whether it could.
+/// A hindrance is reported for this long. After a longer time without writes, the state of the database is unknown.
 const HINDRANCE_KNOWN: Duration = Duration::from_secs(15);
 
 impl Counters {
-    /// The database is away, held or full.
+    /// Records that the database is unavailable, locked, or full.
     pub(super) fn hindered(&self, why: Cow<'static, str>, now: Timestamp) {
         let since = self.hindrance().map_or(now, |before| before.since);
         *self.hindered.lock() = Some((Instant::now(), Hindrance { since, why }));
     }
 
-    /// What kept the last group from being written, if anything did.
+    /// Returns the reason why the last group failed, if it did.
     pub(super) fn hindrance(&self) -> Option<Hindrance> {
         let hindered = self.hindered.lock();
         hindered.as_ref().filter(|(at, _)| at.elapsed() < HINDRANCE_KNOWN).map(|(_, hindrance)| hindrance.clone())
@@ -87,7 +88,7 @@ impl Counters {
         self.commit_time_us_max.fetch_max(took_us, Ordering::Relaxed);
     }
 
-    /// As they are now; the queues' lengths are the caller's.
+    /// Returns the current values. The caller adds the lengths of the queues.
     pub(super) fn read(&self) -> JournalStats {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         JournalStats {

@@ -1,17 +1,17 @@
-//! Statements over rows, in both dialects from one text.
+//! Generates statements over rows in both dialects from one template.
 //!
-//! A statement is written once, with placeholders: the columns and their types come from the entity. Over one JSON array,
-//! or an array a column, its text is constant however many rows it writes, and the database's statement cache holds it;
-//! SQLite's lists of values have few lengths for that reason. Deliberately absent: what is written and in which order
-//! (`statements`, `write`), and how rows are bound (`insert`).
+//! A statement is written once, with placeholders; the columns and their types come from the entity. With one JSON
+//! array, or one array per column, the text is constant for any number of rows, so that the statement cache works. For
+//! the same reason SQLite's lists of values have only a few lengths. Not here: the statements and their order
+//! (`statements`, `write`), and the binding of rows (`insert`).
 
 use sea_orm::sea_query::ColumnType;
 use sea_orm::{ColumnTrait, DbBackend, EntityTrait, IdenStatic, Iterable};
 
-/// Put after a whole `SELECT`: rows come in the order of their arrays.
+/// Follows a complete `SELECT`, so that rows keep the order of their arrays.
 const POSTGRES_ORDER: &str = "ORDER BY x.\"ordinality\"";
 
-/// What a column holds, as far as the way into the database depends on it.
+/// Type of a column, as needed for binding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Text,
@@ -29,7 +29,7 @@ impl Kind {
     }
 }
 
-/// A column of the rows that one statement takes.
+/// A column of the rows of one statement.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Column {
     name: &'static str,
@@ -37,14 +37,14 @@ pub(super) struct Column {
     pub(super) is_nullable: bool,
 }
 
-/// The columns of the rows that one statement takes.
+/// The columns of the rows of one statement.
 #[derive(Clone, Debug)]
 pub(super) struct Shape {
     columns: Vec<Column>,
 }
 
 impl Shape {
-    /// All columns of a table.
+    /// Returns all columns of a table.
     pub(super) fn of<E: EntityTrait>() -> Self {
         let columns = E::Column::iter()
             .map(|column| {
@@ -60,14 +60,14 @@ impl Shape {
         Self { columns }
     }
 
-    /// Columns that are no table's own. Those among `nullable` may be NULL.
+    /// Creates a shape of columns that do not belong to one table. Those in `nullable` may be NULL.
     pub(super) fn new(columns: &[(&'static str, Kind)], nullable: &[&str]) -> Self {
         let column =
             |&(name, kind): &(&'static str, Kind)| Column { name, kind, is_nullable: nullable.contains(&name) };
         Self { columns: columns.iter().map(column).collect() }
     }
 
-    /// These without some.
+    /// Removes columns.
     pub(super) fn without(mut self, names: &[&str]) -> Self {
         self.columns.retain(|column| !names.contains(&column.name));
         self
@@ -77,27 +77,27 @@ impl Shape {
         &self.columns
     }
 
-    /// The statement for `backend`. `$1` is the JSON array of objects. Placeholders:
+    /// Returns the statement for `backend`. `$1` is the JSON array of objects. Placeholders:
     ///
-    /// - `{columns}`: the columns, quoted, with commas between
-    /// - `{rows}`: the array as rows `x` of these columns
-    /// - `{in_order}`: put after a whole `SELECT`, so that the rows are inserted in their order
-    /// - `{set}`, `{set_excluded}`: every column not among `keys` from `x`, or from the row that was refused
+    /// - `{columns}`: the columns, quoted and separated by commas
+    /// - `{rows}`: the array as rows `x` with these columns
+    /// - `{in_order}`: follows a complete `SELECT`, so that the rows are inserted in their order
+    /// - `{set}`, `{set_excluded}`: sets every column that is not in `keys` from `x`, or from the conflicting row
     pub(super) fn statement(&self, backend: DbBackend, keys: &[&str], template: &str) -> String {
         let (rows, in_order) = if backend == DbBackend::Postgres {
             let typed = self.list(&|name, kind| format!("\"{name}\" {}", kind.postgres()), &[]);
             let rows = self.ordered(&format!("ROWS FROM (jsonb_to_recordset($1::jsonb) AS ({typed}))"));
             (rows, POSTGRES_ORDER)
         } else {
-            // json_each yields the elements in their order, and INSERT ... SELECT inserts in that order.
+            // json_each returns the elements in their order, and INSERT ... SELECT inserts in that order.
             let extracted = self.list(&|name, _| format!("json_extract(value, '$.{name}') AS \"{name}\""), &[]);
             (format!("(SELECT {extracted} FROM json_each($1)) AS x"), "")
         };
         self.filled(template, &rows, in_order, keys)
     }
 
-    /// The statement for PostgreSQL over an array for each column, in the order of the columns, the first of them `$first`.
-    /// The placeholders are those of [`Self::statement`].
+    /// Returns the statement for PostgreSQL with an array for each column, in the order of the columns, starting at
+    /// parameter `$first`. The placeholders are those of [`Self::statement`].
     pub(super) fn array_statement(&self, first: usize, keys: &[&str], template: &str) -> String {
         let arrays = self.columns.iter().zip(first..);
         let arrays: Vec<_> = arrays.map(|(column, n)| format!("${n}::{}[]", column.kind.postgres())).collect();
@@ -105,21 +105,22 @@ impl Shape {
         self.filled(template, &rows, POSTGRES_ORDER, keys)
     }
 
-    /// What a function of PostgreSQL's yields, as rows `x` of these columns that know their place.
+    /// Returns the result of a PostgreSQL function as numbered rows `x` with these columns.
     fn ordered(&self, function: &str) -> String {
         format!("(SELECT * FROM {function} WITH ORDINALITY AS r({}, \"ordinality\")) AS x", self.names())
     }
 
-    /// The statement for SQLite over a list of so many rows of values, in the order of the columns. Rows whose first column
-    /// is NULL are none. The placeholders are those of [`Self::statement`].
+    /// Returns the statement for SQLite with a list of `rows` rows of values, in the order of the columns. Rows whose
+    /// first column is NULL are ignored. The placeholders are those of [`Self::statement`].
     pub(super) fn list_statement(&self, rows: usize, keys: &[&str], template: &str) -> String {
-        // Without numbers: the driver asks for each number's place, which SQLite looks for from the first on.
+        // Without parameter numbers, because the driver looks up the position of each number, which takes SQLite linear
+        // time.
         let row = format!("({})", vec!["?"; self.columns.len()].join(", "));
         let list = vec![row; rows].join(", ");
         let columns = self.columns.iter().zip(1..);
         let named: Vec<_> = columns.map(|(column, place)| format!("column{place} AS \"{}\"", column.name)).collect();
         let named = named.join(", ");
-        // They come in the list's order, and INSERT ... SELECT inserts in that order.
+        // The rows keep the order of the list, and INSERT ... SELECT inserts in that order.
         let rows = format!("(SELECT {named} FROM (VALUES {list}) WHERE column1 IS NOT NULL) AS x");
         self.filled(template, &rows, "", keys)
     }
@@ -150,7 +151,7 @@ mod tests {
     use payferry_entities::payments;
 
     #[test]
-    fn one_text_becomes_both_dialects() {
+    fn one_template_generates_both_dialects() {
         let shape = Shape::new(&[("id", Kind::Text), ("amount", Kind::Int)], &[]);
         let template = "INSERT INTO t ({columns}) SELECT {columns} FROM {rows} WHERE true {in_order}";
         assert_eq!(
@@ -174,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn the_entities_say_what_their_columns_hold() {
+    fn column_types_come_from_the_entity() {
         let shape = Shape::of::<payments::Entity>();
         let column = |wanted: &str| *shape.columns.iter().find(|column| column.name == wanted).unwrap();
         assert_eq!(column("live").kind, Kind::Bool);

@@ -1,4 +1,4 @@
-//! The task that writes: takes a group, commits it, answers each unit.
+//! The task that takes a group, commits it, and returns the result of each write.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -19,54 +19,54 @@ use super::write::{Attempt, Losers, attempt, outwait};
 use super::{JournalError, NAME, Submitted, Unit};
 use crate::observe::{ActorBooks, ActorKind, Books, words_of};
 
-/// How often a group is tried again when another writer was in the way.
+/// Maximum number of retries because of another writer.
 const CONTENTION_RETRIES_MAX: u32 = 8;
-/// How long a group is tried again for that reason: on SQLite each try waits for the lock itself.
+/// Maximum time of these retries. On SQLite each attempt itself waits for the lock.
 const CONTENTION_PATIENCE: Duration = Duration::from_secs(8);
-/// How often a group is tried again when the database is away.
+/// Maximum number of retries while the database is unavailable.
 const AWAY_RETRIES_MAX: u32 = 2;
-/// The wait before the first further try; doubles with each.
+/// Delay before the first retry; doubles with each retry.
 const RETRY_WAIT: Duration = Duration::from_millis(10);
-/// The wait before a task that panicked runs again; doubles up to [`RESTART_WAIT_MAX`] with each panic in a row.
+/// Delay before a task that panicked is restarted; doubles with each consecutive panic, up to [`RESTART_WAIT_MAX`].
 const RESTART_WAIT: Duration = Duration::from_millis(20);
-/// The longest wait before a task that panicked runs again.
+/// Longest delay before a restart.
 const RESTART_WAIT_MAX: Duration = Duration::from_secs(5);
-/// A task that ran this long has recovered: the next panic counts as the first.
+/// After this runtime a task counts as recovered; the next panic is the first again.
 const RESTART_RECOVERED: Duration = Duration::from_mins(1);
 
-/// What the handle and the task share. The queues stand here and not in the task, so that they survive it.
+/// State shared by the handle and the task. The queues are here, not in the task, so that they survive a panic.
 pub(super) struct Shared {
     pub(super) database: Database,
     pub(super) statements: Statements,
     pub(super) queues: Mutex<Queues>,
-    /// Transitions with announcements that were said to come.
+    /// Number of expected transitions with announcements.
     pub(super) announced: Arc<AtomicUsize>,
     pub(super) counters: Counters,
     pub(super) metrics: JournalMetrics,
     pub(super) books: Books,
-    /// Who waits for commits.
+    /// Subscribers of commits.
     pub(super) wakes: Arc<Wakes>,
-    /// Whether a commit of before may still be under way.
+    /// True if an earlier commit may still be in progress.
     pub(super) is_wary: AtomicBool,
-    /// The journal's own among them.
+    /// Metrics of the journal itself.
     pub(super) own: Arc<ActorBooks>,
-    /// Asked to flush and stop.
+    /// Cancelled to request a flush and stop.
     pub(super) closing: CancellationToken,
-    /// Flushed and stopped.
+    /// Cancelled after the flush and stop.
     pub(super) closed: CancellationToken,
     #[cfg(test)]
     pub(super) faults: super::tests::Faults,
 }
 
-/// The journal's task, to be run by a supervisor.
+/// The task of the journal, run by a supervisor.
 #[derive(Clone)]
 pub struct JournalTask {
     pub(super) shared: Arc<Shared>,
 }
 
 impl JournalTask {
-    /// Writes until the journal is closed and flushed. If it panics, run it again: handles and queues are as they were,
-    /// and the units it was writing have been answered with [`JournalError::Unknown`]. A second one beside it waits.
+    /// Writes until the journal is closed and flushed. After a panic, run it again: handles and queues are unchanged,
+    /// and the writes of the current group got [`JournalError::Unknown`]. A second concurrent task waits.
     pub async fn run(self) {
         let shared = &self.shared;
         let mut queues = shared.queues.lock().await;
@@ -83,8 +83,8 @@ impl JournalTask {
         shared.closed.cancel();
     }
 
-    /// Runs the task, and again whenever it panics, with back-off, until the journal is closed. `on_panic` is told the
-    /// reason each time. Dropping the future stops the task.
+    /// Runs the task and restarts it with back-off after each panic, until the journal is closed. `on_panic` receives
+    /// the reason. Dropping the future stops the task.
     pub async fn supervise(self, mut on_panic: impl FnMut(&str)) {
         let mut wait = RESTART_WAIT;
         loop {
@@ -106,10 +106,10 @@ impl JournalTask {
 }
 
 impl Shared {
-    /// The next group. While there is none, payments are counted if that is called for: where nothing is written, a count that
-    /// failed would not be made up for otherwise.
+    /// Returns the next group. While there is none, payments are counted if a count is due; otherwise a failed count
+    /// would never be repeated on an idle service.
     async fn next_group(&self, queues: &mut Queues) -> Vec<Submitted> {
-        // It must not be dropped half-way: it holds the units that it has taken.
+        // This future must not be dropped before it completes, because it holds the writes that it has taken.
         let mut next = std::pin::pin!(queues.next_group(&self.closing));
         loop {
             tokio::select! {
@@ -120,15 +120,15 @@ impl Shared {
         }
     }
 
-    /// Commits the group, or what can be committed of it, and answers every unit.
+    /// Commits the group, or as much of it as possible, and returns the result of each write.
     async fn commit(&self, group: Vec<Submitted>) {
-        // What is left of the group; the next part last.
+        // Remaining parts of the group; the next part is the last element.
         let mut parts = vec![group];
         while let Some(part) = parts.pop() {
             match self.commit_part(part).await {
                 Part::Left(left) => parts.extend(left.into_iter().rev()),
                 Part::Away(reason) => {
-                    // The rest would only wait as long again.
+                    // The other parts would only wait just as long.
                     for part in parts.drain(..) {
                         self.refuse(part, &JournalError::Unavailable(reason.clone()));
                     }
@@ -153,7 +153,7 @@ impl Shared {
                     self.committed(&part, begun.elapsed());
                     self.wakes.committed(&part);
                     for (submitted, receipt) in part.drain(..).zip(receipts) {
-                        // Whoever asked may have stopped waiting; the commit stands.
+                        // The caller may have stopped waiting; the commit remains valid.
                         let _ = submitted.answer.send(Ok(receipt));
                     }
                     for (submitted, error) in outdone.losers.drain(..) {
@@ -169,8 +169,8 @@ impl Shared {
                 }
                 Attempt::Failed(Failure::Contention, error) => {
                     if since.elapsed() >= CONTENTION_PATIENCE {
-                        // Somebody holds on to the database: whoever waits is to hear it.
-                        tracing::error!(%error, units = part.len(), "the journal's database is held by another writer");
+                        // Another writer blocks the database for a long time, so the callers get an error.
+                        tracing::error!(%error, units = part.len(), "another writer blocks the journal's database");
                         return self.give_up(part, outdone, error.to_string());
                     }
                     if contended == CONTENTION_RETRIES_MAX {
@@ -182,7 +182,7 @@ impl Shared {
                 }
                 Attempt::Failed(Failure::Away, error) => {
                     if away == AWAY_RETRIES_MAX {
-                        tracing::error!(%error, units = part.len(), "the journal cannot reach its database");
+                        tracing::error!(%error, units = part.len(), "the journal's database is unavailable");
                         return self.give_up(part, outdone, error.to_string());
                     }
                     self.try_again_in(RETRY_WAIT * 2_u32.pow(away)).await;
@@ -195,7 +195,7 @@ impl Shared {
                         self.refuse(part, &JournalError::Refused(error.to_string()));
                         return Part::Left(outdone.left());
                     }
-                    // Some unit is bad: each half is tried by itself.
+                    // At least one write is invalid: try each half separately.
                     let second = part.split_off(part.len() / 2);
                     return Part::Left([part, second].into_iter().chain(outdone.left()).collect());
                 }
@@ -203,7 +203,7 @@ impl Shared {
                     self.is_wary.store(true, Ordering::Release);
                     self.books.tally().doubt();
                     self.wakes.committed(&part);
-                    tracing::error!(%error, units = part.len(), "the journal does not know whether its commit was made");
+                    tracing::error!(%error, units = part.len(), "the outcome of a commit of the journal is unknown");
                     self.refuse(part, &JournalError::Unknown(error.to_string()));
                     return Part::Left(outdone.left());
                 }
@@ -218,7 +218,7 @@ impl Shared {
         tokio::time::sleep(wait).await;
     }
 
-    /// The database is away, for all of them.
+    /// Fails all writes because the database is unavailable.
     fn give_up(&self, part: Vec<Submitted>, outdone: Outdone, reason: String) -> Part {
         for part in [part].into_iter().chain(outdone.left()) {
             self.refuse(part, &JournalError::Unavailable(reason.clone()));
@@ -226,16 +226,16 @@ impl Shared {
         Part::Away(reason)
     }
 
-    /// Answers a unit that lost a gate.
+    /// Returns the error of a failed precondition.
     fn lose(&self, submitted: Submitted, error: JournalError) {
         self.counters.conflicts.fetch_add(1, Ordering::Relaxed);
         self.metrics.conflicts.increment(1);
         let _ = submitted.answer.send(Err(error));
     }
 
-    /// Has payments counted if that is called for; nothing is being committed.
+    /// Counts payments if a count is due. Nothing is being committed at this time.
     async fn count_payments(&self) {
-        // Not without what may be committed still: nothing would count it afterwards.
+        // Wait for commits in progress, because they would not be counted afterwards.
         let settled = outwait(&self.database, "payments");
         if let Some(count) = self.books.tally().begin_count(&self.database, settled).await {
             let books = self.books.clone();
@@ -243,7 +243,7 @@ impl Shared {
         }
     }
 
-    /// Counts a group that is committed.
+    /// Counts a committed group.
     fn committed(&self, part: &[Submitted], took: Duration) {
         self.counters.committed(part.len(), took);
         self.metrics.committed(part.len(), took);
@@ -261,7 +261,7 @@ impl Shared {
         if let Some(faulted) = self.faults.strike(&self.database, &self.statements, &units).await {
             return faulted;
         }
-        // Its events have places in the feed before those of this group, and must not show up after them.
+        // Events of an earlier commit have lower positions in the feed and must not appear after those of this group.
         if self.is_wary.load(Ordering::Acquire) {
             if let Err(error) = outwait(&self.database, "events").await {
                 return Attempt::Failed(Failure::of(&error), error);
@@ -281,22 +281,22 @@ impl Shared {
     }
 }
 
-/// Ends the group's wait.
+/// Ends the waiting time of the group.
 fn take(group: &mut [Submitted]) {
     let now = std::time::Instant::now();
     group.iter_mut().filter_map(|submitted| submitted.waits.take()).for_each(|stamp| stamp.taken(now));
 }
 
-/// What became of a part of a group.
+/// Result of a part of a group.
 enum Part {
-    /// These are still to be written, in this order, each by itself; all others were answered.
+    /// The remaining parts, to be written separately in this order. All other writes got a result.
     Left(Vec<Vec<Submitted>>),
-    /// The database is away; every unit was answered.
+    /// The database is unavailable; every write got a result.
     Away(String),
 }
 
-/// Units that lost to money which others of their group promised. They have lost once those are written, and are tried again
-/// if those are not.
+/// Writes that failed because other writes of their group reserved the funds. They fail when those writes are
+/// committed, and are retried otherwise.
 #[derive(Default)]
 struct Outdone {
     losers: Vec<(Submitted, JournalError)>,
@@ -304,10 +304,10 @@ struct Outdone {
 }
 
 impl Outdone {
-    /// Parts what is to be attempted once more from what has lost for good.
+    /// Separates the writes to attempt again from those that have finally failed.
     fn part(&mut self, part: Vec<Submitted>, losers: Losers) -> (Vec<Submitted>, Vec<(Submitted, JournalError)>) {
         let Losers { mut lost, outdone } = losers;
-        // A promise that counted in the attempt before is not made after all: it may have been what they lost to.
+        // A reservation of the previous attempt is not made, and it may have been the reason for these failures.
         if part
             .iter()
             .enumerate()
@@ -326,7 +326,7 @@ impl Outdone {
         (kept, answered)
     }
 
-    /// Those that were not answered.
+    /// Returns the writes without a result.
     fn left(self) -> Vec<Vec<Submitted>> {
         let left: Vec<Submitted> =
             self.again.into_iter().chain(self.losers.into_iter().map(|(submitted, _)| submitted)).collect();

@@ -1,4 +1,4 @@
-//! What the journal writes. A unit is the whole consequence of one fact: it commits or fails as one.
+//! The writes of the journal. A write contains all consequences of one fact. It commits or fails as a whole.
 
 use payferry_domain::Chain;
 use payferry_entities::{
@@ -9,126 +9,127 @@ use payferry_entities::{
 
 use crate::observe::Moved;
 
-/// Times a delivery is tried again after its first attempt failed: four attempts in all. A new delivery starts with this
-/// many `retries_left`; the first attempt takes none of them.
+/// Number of retries of a delivery after its first attempt: four attempts in total. A new delivery starts with this
+/// many `retries_left`; the first attempt uses none of them.
 pub const DELIVERY_RETRIES_MAX: i64 = 3;
 
-/// One unit of writing. Boxed, so that the queue holds pointers.
+/// One write. Boxed, so that the queue contains only pointers.
 #[derive(Debug)]
 pub enum Unit {
     /// A new payment.
     Initiation(Box<Initiation>),
     /// A new customer.
     Customer(Box<CustomerCreation>),
-    /// A transition of a payment that exists.
+    /// A transition of an existing payment.
     Transition(Box<Transition>),
-    /// A payout or a withdrawal, new or moved on.
+    /// A new or changed payout or withdrawal.
     Sending(Box<SendingChange>),
-    /// Facts that a payment, payout or withdrawal has taken in without changing: old ones, or such as change nothing.
+    /// Facts that a payment, payout, or withdrawal processed without a change, because they were outdated or
+    /// irrelevant.
     TransfersApplied(Box<TransfersApplied>),
-    /// Blocks that were read whole.
+    /// Blocks that were read completely.
     ChainBatch(Box<ChainBatch>),
     /// The outcome of one webhook attempt.
     Delivery(Box<DeliveryOutcome>),
-    /// A signed transaction of the operator, before its broadcast.
+    /// A signed transaction of the operator account, before its broadcast.
     Submission(Box<Submission>),
-    /// The same nonce signed again with higher fees, before its broadcast.
+    /// A nonce that was signed again with higher fees, before its broadcast.
     Attempt(Box<chain_tx_attempts::Model>),
-    /// What became of an operator's transaction and the operations it carried.
+    /// The outcome of a transaction of the operator account and of its operations.
     ChainTxOutcome(Box<ChainTxOutcome>),
-    /// Operations that are not to be signed.
+    /// Operations that must not be signed.
     Refusal(Box<Refusal>),
-    /// An operation whose number is another's.
+    /// An operation whose number is already used on-chain.
     Renumbering(Box<Renumbering>),
 }
 
-/// A new payment. Gate: its idempotency key, if it has one, is new.
+/// A new payment. Precondition: its idempotency key, if any, is new.
 #[derive(Debug)]
 pub struct Initiation {
     /// The row, at version 1.
     pub payment: payments::Model,
-    /// Its first transition.
+    /// First transition.
     pub transition: payment_transitions::Model,
-    /// The caller's idempotency key with the answer, which is known before the commit.
+    /// Idempotency key of the caller with the response, which is known before the commit.
     pub idempotency: Option<idempotency_keys::Model>,
-    /// What its commit changes of the tally.
+    /// Change of the payment counts by the commit.
     pub(crate) moved: Option<Moved>,
 }
 
-/// A new customer. Gate: the request's idempotency key, if it has one, is new.
+/// A new customer. Precondition: the idempotency key of the request, if any, is new.
 #[derive(Debug)]
 pub struct CustomerCreation {
     /// The row, at version 1.
     pub customer: customers::Model,
-    /// Who made it. Its `number` is ignored: the database gives it.
+    /// Audit entry. Its `number` is ignored; the database assigns it.
     pub audit: audit_log::Model,
-    /// The caller's idempotency key with the answer.
+    /// Idempotency key of the caller with the response.
     pub idempotency: Option<idempotency_keys::Model>,
 }
 
-/// A transition. Gate: the row is still at the version before it.
+/// A transition. Precondition: the row still has the previous version.
 #[derive(Debug)]
 pub struct Transition {
-    /// The row after the transition; `payment.version - 1` is what must be there before.
+    /// Row after the transition. The stored version must be `payment.version - 1`.
     pub payment: payments::Model,
-    /// What happened.
+    /// Stored transition with its events.
     pub transition: payment_transitions::Model,
-    /// What is announced, in order of `sequence`.
+    /// Announced events, in order of `sequence`.
     pub announcements: Vec<NewEvent>,
-    /// Operations to queue (numbers are given out in the commit), queue again or cancel.
+    /// Operations to queue (numbers are assigned in the commit), queue again, or cancel.
     pub operations: Vec<OperationChange>,
-    /// What the ledger notes.
+    /// Ledger postings.
     pub postings: Vec<ledger_postings::Model>,
-    /// What has to be there, if the transition has money sent. A gate.
+    /// Required balance, if the transition sends funds. A precondition.
     pub reserve: Option<Reserve>,
-    /// Transfer rows that this transition took in.
+    /// Transfer rows that this transition applied.
     pub applied: Vec<AppliedTransfer>,
-    /// The caller's idempotency key, when a person asked for the transition. A second gate.
+    /// Idempotency key of the caller, if a person requested the transition. A second precondition.
     pub idempotency: Option<idempotency_keys::Model>,
-    /// Who asked for it, where that is written down. Its `number` is ignored: the database gives it.
+    /// Audit entry, if the request is audited. Its `number` is ignored; the database assigns it.
     pub audit: Option<audit_log::Model>,
-    /// What its commit changes of the tally.
+    /// Change of the payment counts by the commit.
     pub(crate) moved: Option<Moved>,
 }
 
-/// A payout or a withdrawal. Gate: at version 1 none of its own, later the row is still at the version before.
+/// A payout or a withdrawal. Precondition: none at version 1; later, the row still has the previous version.
 #[derive(Debug)]
 pub struct SendingChange {
-    /// The row afterwards.
+    /// Row after the change.
     pub sending: sendings::Model,
-    /// What happened.
+    /// Stored transition with its events.
     pub transition: sending_transitions::Model,
-    /// What is announced, in order of `sequence`.
+    /// Announced events, in order of `sequence`.
     pub announcements: Vec<NewEvent>,
     /// Operations to queue, or that have succeeded.
     pub operations: Vec<OperationChange>,
-    /// What the ledger notes.
+    /// Ledger postings.
     pub postings: Vec<ledger_postings::Model>,
-    /// What has to be there, at version 1. A gate.
+    /// Required balance, at version 1. A precondition.
     pub reserve: Option<Reserve>,
-    /// The caller's idempotency key with the answer. A gate.
+    /// Idempotency key of the caller with the response. A precondition.
     pub idempotency: Option<idempotency_keys::Model>,
-    /// What an operator decided.
+    /// Audit entry of an operator's decision.
     pub audit: Option<audit_log::Model>,
 }
 
-/// Money of a PSP that is promised in a commit. Gates: the balance has it, and the day's ceiling is not passed. The balance
-/// is changed by the gate itself, not by the posting about it.
+/// Funds of a PSP that a commit reserves. Preconditions: the balance is sufficient, and the daily limit is not
+/// exceeded. The precondition statement itself changes the balance, not the posting.
 #[derive(Clone, Debug)]
 pub struct Reserve {
-    /// Whose.
+    /// PSP that owns the funds.
     pub psp_id: String,
     /// Chain name.
     pub chain: String,
     /// 0x lower-case hex.
     pub token_address: String,
-    /// Base units taken off the balance; 0 for what leaves a payment's own vault.
+    /// Base units deducted from the balance; 0 for funds that leave the payment's own vault.
     pub amount: i64,
-    /// Against the day's ceiling.
+    /// Amount for the daily limit.
     pub day: DaySends,
 }
 
-/// What a sending adds to its day.
+/// Amount that an outbound transfer adds to its day.
 #[derive(Clone, Debug)]
 pub struct DaySends {
     /// USDC or USDT.
@@ -137,12 +138,13 @@ pub struct DaySends {
     pub day: i64,
     /// Base units.
     pub amount: i64,
-    /// The most that may be accepted on one day, base units.
+    /// Daily limit in base units.
     pub amount_max: i64,
 }
 
 impl Unit {
-    /// Whether it begins something new: at the door it can be refused, and what goes on already comes first.
+    /// Returns true if the write starts something new. Such writes can be rejected at submission, and writes for
+    /// existing subjects take precedence.
     pub(crate) const fn is_new(&self) -> bool {
         match self {
             Self::Initiation(_) | Self::Customer(_) => true,
@@ -151,7 +153,7 @@ impl Unit {
         }
     }
 
-    /// The caller's idempotency key, if a caller asked for the unit with one.
+    /// Returns the idempotency key of the caller, if any.
     pub(crate) fn idempotency(&self) -> Option<&idempotency_keys::Model> {
         match self {
             Self::Initiation(initiation) => initiation.idempotency.as_ref(),
@@ -162,7 +164,7 @@ impl Unit {
         }
     }
 
-    /// What its commit changes of the tally.
+    /// Returns the change of the payment counts by the commit.
     pub(crate) fn moved(&self) -> Option<&Moved> {
         match self {
             Self::Initiation(initiation) => initiation.moved.as_ref(),
@@ -171,7 +173,7 @@ impl Unit {
         }
     }
 
-    /// What it announces.
+    /// Returns the announced events.
     pub(crate) fn announcements(&self) -> &[NewEvent] {
         match self {
             Self::Transition(transition) => &transition.announcements,
@@ -180,7 +182,7 @@ impl Unit {
         }
     }
 
-    /// What it does to operations, and when.
+    /// Returns the changes of operations, and their time.
     pub(crate) fn operations(&self) -> (&[OperationChange], i64) {
         match self {
             Self::Transition(transition) => (&transition.operations, transition.transition.at),
@@ -190,7 +192,7 @@ impl Unit {
         }
     }
 
-    /// Takes out what it would post.
+    /// Removes the postings.
     pub(crate) fn drop_postings(&mut self) {
         match self {
             Self::Transition(transition) => transition.postings.clear(),
@@ -199,7 +201,7 @@ impl Unit {
         }
     }
 
-    /// What it posts to the ledger.
+    /// Returns the ledger postings.
     pub(crate) fn postings(&self) -> &[ledger_postings::Model] {
         match self {
             Self::Transition(transition) => &transition.postings,
@@ -208,7 +210,7 @@ impl Unit {
         }
     }
 
-    /// What it has promised.
+    /// Returns the reserved funds.
     pub(crate) fn reserve(&self) -> Option<&Reserve> {
         match self {
             Self::Transition(transition) => transition.reserve.as_ref(),
@@ -228,122 +230,123 @@ impl OperationChange {
     }
 }
 
-/// Facts that are known already. Without a gate: a later revision is never marked by an earlier one.
+/// Facts that are already known. There is no precondition, because an earlier revision never overwrites a later one.
 #[derive(Debug)]
 pub struct TransfersApplied {
-    /// The payment's version, which stays as it is; 0 for transfers that it has set aside.
+    /// Current version of the payment, which does not change; 0 for transfers that it set aside.
     pub version: i64,
-    /// Transfers that were taken in.
+    /// Processed transfers.
     pub transfers: Vec<AppliedTransfer>,
-    /// Operations whose success was taken in.
+    /// Operations whose success was processed.
     pub operations: Vec<OperationChange>,
     /// Milliseconds since the epoch.
     pub at: i64,
 }
 
-/// An event of the feed before it has its position.
+/// An event before it has a position in the feed.
 #[derive(Clone, Debug)]
 pub struct NewEvent {
     /// `evt_` id.
     pub id: String,
     /// Owner.
     pub psp_id: String,
-    /// What it is about.
+    /// Subject of the event.
     pub payment_id: String,
-    /// Gapless per payment.
+    /// Sequence number per payment, without gaps.
     pub sequence: i64,
-    /// Such as `payment.confirmed`.
+    /// Name, such as `payment.confirmed`.
     pub name: String,
-    /// The body as it will be signed and sent.
+    /// Body as it will be signed and sent.
     pub payload: String,
     /// Milliseconds since the epoch.
     pub created_at: i64,
-    /// The `whd_` id of its delivery; `None` when the PSP's filter leaves it out.
+    /// The `whd_` id of its delivery; `None` if the PSP's filter excludes the event.
     pub delivery_id: Option<String>,
 }
 
-/// What a transition does to an operation.
+/// Change of an operation by a transition.
 #[derive(Clone, Debug)]
 pub enum OperationChange {
-    /// Queue it. `number` in the model is ignored: a new row gets the chain's next number in the commit, a row that is
-    /// there already (cancelled or failed before) keeps its own and becomes queued again with these amounts. A new row
-    /// starts at `revision` 1, one that is there grows by one.
+    /// Queue the operation. `number` in the model is ignored: a new row gets the next number of the chain in the
+    /// commit. An existing row (cancelled or failed) keeps its number and is queued again with these amounts. A new row
+    /// starts at `revision` 1; the revision of an existing row is incremented.
     Queue(Box<operations::Model>),
-    /// It is not wanted any more. Only a queued or failed one becomes cancelled (`revision` grows); one on its way stays
-    /// as it is.
+    /// The operation is no longer needed. Only a queued or failed operation becomes cancelled (`revision` is
+    /// incremented); one in progress does not change.
     Cancel {
         /// `op_` id.
         id: String,
     },
-    /// Its success at this revision was taken in. Only a mined one becomes succeeded, and not one that was taken back and
-    /// mined again meanwhile.
+    /// The success at this revision was processed. Only a mined operation becomes succeeded, unless it was orphaned and
+    /// mined again in the meantime.
     Succeeded {
         /// `op_` id.
         id: String,
-        /// That of the row whose success it was.
+        /// Revision of the row that succeeded.
         revision: i64,
     },
 }
 
-/// A transfer row at the revision that a payment took in.
+/// A transfer row at the revision that a payment applied.
 #[derive(Clone, Debug)]
 pub struct AppliedTransfer {
     /// Chain name.
     pub chain: String,
     /// 0x hex.
     pub tx_hash: String,
-    /// Place of the log in its block.
+    /// Index of the log in its block.
     pub log_index: i64,
-    /// The revision taken in.
+    /// Applied revision.
     pub revision: i64,
 }
 
-/// Blocks read whole. Gate: the cursor is still where the reader found it.
+/// Completely read blocks. Precondition: the cursor has not moved since the reader loaded it.
 #[derive(Debug)]
 pub struct ChainBatch {
-    /// Which chain.
+    /// Chain.
     pub chain: Chain,
-    /// Hash of the block the cursor stood at; `None` for a chain read for the first time.
+    /// Block hash of the previous cursor; `None` for a chain that is read for the first time.
     pub cursor_before: Option<String>,
-    /// Where it stands afterwards.
+    /// New cursor.
     pub cursor: chain_cursors::Model,
-    /// Blocks (by hash) that are no longer of the chain: their headers go, their transfers become orphaned.
+    /// Hashes of blocks that are no longer in the chain. Their headers are deleted, and their transfers become
+    /// orphaned.
     pub orphaned_blocks: Vec<String>,
-    /// Headers read.
+    /// Headers that were read.
     pub headers: Vec<chain_headers::Model>,
-    /// Headers below this number are final and forgotten.
+    /// Headers below this number are final and are deleted.
     pub headers_keep_from: i64,
-    /// Transfers found. A row that is there and differs (another block, or orphaned before) is brought up to date and
-    /// its `revision` grows; one that is the same stays. `revision` and `applied_*` of the models are ignored.
+    /// Transfers found. If an existing row differs (another block, or orphaned before), it is updated and its
+    /// `revision` is incremented. `revision` and `applied_*` of the models are ignored.
     pub transfers: Vec<transfers::Model>,
 }
 
-/// How a webhook attempt ended. Gate: the attempt's number is new for its delivery.
+/// The outcome of a webhook attempt. Precondition: the number of the attempt is new for its delivery.
 #[derive(Debug)]
 pub struct DeliveryOutcome {
-    /// The attempt.
+    /// Attempt.
     pub attempt: delivery_attempts::Model,
     /// `delivered`, `failed` or `exhausted`.
     pub status: &'static str,
-    /// Retries that remain after this attempt.
+    /// Remaining retries after this attempt.
     pub retries_left: i64,
-    /// When the next one is due, if any.
+    /// Time of the next attempt, if any.
     pub next_attempt_at: Option<i64>,
 }
 
-/// A signed transaction. Gates: the nonce is unused, and each operation is still queued at the revision that was signed
-/// (a payment may have changed its amounts in between).
+/// A signed transaction. Preconditions: the nonce is unused, and each operation is still queued at the signed revision
+/// (the payment may have changed its amounts).
 #[derive(Debug)]
 pub struct Submission {
-    /// The transaction; its `id` is given in the commit.
+    /// Transaction; its `id` is assigned in the commit.
     pub chain_tx: chain_txs::Model,
-    /// Its signed bytes.
+    /// Signed bytes.
     pub attempt: chain_tx_attempts::Model,
-    /// What it carries; these become submitted, their `chain_tx_id` is set and `attempts` grows.
+    /// Operations in the transaction. They become submitted, their `chain_tx_id` is set, and `attempts` is incremented.
     pub operations: Vec<SignedOperation>,
 }
 
-/// An operation as it was signed.
+/// A signed operation.
 #[derive(Clone, Debug)]
 pub struct SignedOperation {
     /// `op_` id.
@@ -352,91 +355,94 @@ pub struct SignedOperation {
     pub revision: i64,
 }
 
-/// What became of an operator's transaction. Gate: the transaction is there.
+/// The outcome of a transaction of the operator account. Precondition: the transaction exists.
 #[derive(Debug)]
 pub struct ChainTxOutcome {
-    /// Row of the transaction.
+    /// Row id of the transaction.
     pub chain_tx_id: i64,
     /// `submitted` (again, after a reorganisation), `mined`, `final`, `reverted` or `cancelled`.
     pub status: &'static str,
-    /// The attempt that was mined.
+    /// Transaction hash of the attempt that was mined.
     pub tx_hash: Option<String>,
-    /// Where.
+    /// Block number.
     pub block_number: Option<i64>,
-    /// Where.
+    /// Block hash.
     pub block_hash: Option<String>,
     /// Milliseconds since the epoch.
     pub at: i64,
-    /// What became of operations it carried.
+    /// Outcomes of its operations.
     pub operations: Vec<OperationOutcome>,
 }
 
-/// Queued operations that are not to be signed. Without a gate: each fails for itself. One that is not queued any more, or
-/// was queued anew since it was read, is left alone: what spoke against it may not hold now.
+/// Queued operations that must not be signed. There is no precondition for the whole write; each operation fails
+/// separately. An operation that is no longer queued, or was queued again since it was read, does not change, because
+/// the reason may no longer apply.
 #[derive(Debug)]
 pub struct Refusal {
     /// Milliseconds since the epoch.
     pub at: i64,
-    /// Which, and why.
+    /// Operations and reasons.
     pub operations: Vec<RefusedOperation>,
 }
 
-/// An operation as it was refused.
+/// A refused operation.
 #[derive(Clone, Debug)]
 pub struct RefusedOperation {
     /// `op_` id.
     pub id: String,
-    /// Revision of the row that was looked at.
+    /// Revision of the row that was checked.
     pub revision: i64,
-    /// Why it fails.
+    /// Failure reason.
     pub failure: String,
 }
 
-/// An operation whose number another one has used on-chain: it gets its chain's next one that is not below `lowest`, and is
-/// queued again; the counter goes on behind it. Gate: it is on its way with that number, at that revision.
+/// An operation whose number another one has used on-chain. It gets the next number of its chain, not below `lowest`,
+/// and is queued again; the counter continues after it. Precondition: it is submitted with this number at this
+/// revision.
 #[derive(Clone, Debug)]
 pub struct Renumbering {
     /// `op_` id.
     pub id: String,
-    /// Its chain.
+    /// Chain of the operation.
     pub chain: Chain,
-    /// The number that is another's.
+    /// Number that is already used.
     pub number: i64,
-    /// Revision of the row that had it.
+    /// Revision of the row with that number.
     pub revision: i64,
-    /// No number below this one is given out on the chain any more.
+    /// Lowest number that may be assigned on the chain from now on.
     pub lowest: i64,
-    /// Why, kept with the row.
+    /// Reason, stored in the row.
     pub failure: String,
     /// Milliseconds since the epoch.
     pub at: i64,
 }
 
-/// What became of one operation. Applied unless the operation is cancelled, and `mined` even then; `revision` grows by one.
-/// A succeeded one is taken back by it: its transaction was orphaned, or mined again elsewhere.
+/// Outcome of one operation. It is applied unless the operation is cancelled; `mined` is applied even then. `revision`
+/// is incremented. For a succeeded operation it means that its transaction was orphaned, or mined again in another
+/// block.
 #[derive(Debug)]
 pub struct OperationOutcome {
     /// `op_` id.
     pub id: String,
     /// `queued` (again), `submitted`, `mined` or `failed`.
     pub status: &'static str,
-    /// The transaction that did it.
+    /// Transaction of the operation.
     pub tx_hash: Option<String>,
-    /// Where it was mined.
+    /// Block in which it was mined.
     pub block_number: Option<i64>,
-    /// What it moved, by the chain's own word; as the row has it if absent.
+    /// Amounts that the chain reports as moved; if absent, the amounts of the row.
     pub carried: Option<Carried>,
-    /// Why it failed.
+    /// Failure reason.
     pub failure: Option<String>,
-    /// Not tried before then, milliseconds since the epoch.
+    /// Earliest time of the next attempt, in milliseconds since the epoch.
     pub not_before: i64,
 }
 
-/// What an operation moved, in base units: the shares of a settlement, which are the whole of it, or the amount of a
-/// sending and zeros.
+/// Amounts that an operation moved, in base units: the shares of a settlement, which add up to the amount, or the
+/// amount of an outbound transfer and zeros.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Carried {
-    /// All of it.
+    /// Total amount.
     pub amount: i64,
     /// The PSP's share.
     pub psp_amount: i64,
@@ -444,13 +450,13 @@ pub struct Carried {
     pub treasury_fee: i64,
 }
 
-/// What a commit gave back.
+/// Result of a commit.
 #[derive(Debug, Default)]
 pub struct Receipt {
-    /// Chain batch: each transfer row that changed, as it is now (orphaned ones first).
+    /// Chain batch: each changed transfer row in its new state (orphaned ones first).
     pub transfers: Vec<transfers::Model>,
-    /// Submission: the row number given to the transaction.
+    /// Submission: the row id of the transaction.
     pub chain_tx_id: Option<i64>,
-    /// Chain transaction outcome, refusal or renumbering: each operation that it changed, as it is now.
+    /// Chain transaction outcome, refusal, or renumbering: each changed operation in its new state.
     pub operations: Vec<operations::Model>,
 }

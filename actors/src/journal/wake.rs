@@ -1,9 +1,9 @@
-//! Who waits for something to be committed: open pages and long polls are woken by the commit, so that none of them
-//! looks at the database again and again; and the webhook sender is told what for, before those are who announced it, so
-//! that a webhook waits behind nobody's turn.
+//! Notifications of commits. Open pages and long polls are woken by a commit, so that they need not poll the database.
+//! The webhook sender is notified before the results of the writes are returned, so that webhooks are not delayed by
+//! other actors.
 //!
-//! A subject is the id of a payment, or of a PSP whose feed grows. Deliberately absent: what was committed. Whoever is
-//! woken reads it.
+//! A subject is the id of a payment, or of a PSP whose feed grows. Not here: the committed data. A subscriber reads it
+//! after the wake-up.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,25 +16,25 @@ use tokio::sync::watch;
 
 use super::{Submitted, Unit};
 
-/// The subjects that somebody waits for.
+/// Subjects with subscribers.
 #[derive(Default)]
 pub(super) struct Wakes {
     by_subject: DashMap<String, watch::Sender<()>>,
-    /// How many there are: a commit that nobody waits for costs one look at it.
+    /// Number of subjects, so that a commit without subscribers costs only one check.
     subjects: AtomicUsize,
-    /// Told the ids of PSPs to whom something was announced.
+    /// Callback for the ids of PSPs with announcements.
     sender: RwLock<Option<Sender>>,
 }
 
 type Sender = Box<dyn Fn(&str) + Send + Sync>;
 
 impl Wakes {
-    /// From now on, `sender` is told of each PSP to whom a commit announces something, in the place of any before it.
+    /// Registers the callback for PSPs with announcements; replaces an earlier one.
     pub(super) fn tell_announced(&self, sender: Sender) {
         *self.sender.write() = Some(sender);
     }
 
-    /// From now on, commits about `subject` wake.
+    /// Subscribes to commits about `subject`.
     pub(super) fn subscribe(self: &Arc<Self>, subject: String) -> Wake {
         let receiver = match self.by_subject.entry(subject.clone()) {
             Entry::Occupied(entry) => entry.get().subscribe(),
@@ -48,7 +48,7 @@ impl Wakes {
         Wake { receiver, subject, wakes: Arc::clone(self) }
     }
 
-    /// These were committed, or may have been.
+    /// Notifies about writes that were committed, or may have been.
     pub(super) fn committed(&self, part: &[Submitted]) {
         let announced = part.iter().filter_map(|submitted| submitted.unit.announcements().first());
         self.announced(announced.map(|event| event.psp_id.as_str()));
@@ -65,7 +65,7 @@ impl Wakes {
         }
     }
 
-    /// Something was announced to these PSPs.
+    /// Notifies about announcements to these PSPs.
     pub(super) fn announced<'a>(&self, psp_ids: impl IntoIterator<Item = &'a str>) {
         if let Some(tell) = &*self.sender.read() {
             psp_ids.into_iter().collect::<BTreeSet<_>>().into_iter().for_each(tell);
@@ -78,13 +78,13 @@ impl Wakes {
         }
     }
 
-    /// How many subjects somebody waits for.
+    /// Returns the number of subjects with subscribers.
     pub(super) fn len(&self) -> usize {
         self.subjects.load(Ordering::SeqCst)
     }
 }
 
-/// One that waits for commits about a subject. Subscribe first, then read: nothing is missed in between.
+/// A subscription to commits about a subject. Subscribe first, then read, so that nothing is missed.
 pub struct Wake {
     receiver: watch::Receiver<()>,
     subject: String,
@@ -92,10 +92,10 @@ pub struct Wake {
 }
 
 impl Wake {
-    /// Resolves once something about the subject has been committed since the subscription or the last wake; of many
-    /// commits one wake is left.
+    /// Resolves when something about the subject was committed since the subscription or the last wake-up. Several
+    /// commits lead to one wake-up.
     pub async fn woken(&mut self) {
-        // The sender stands as long as this does.
+        // The sender exists as long as this subscription.
         let _ = self.receiver.changed().await;
     }
 }
@@ -108,7 +108,7 @@ impl std::fmt::Debug for Wake {
 
 impl Drop for Wake {
     fn drop(&mut self) {
-        // This one's own receiver is still there.
+        // The receiver of this subscription still exists.
         let last = self.wakes.by_subject.remove_if(&self.subject, |_, sender| sender.receiver_count() <= 1);
         if last.is_some() {
             self.wakes.subjects.fetch_sub(1, Ordering::SeqCst);
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn each_who_waits_is_woken_once_and_nothing_is_left_behind() {
+    async fn each_subscriber_is_woken_once_and_subjects_are_removed() {
         let wakes = Arc::new(Wakes::default());
         let (mut one, mut two) = (wakes.subscribe("pay_1".to_owned()), wakes.subscribe("pay_1".to_owned()));
         let mut other = wakes.subscribe("pay_2".to_owned());
@@ -133,7 +133,7 @@ mod tests {
         wakes.wake("pay_3");
         one.woken().await;
         two.woken().await;
-        assert!(one.woken().now_or_never().is_none(), "two commits are one wake");
+        assert!(one.woken().now_or_never().is_none(), "two commits lead to one wake-up");
         assert!(other.woken().now_or_never().is_none());
         drop(one);
         wakes.wake("pay_1");

@@ -1,9 +1,8 @@
-//! One attempt at a group: one transaction, the gates of all units first, then what depends on them.
+//! One attempt at a group: one transaction with the preconditions of all writes first, then the dependent statements.
 //!
-//! New payments alone need no look at any answer (`new_payments`): they come here only when that has failed.
-//!
-//! Deliberately absent: the gates themselves (`gates`), what becomes of a group that fails (`task`), which units may
-//! stand in one (`queue`).
+//! Groups of only new payments need no intermediate answers (`new_payments`); they come here only if that attempt
+//! failed. Not here: the preconditions (`gates`), the handling of failed groups (`task`), the selection of a group
+//! (`queue`).
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -20,26 +19,26 @@ use super::rows::{
 use super::statements::Statements;
 use super::{DELIVERY_RETRIES_MAX, JournalError, OperationChange, OperationOutcome, Receipt, Renumbering, Unit};
 
-/// How an attempt ended.
+/// Outcome of an attempt.
 pub(super) enum Attempt {
-    /// Committed; one receipt a unit.
+    /// Committed; one receipt per write.
     Committed(Vec<Receipt>),
-    /// Rolled back: some units lost a gate. The others have done nothing wrong.
+    /// Rolled back because some writes failed a precondition. The other writes are valid.
     Lost(Losers),
-    /// Rolled back, or never begun.
+    /// Rolled back, or never started.
     Failed(Failure, DbErr),
     /// The commit was sent and failed.
     Unknown(DbErr),
 }
 
-/// Units that lost a gate, by their place.
+/// Writes that failed a precondition, by their position.
 pub(super) struct Losers {
     pub(super) lost: BTreeMap<usize, JournalError>,
-    /// Those of them that have lost only if the others are written.
+    /// Those of them that fail only if the other writes are committed.
     pub(super) outdone: HashSet<usize>,
 }
 
-/// Writes `units` in one transaction.
+/// Commits `units` in one transaction.
 pub(super) async fn attempt(database: &Database, statements: &Statements, units: &[&Unit]) -> Attempt {
     if let Some(attempt) = statements.new_payments.attempt(database, units).await {
         return attempt;
@@ -57,7 +56,7 @@ pub(super) async fn attempt(database: &Database, statements: &Statements, units:
     match written {
         Ok(Ok(receipts)) => match transaction.commit().await {
             Ok(()) => Attempt::Committed(receipts),
-            // The server's own word that it rolled back; every other error leaves it open.
+            // With this error the server reports a rollback. With any other error the outcome is unknown.
             Err(error) if Failure::of(&error) == Failure::Contention => Attempt::Failed(Failure::Contention, error),
             Err(error) => Attempt::Unknown(error),
         },
@@ -72,8 +71,8 @@ pub(super) async fn attempt(database: &Database, statements: &Statements, units:
     }
 }
 
-/// Returns when no transaction is left that has written this table: one whose connection was lost may be committing still.
-/// SQLite has one writer, and none to wait for.
+/// Waits until no transaction remains that has written to this table. A transaction whose connection was lost may still
+/// commit. SQLite has a single writer, so there is nothing to wait for.
 pub(super) async fn outwait(database: &Database, table: &'static str) -> Result<(), DbErr> {
     if database.backend() == DbBackend::Postgres {
         let transaction = database.begin().await?;
@@ -83,14 +82,14 @@ pub(super) async fn outwait(database: &Database, table: &'static str) -> Result<
     Ok(())
 }
 
-/// A failed roll-back leaves a broken connection, and the database rolls back by itself.
+/// Rolls back. A failure means that the connection is broken, and the database rolls back by itself.
 async fn roll_back(transaction: Transaction) {
     if let Err(error) = transaction.rollback().await {
         tracing::warn!(%error, "the journal could not roll back");
     }
 }
 
-/// The statements at work in one transaction.
+/// Runs the statements of one transaction.
 pub(super) struct Writer<'a> {
     pub(super) backend: DbBackend,
     pub(super) transaction: &'a Transaction,
@@ -116,7 +115,7 @@ impl Writer<'_> {
         self.transaction.query_all_raw(statement).await
     }
 
-    /// The first column of each row that passed.
+    /// Returns the first column of each row that passed.
     pub(super) async fn passed<R: Serialize>(&self, sql: &str, rows: &[R]) -> Result<HashSet<String>, DbErr> {
         keys_of(&self.query(sql, rows).await?)
     }
@@ -136,7 +135,7 @@ impl Writer<'_> {
         self.post(units).await?;
         self.write_customers(units).await?;
         self.announce(units).await?;
-        // Before new ones get theirs.
+        // Before new operations get their numbers.
         self.renumber(units, &mut receipts).await?;
         self.change_operations(units).await?;
         self.write_outcomes(units, &mut receipts).await?;
@@ -171,7 +170,7 @@ impl Writer<'_> {
         self.insert(&self.statements.sending_transitions_insert, &transitions).await.map(|_| ())
     }
 
-    /// New customers, and who asked for what is written.
+    /// Writes new customers and audit entries.
     async fn write_customers(&self, units: &[&Unit]) -> Result<(), DbErr> {
         let mut customers = Vec::new();
         let mut entries = Vec::new();
@@ -213,7 +212,7 @@ impl Writer<'_> {
                 psp_id: event.psp_id.clone(),
                 payment_id: event.payment_id.clone(),
                 sequence: event.sequence,
-                // Its event's, looked up by the statement.
+                // Looked up by the statement from its event.
                 position: 0,
                 status: "queued".to_owned(),
                 url: None,
@@ -233,7 +232,7 @@ impl Writer<'_> {
     }
 
     async fn change_operations(&self, units: &[&Unit]) -> Result<(), DbErr> {
-        // What a unit says last about an operation counts.
+        // The last change of an operation counts.
         let mut changes: Vec<(&OperationChange, i64)> = Vec::new();
         for unit in units {
             let (operations, at) = unit.operations();
@@ -260,7 +259,7 @@ impl Writer<'_> {
         self.insert(&self.statements.operations_succeed, &succeeded.iter().collect::<Vec<_>>()).await.map(|_| ())
     }
 
-    /// Gives each operation that has no row yet its chain's next number. A group that is rolled back gives them back.
+    /// Assigns the next number of the chain to each operation without a row. A rollback releases the numbers.
     async fn number(&self, queued: &mut [operations::Model]) -> Result<(), DbErr> {
         let ids: Vec<_> = queued.iter().map(|row| OperationRow { id: &row.id, updated_at: row.updated_at }).collect();
         let existing = self.insert(&self.statements.operations_existing, &ids.iter().collect::<Vec<_>>()).await?;
@@ -283,7 +282,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Gives operations whose numbers are others' their chain's next ones, behind all that are known to be used.
+    /// Assigns new numbers to operations whose numbers are already used, above all numbers known to be used.
     async fn renumber(&self, units: &[&Unit], receipts: &mut [Receipt]) -> Result<(), DbErr> {
         let mut lost: BTreeMap<String, Vec<(usize, &Renumbering)>> = BTreeMap::new();
         for (place, unit) in units.iter().enumerate() {
@@ -313,7 +312,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Takes so many off each counter; answers what comes after them, by the counter's name.
+    /// Takes this many numbers from each counter; returns the next value of each counter by name.
     async fn take_numbers(&self, counts: &[CounterRow<'_>]) -> Result<HashMap<String, i64>, DbErr> {
         let mut next = HashMap::new();
         for row in self.query(&self.statements.counters_take, counts).await? {
@@ -388,7 +387,7 @@ impl Writer<'_> {
             orphaned.extend(batch.orphaned_blocks.iter().map(|hash| BlockRow { chain, hash }));
             headers.extend(batch.headers.iter().map(|header| ((header.chain.as_str(), header.number), header)));
             forgotten.push(HeightRow { chain, number: batch.headers_keep_from });
-            // Two rows of one key in a statement are an error to PostgreSQL; the later one is the newer.
+            // PostgreSQL rejects two rows with the same key in one statement. The later row is the newer one.
             found.extend(batch.transfers.iter().map(|row| {
                 let fresh = transfers::Model { revision: 1, applied_revision: 0, applied_version: 0, ..row.clone() };
                 (transfer_id(row), fresh)
@@ -406,7 +405,7 @@ impl Writer<'_> {
         let changed = self.insert(&self.statements.transfers_upsert, &found.values().collect::<Vec<_>>()).await?;
         let changed = changed.iter().map(|row| transfers::Model::from_query_result(row, ""));
         let mut changed = changed.collect::<Result<Vec<_>, _>>()?;
-        // A transfer that was taken back and mined again in one batch is reported once, as it is now.
+        // A transfer that was orphaned and mined again in one batch is reported once, in its new state.
         let again: HashSet<TransferId<'_>> = changed.iter().map(transfer_id).collect();
         gone.retain(|row| !again.contains(&transfer_id(row)));
         drop(again);
@@ -421,7 +420,7 @@ impl Writer<'_> {
     }
 
     async fn mark_applied(&self, units: &[&Unit]) -> Result<(), DbErr> {
-        // Of two marks of one row the later revision counts, whatever order the database joins them in.
+        // Of two marks of one row the later revision counts, in any join order of the database.
         let mut marks: BTreeMap<TransferId<'_>, (i64, i64)> = BTreeMap::new();
         for unit in units {
             let (version, applied) = match unit {
@@ -442,7 +441,7 @@ impl Writer<'_> {
     }
 }
 
-/// The counter that a chain's operations get their numbers from.
+/// Returns the name of the counter for the operation numbers of a chain.
 pub(crate) fn counter_of_operations(chain: &str) -> String {
     format!("operation:{chain}")
 }
@@ -451,7 +450,7 @@ fn after(next: &HashMap<String, i64>, name: &str) -> Result<i64, DbErr> {
     next.get(name).copied().ok_or_else(|| DbErr::RecordNotFound(format!("the counter {name}")))
 }
 
-/// The first column of each of these rows.
+/// Returns the first column of these rows.
 pub(super) fn keys_of(rows: &[QueryResult]) -> Result<HashSet<String>, DbErr> {
     rows.iter().map(|row| row.try_get_by_index(0)).collect()
 }
@@ -460,7 +459,7 @@ fn outcome_row(operation: &OperationOutcome, chain_tx_id: i64, updated_at: i64) 
     OperationOutcomeRow {
         id: &operation.id,
         status: operation.status,
-        // One that is queued again is carried by nothing.
+        // An operation that is queued again is in no transaction.
         chain_tx_id: (operation.status != "queued").then_some(chain_tx_id),
         tx_hash: operation.tx_hash.as_deref(),
         block_number: operation.block_number,

@@ -1,6 +1,6 @@
-//! Between the ledger's rows and its words, and what runs over them.
+//! Converts between ledger rows and domain types, and contains the jobs that run over the ledger.
 //!
-//! Deliberately absent: which event posts what (the domain), and the writing itself (`journal`).
+//! Not here: the mapping from events to postings (the domain), and the writes (`journal`).
 
 pub mod check;
 mod opening;
@@ -11,22 +11,22 @@ use payferry_entities::ledger_postings;
 
 pub(crate) use opening::open;
 
-/// Milliseconds of a day.
+/// Milliseconds per day.
 const DAY_MS: i64 = 86_400_000;
 
-/// The day of a moment, counted from the epoch, UTC.
+/// Returns the UTC day of a time, counted from the epoch.
 pub(crate) const fn day_of(at: Timestamp) -> i64 {
     at.as_millis().div_euclid(DAY_MS)
 }
 
-/// What a posting adds to an account: negative if it takes from it.
+/// Returns the change of the balance of an account by a posting: negative if it debits the account.
 pub(crate) fn change_of(posting: &ledger_postings::Model, account: Account) -> i64 {
     let gives = if posting.credit == account.as_str() { posting.amount } else { 0 };
     let takes = if posting.debit == account.as_str() { posting.amount } else { 0 };
     gives - takes
 }
 
-/// The rows of one commit's postings.
+/// Returns the rows of the postings of one commit.
 pub(crate) fn rows(
     subject: &str,
     version: u32,

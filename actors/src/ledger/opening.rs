@@ -1,8 +1,8 @@
-//! The ledger's beginning: what was posted by payments from before there was a ledger.
+//! Opens the ledger: posts the payments that are older than the ledger.
 //!
-//! Their transitions say all that has happened, so the pure core posts it again, under the versions that it happened in. What
-//! is posted already is left alone, so that a crash in between costs nothing; when all is posted, a mark says so. Runs before
-//! anything else writes.
+//! Their transitions contain all events, so the pure domain can create the postings again, with the versions of that
+//! time. Existing postings are not touched, so a crash in between does no harm. When everything is posted, a marker is
+//! set. This runs before any other write.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -21,22 +21,22 @@ use sea_orm::{
 use super::{change_of, rows};
 use crate::payment::store::{self, StoreError};
 
-/// Payments of one commit.
+/// Payments per commit.
 const STEP: u64 = 200;
-/// Postings of one statement: each binds a dozen values, of the 32,766 that SQLite takes.
+/// Postings per statement. Each binds about a dozen values; SQLite allows 32,766.
 const POSTINGS_MAX: usize = 1_000;
 
-/// What a page came to.
+/// Result of a page.
 #[derive(Default)]
 struct Opened {
-    /// Payments that something was posted of.
+    /// Payments with new postings.
     payments: u64,
     /// Payments that could not be posted.
     failed: u64,
 }
 
-/// Posts what is missing, once in a database's life; answers of how many payments. While any cannot be posted, it is tried again
-/// at the next start.
+/// Creates the missing postings, once per database; returns the number of payments. If a payment fails, everything is
+/// tried again at the next start.
 pub(crate) async fn open(database: &Database, real_now: Timestamp) -> Result<u64, DbErr> {
     if ledger_openings::Entity::find().one(database.reader()).await?.is_some() {
         return Ok(0);
@@ -44,7 +44,7 @@ pub(crate) async fn open(database: &Database, real_now: Timestamp) -> Result<u64
     let mut after = String::new();
     let mut opened = Opened::default();
     loop {
-        // Without a transfer nothing was ever posted.
+        // Payments without a transfer have no postings.
         let paid = Query::select().column(transfers::Column::PaymentId).from(transfers::Entity).to_owned();
         let page = payments::Entity::find()
             .filter(payments::Column::Id.gt(&after))
@@ -57,7 +57,7 @@ pub(crate) async fn open(database: &Database, real_now: Timestamp) -> Result<u64
         let of_page = post(database, &page).await?;
         opened.payments += of_page.payments;
         opened.failed += of_page.failed;
-        tracing::debug!(payments = opened.payments, "payments from before the ledger were posted up to {after}");
+        tracing::debug!(payments = opened.payments, "older payments were posted to the ledger up to {after}");
     }
     if opened.failed == 0 {
         let transaction = database.begin().await?;
@@ -90,7 +90,7 @@ async fn post(database: &Database, page: &[payments::Model]) -> Result<Opened, D
                 opened.payments += u64::from(!postings.is_empty());
                 missing.extend(postings);
             }
-            // It must not keep the others out of the ledger.
+            // A failing payment must not block the others.
             Err(error) => {
                 opened.failed += 1;
                 tracing::error!(payment.id = %row.id, %error, "payment {} cannot be posted to the ledger", row.id);
@@ -116,7 +116,7 @@ fn postings_of(
     if !(1..).map(i64::from).zip(transitions).all(|(version, transition)| transition.version == version)
         || i64::try_from(transitions.len()) != Ok(row.version)
     {
-        let reason = "its transitions are not all there".to_owned();
+        let reason = "transitions are missing".to_owned();
         return Err(StoreError::Unreadable { table: "payment_transitions", id: row.id.clone(), reason });
     }
     let commits = transitions
@@ -130,7 +130,7 @@ fn postings_of(
     Ok(of_version.collect())
 }
 
-/// Postings and what they change of the balances, in one commit. What is posted already is left alone.
+/// Writes postings and their changes of the balances in one commit. Existing postings are skipped.
 async fn write(database: &Database, missing: Vec<ledger_postings::Model>) -> Result<(), DbErr> {
     use ledger_postings::Column::Subject;
     let transaction = database.begin().await?;
@@ -152,7 +152,7 @@ async fn write(database: &Database, missing: Vec<ledger_postings::Model>) -> Res
     transaction.commit().await
 }
 
-/// By what they change, not to what they come: a process of before may still be moving them.
+/// Adds the changes instead of setting values, because an earlier process may still change the balances.
 async fn change_balances(transaction: &Transaction, postings: &[ledger_postings::Model]) -> Result<(), DbErr> {
     let mut changes: BTreeMap<(&str, &str, &str), (i64, i64, i64)> = BTreeMap::new();
     for posting in postings {

@@ -1,4 +1,5 @@
-//! The books of a tree: who is there, the figures of each and of each kind, the log, and the tally of payments.
+//! Registry of a supervision tree: running actors, measurements of each actor and kind, the supervision log, and the
+//! payment counts.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,7 +21,7 @@ use super::view::NodeState;
 use super::{ActorKind, Ferried};
 use crate::clock::Clock;
 
-/// The books of one tree. Clones are the same books.
+/// Registry of one tree. Clones share it.
 #[derive(Clone)]
 pub struct Books {
     inner: Arc<Inner>,
@@ -29,7 +30,7 @@ pub struct Books {
 struct Inner {
     clock: Clock,
     kinds: Vec<Arc<KindBooks>>,
-    /// Everything but payments, payouts and withdrawals.
+    /// All actors except payments, payouts and withdrawals.
     nodes: Mutex<BTreeMap<(ActorKind, String), Arc<Node>>>,
     log: SupervisionLog,
     tally: Tally,
@@ -48,7 +49,8 @@ impl fmt::Debug for Books {
 }
 
 impl Books {
-    /// Empty books. Without `measuring` only the living and the failed are counted: what the rest costs can be seen so.
+    /// Creates an empty registry. Without `measuring`, only running and failed actors are counted, so that the cost of
+    /// the rest can be measured.
     pub fn new(clock: Clock, measuring: bool) -> Self {
         metrics::describe();
         let kinds = ActorKind::ALL.iter().map(|kind| Arc::new(KindBooks::new(*kind, measuring))).collect();
@@ -56,7 +58,7 @@ impl Books {
         Self { inner: Arc::new(Inner { clock, kinds, nodes, log, tally: Tally::default() }) }
     }
 
-    /// Starts an actor that the tree's view lists by name.
+    /// Starts an actor that the tree view lists by name.
     pub(crate) async fn spawn<B: Behaviour>(
         &self,
         name: &str,
@@ -67,7 +69,7 @@ impl Books {
         self.start(behaviour, args, supervisor, self.present(B::KIND, name)).await
     }
 
-    /// Starts one of very many, which are only counted.
+    /// Starts an actor that is only counted.
     pub(crate) async fn spawn_unlisted<B: Behaviour>(
         &self,
         behaviour: B,
@@ -94,13 +96,13 @@ impl Books {
         Ok(Mailbox::new(actor, books))
     }
 
-    /// Marks a listed actor, or what is kept like one, as running until the answer is dropped.
+    /// Marks a listed actor, or a task registered like one, as running until the result is dropped.
     pub(crate) fn present(&self, kind: ActorKind, name: &str) -> Presence {
         let node = self.node(kind, name);
         Presence::new(Arc::clone(&node.books), Some(node), self.now())
     }
 
-    /// The books of a listed actor, which go on when it is restarted.
+    /// Measurements of a listed actor, which continue over restarts.
     pub(crate) fn of(&self, kind: ActorKind, name: &str) -> Arc<ActorBooks> {
         Arc::clone(&self.node(kind, name).books)
     }
@@ -125,17 +127,17 @@ impl Books {
         &self.inner.kinds[kind as usize]
     }
 
-    /// Payments by status.
+    /// Payment counts by status.
     pub(crate) fn tally(&self) -> &Tally {
         &self.inner.tally
     }
 
-    /// By the wall clock.
+    /// Wall-clock time.
     pub(crate) fn now(&self) -> Timestamp {
         self.inner.clock.real_now()
     }
 
-    /// Records a failure and that the actor is started again.
+    /// Records a failure and the restart of the actor.
     pub(crate) fn restarted(&self, kind: ActorKind, name: &str, cause: Cause, reason: &str) {
         let failure = Failure { at: self.now(), cause, reason: cut(reason) };
         tracing::warn!(actor.kind = kind.as_str(), actor.name = %name, cause = cause.as_str(), reason = %failure.reason,
@@ -147,7 +149,7 @@ impl Books {
         self.inner.log.restarted(kind, name, &failure);
     }
 
-    /// Records a failure and that the payment, payout or withdrawal is given up.
+    /// Records a failure and the quarantine of the payment, payout or withdrawal.
     pub(crate) fn quarantined(&self, of: impl Into<Ferried>, cause: Cause, reason: &str) {
         let of = of.into();
         let failure = Failure { at: self.now(), cause, reason: cut(reason) };
@@ -158,22 +160,22 @@ impl Books {
         self.inner.log.quarantined(of, &failure);
     }
 
-    /// Whether it is given up.
+    /// True if it is quarantined.
     pub fn is_quarantined(&self, of: impl Into<Ferried>) -> bool {
         self.inner.log.is_quarantined(of.into())
     }
 
-    /// Lets it run again. Answers whether it was quarantined.
+    /// Releases it from quarantine. Returns true if it was quarantined.
     pub(crate) fn release(&self, of: Ferried) -> bool {
         self.inner.log.release(of)
     }
 
-    /// Those that are given up, the longest first: at most so many, behind `after` if that is given.
+    /// Page of quarantined subjects, oldest quarantine first, after `after` if given.
     pub fn given_up(&self, after: Option<(Timestamp, Ferried)>, limit: usize) -> Vec<GivenUp> {
         self.inner.log.given_up(after, limit)
     }
 
-    /// How many are given up: payments, and payouts and withdrawals.
+    /// Number of quarantined payments, and of quarantined payouts and withdrawals.
     pub fn quarantined_lens(&self) -> (usize, usize) {
         self.inner.log.quarantined_lens()
     }
@@ -182,37 +184,37 @@ impl Books {
         self.inner.log.quarantine_of(of.into())
     }
 
-    /// Incidents with a number above `after` that are still kept, oldest first.
+    /// Stored incidents with a number above `after`, oldest first.
     pub fn incidents(&self, after: u64) -> Vec<Incident> {
         self.inner.log.since(after)
     }
 
-    /// The newest incidents that are kept, at most so many, the newest first.
+    /// Up to `limit` stored incidents, newest first.
     pub fn latest_incidents(&self, limit: usize) -> Vec<Incident> {
         self.inner.log.latest(limit)
     }
 
-    /// The same of one actor.
+    /// Up to `limit` stored incidents of one actor, newest first.
     pub fn latest_incidents_of(&self, kind: ActorKind, name: &str, limit: usize) -> Vec<Incident> {
         self.inner.log.latest_of(kind, name, limit)
     }
 
-    /// Incidents that are kept.
+    /// Number of stored incidents.
     pub fn incidents_len(&self) -> usize {
         self.inner.log.len()
     }
 
-    /// Yields the number of the newest incident whenever there is one.
+    /// Receiver of the newest incident's number.
     pub fn watch_incidents(&self) -> watch::Receiver<u64> {
         self.inner.log.watch()
     }
 
-    /// Restarts so far by kind of actor.
+    /// Restarts by kind of actor.
     pub fn restarts(&self) -> BTreeMap<ActorKind, u64> {
         self.inner.log.restarts()
     }
 
-    /// Shows what is not counted as it happens.
+    /// Updates the metrics that are not counted on the event itself.
     pub(crate) fn refresh_metrics(&self) {
         self.inner.kinds.iter().for_each(|kind| kind.refresh_metrics());
         let (payments, sendings) = self.quarantined_lens();
@@ -226,7 +228,7 @@ impl Books {
         self.inner.log.record_of(kind, name)
     }
 
-    /// Its restarts and its last failure, as far as they are remembered.
+    /// Its restarts and its last failure, as far as they are still recorded.
     pub(crate) fn failures_of(&self, of: impl Into<Ferried>) -> (u64, Option<Failure>) {
         let of = of.into();
         let Record { restarts, last } = self.record_of(of.kind(), &of.to_string());
@@ -234,7 +236,7 @@ impl Books {
     }
 }
 
-/// An actor that is listed by name. It stays when it is restarted.
+/// Actor that is listed by name. The node survives restarts.
 pub(super) struct Node {
     pub(super) kind: ActorKind,
     pub(super) name: String,
@@ -245,7 +247,7 @@ pub(super) struct Node {
 #[derive(Clone, Copy)]
 struct Standing {
     state: NodeState,
-    /// Counts starts: the end of one before says nothing about the one that runs.
+    /// Number of starts: the end of an earlier incarnation does not affect the running one.
     incarnation: u64,
 }
 
@@ -261,7 +263,7 @@ impl Node {
     }
 }
 
-/// An actor is there for as long as this lives.
+/// Guard that marks an actor as running.
 pub(crate) struct Presence {
     books: Arc<ActorBooks>,
     node: Option<Box<(Arc<Node>, u64)>>,
@@ -291,7 +293,7 @@ impl Drop for Presence {
         self.books.ended();
         let Some((node, incarnation)) = self.node.as_deref() else { return };
         let mut standing = node.standing.lock();
-        // Whoever is to be restarted says so by itself, before or after.
+        // The supervisor marks a restart itself, before or after this.
         if standing.incarnation == *incarnation && standing.state == NodeState::Running {
             standing.state = NodeState::Stopped;
         }

@@ -1,4 +1,4 @@
-//! Counters of one name whose label takes few values, each looked up once.
+//! Counters with one label that takes few values, each looked up once.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::fmt;
 use metrics::{Counter, counter};
 use parking_lot::RwLock;
 
-/// The counters of one name, by the value of its one label.
+/// Counters of one name, by the value of their label.
 pub(crate) struct Counters {
     name: &'static str,
     label: &'static str,
@@ -14,13 +14,13 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
-    /// With values that are not known yet: each appears when it is first counted.
+    /// Creates counters without known values: each appears on its first increment.
     pub(crate) fn new(name: &'static str, label: &'static str) -> Self {
         Self { name, label, handles: RwLock::default() }
     }
 
-    /// With the values that the label can have, so that each stands at 0 from the start: an alarm on a rise sees none in a
-    /// counter that appears as 1.
+    /// Creates counters for all values of the label, so that each is exported as 0 from the start: an alert on an
+    /// increase does not fire if a counter first appears at 1.
     pub(crate) fn closed(
         name: &'static str,
         label: &'static str,
@@ -30,7 +30,7 @@ impl Counters {
         Self { name, label, handles: RwLock::new(handles) }
     }
 
-    /// Counts one. Values are static: the label does not grow with use.
+    /// Increments the counter of a value. Values are static, so the label is bounded.
     pub(crate) fn increment(&self, value: &'static str) {
         if let Some(counter) = self.handles.read().get(value) {
             return counter.increment(1);

@@ -1,7 +1,7 @@
-//! The figures of one actor and of a kind, and what stands in a mailbox while it waits there.
+//! Measurements of one actor and of a kind, and of messages while they wait in a mailbox.
 //!
-//! All of it is atomics that nobody waits for. A payment's figures cost it less than a hundred bytes; what its kind
-//! counts outlives it.
+//! They are atomics without locks. The measurements of a payment take less than a hundred bytes; those of its kind
+//! outlive it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,17 +16,17 @@ use super::log::{Cause, Failure};
 use super::metrics::{self, KindMetrics};
 use super::view::Figures;
 
-/// One actor's figures.
+/// Measurements of one actor.
 pub(crate) struct ActorBooks {
     kind: Arc<KindBooks>,
     since_ms: AtomicI64,
-    /// What the actor lets be seen at a glance; what it means is its kind's.
+    /// Value that the actor publishes; its kind defines the meaning.
     note: AtomicU64,
     depth: AtomicU32,
     pub(super) totals: Totals,
 }
 
-// There is one for each live payment.
+// There is one per live payment.
 const _: () = assert!(size_of::<ActorBooks>() <= 96);
 
 impl ActorBooks {
@@ -35,23 +35,23 @@ impl ActorBooks {
         Self { kind, since_ms, note, depth, totals: Totals::default() }
     }
 
-    /// The actor is there from now on.
+    /// Records the start of the actor.
     pub(super) fn began(&self, now: Timestamp) {
         self.since_ms.store(now.as_millis(), Ordering::Relaxed);
         self.kind.live.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The actor has ended.
+    /// Records the end of the actor.
     pub(super) fn ended(&self) {
         self.kind.live.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Messages that wait in its mailbox.
+    /// Messages waiting in its mailbox.
     pub(crate) fn depth(&self) -> usize {
         self.depth.load(Ordering::Relaxed) as usize
     }
 
-    /// When it was last started.
+    /// Time of the last start.
     pub(crate) fn since(&self) -> Timestamp {
         Timestamp(self.since_ms.load(Ordering::Relaxed))
     }
@@ -64,21 +64,21 @@ impl ActorBooks {
         self.note.store(note, Ordering::Relaxed);
     }
 
-    /// What is taken out of a queue was waiting for so long.
+    /// Records the waiting time of a message taken from a queue.
     pub(crate) fn waited(&self, waited: Duration) {
         self.totals.waited(waited);
         self.kind.totals.waited(waited);
         self.kind.metrics.wait.record(waited.as_secs_f64());
     }
 
-    /// One piece of work took so long.
+    /// Records the duration of one piece of work.
     pub(crate) fn handled(&self, took: Duration) {
         self.totals.handled(took);
         self.kind.totals.handled(took);
         self.kind.metrics.handling.record(took.as_secs_f64());
     }
 
-    /// What is measured of it.
+    /// Measurements of the actor.
     pub(crate) fn figures(&self) -> Figures {
         self.totals.figures(self.depth())
     }
@@ -88,7 +88,7 @@ impl ActorBooks {
     }
 }
 
-/// What is added up of one actor or of all of a kind.
+/// Sums for one actor or for all actors of a kind.
 #[derive(Debug, Default)]
 pub(super) struct Totals {
     pub(super) messages: AtomicU64,
@@ -119,7 +119,7 @@ fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// Mostly a read: a maximum is seldom raised.
+/// Mostly a read: maxima rarely rise.
 fn raise(max: &AtomicU32, us: u64) {
     let us = u32::try_from(us).unwrap_or(u32::MAX);
     if us > max.load(Ordering::Relaxed) {
@@ -127,7 +127,7 @@ fn raise(max: &AtomicU32, us: u64) {
     }
 }
 
-/// The figures of all actors of a kind, those that have ended included.
+/// Measurements of all actors of a kind, including ended ones.
 pub(crate) struct KindBooks {
     pub(super) kind: ActorKind,
     measuring: bool,
@@ -166,12 +166,12 @@ impl KindBooks {
         }
     }
 
-    /// Actors of the kind that are there.
+    /// Running actors of the kind.
     pub(crate) fn live(&self) -> usize {
         usize::try_from(self.live.load(Ordering::Relaxed)).unwrap_or_default()
     }
 
-    /// Messages that wait in all their mailboxes.
+    /// Messages waiting in all their mailboxes.
     pub(crate) fn depth(&self) -> usize {
         usize::try_from(self.depth.load(Ordering::Relaxed)).unwrap_or_default()
     }
@@ -200,13 +200,13 @@ impl KindBooks {
         metrics::quarantined(self.kind, failure.cause);
     }
 
-    /// Shows what is not counted as it happens.
+    /// Updates the metrics that are not counted on the event itself.
     pub(super) fn refresh_metrics(&self) {
         self.metrics.refresh(self.live(), self.depth(), self.totals.messages.load(Ordering::Relaxed));
     }
 }
 
-/// What waits in a mailbox or queue: since when, and counted there until this is dropped.
+/// Timestamp of a message in a mailbox or queue, which counts as waiting until this is dropped.
 pub(crate) struct Stamp(Option<Stamped>);
 
 struct Stamped {
@@ -224,7 +224,7 @@ impl Stamp {
         Self(Some(Stamped { books: Arc::clone(books), sent: Instant::now() }))
     }
 
-    /// It is taken out: its wait is over at `now`.
+    /// Ends the wait at `now`.
     pub(crate) fn taken(self, now: Instant) {
         if let Some(stamped) = &self.0 {
             stamped.books.waited(now.saturating_duration_since(stamped.sent));
@@ -239,7 +239,7 @@ impl Drop for Stamped {
     }
 }
 
-/// A message is being handled for as long as this lives.
+/// Guard that measures the handling of a message.
 pub(super) struct Handling<'a>(Option<(&'a ActorBooks, Instant)>);
 
 impl<'a> Handling<'a> {

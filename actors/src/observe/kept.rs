@@ -1,6 +1,6 @@
-//! What every actor runs in: takes the message out of its envelope, times the handling, and tells a panic from an error.
+//! Wrapper of every actor: unpacks messages, measures the handling, and distinguishes panics from errors.
 //!
-//! The bookkeeping stands around the behaviour and never inside it.
+//! The measurement surrounds the behaviour and is never inside it.
 
 use std::any::Any;
 use std::future::Future;
@@ -16,25 +16,25 @@ use super::figures::{ActorBooks, Handling};
 use super::log::Panicked;
 use super::mailbox::{Envelope, Mailbox};
 
-/// What an actor does. As [`ractor::Actor`], except that a supervisor survives its children unless it says otherwise.
+/// Behaviour of an actor. Like [`ractor::Actor`], except that by default a supervisor survives its children.
 pub(crate) trait Behaviour: Sized + Send + Sync + 'static {
-    /// Its kind.
+    /// Kind of the actor.
     const KIND: ActorKind;
-    /// What it is told.
+    /// Type of its messages.
     type Msg: Send + 'static;
-    /// What it remembers.
+    /// Type of its state.
     type State: Send + 'static;
-    /// What it is started with.
+    /// Type of its arguments.
     type Arguments: Send + 'static;
 
-    /// Makes the state; runs in the spawner's task.
+    /// Creates the state; runs in the spawner's task.
     fn pre_start(
         &self,
         myself: &Mailbox<Self::Msg>,
         args: Self::Arguments,
     ) -> impl Future<Output = Result<Self::State, ActorProcessingErr>> + Send;
 
-    /// Before the first message.
+    /// Runs before the first message.
     fn post_start(
         &self,
         _myself: &Mailbox<Self::Msg>,
@@ -43,7 +43,7 @@ pub(crate) trait Behaviour: Sized + Send + Sync + 'static {
         async { Ok(()) }
     }
 
-    /// One message.
+    /// Handles one message.
     fn handle(
         &self,
         myself: &Mailbox<Self::Msg>,
@@ -51,7 +51,7 @@ pub(crate) trait Behaviour: Sized + Send + Sync + 'static {
         state: &mut Self::State,
     ) -> impl Future<Output = Result<(), ActorProcessingErr>> + Send;
 
-    /// What happened to a child.
+    /// Handles an event of a child.
     fn handle_supervisor_evt(
         &self,
         _myself: &Mailbox<Self::Msg>,
@@ -61,13 +61,13 @@ pub(crate) trait Behaviour: Sized + Send + Sync + 'static {
         async { Ok(()) }
     }
 
-    /// After the last message, unless it was killed or failed.
+    /// Runs after the last message, unless the actor was killed or failed.
     fn post_stop(&self, _state: &mut Self::State) -> impl Future<Output = Result<(), ActorProcessingErr>> + Send {
         async { Ok(()) }
     }
 }
 
-/// A behaviour with its books.
+/// Actor of a behaviour with its measurements.
 pub(super) struct Kept<B> {
     behaviour: B,
     books: Arc<ActorBooks>,
@@ -108,7 +108,7 @@ impl<B: Behaviour> Actor for Kept<B> {
     ) -> Result<(), ActorProcessingErr> {
         let Envelope { message, stamp } = envelope;
         let myself = self.mailbox(myself);
-        // Ends with this future, however that ends.
+        // Ends together with this future, however it ends.
         let _handling = Handling::begin(&self.books, stamp);
         caught(self.behaviour.handle(&myself, message, state)).await
     }
@@ -128,9 +128,9 @@ impl<B: Behaviour> Actor for Kept<B> {
     }
 }
 
-/// Makes a panic an error of its own kind, so that the supervisor can tell.
+/// Converts a panic into an error of its own type, so that the supervisor can distinguish it.
 async fn caught(future: impl Future<Output = Result<(), ActorProcessingErr>> + Send) -> Result<(), ActorProcessingErr> {
-    // Whoever panicked is not run again: its state is dropped with it.
+    // The state is dropped after a panic and never used again.
     match AssertUnwindSafe(future).catch_unwind().await {
         Ok(outcome) => outcome,
         Err(panic) => Err(Panicked(words_of(panic)).into()),

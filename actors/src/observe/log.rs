@@ -1,4 +1,4 @@
-//! The supervision log: who was restarted, when and why, and who was given up.
+//! Supervision log: restarts and quarantines of actors, with time and reason.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
@@ -12,26 +12,26 @@ use tokio::sync::watch;
 use super::quarantine::{GivenUp, Quarantine, Quarantined};
 use super::{ActorKind, Ferried};
 
-/// Entries kept; the counters go on.
+/// Maximum number of stored entries; counters are unlimited.
 pub const LOG_ENTRIES_MAX: usize = 1_000;
-/// Characters kept of a reason.
+/// Maximum number of characters of a reason.
 pub const REASON_CHARS_MAX: usize = 500;
-/// Payments, payouts and withdrawals whose restarts are remembered one by one; the oldest are forgotten first.
+/// Maximum number of payments, payouts and withdrawals with an own record of restarts; the oldest records are dropped.
 const RECORDS_MAX: usize = 10_000;
 
-/// What class of failure it is.
+/// Class of a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
-    /// It panicked.
+    /// The actor panicked.
     Panic,
-    /// It gave up with an error.
+    /// The actor returned an error.
     Error,
-    /// It was killed in the middle of what it did.
+    /// The actor was killed while it was working.
     Killed,
-    /// It stopped, though nobody had asked its supervisor.
+    /// The actor stopped without a request from its supervisor.
     Stopped,
-    /// It could not be started.
+    /// The actor could not be started.
     Start,
 }
 
@@ -39,7 +39,7 @@ impl Cause {
     /// Every class.
     pub const ALL: [Self; 5] = [Self::Panic, Self::Error, Self::Killed, Self::Stopped, Self::Start];
 
-    /// The name as it stands in metrics.
+    /// Name in metrics.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Panic => "panic",
@@ -51,47 +51,47 @@ impl Cause {
     }
 }
 
-/// A failure of an actor.
+/// Failure of an actor.
 #[derive(Debug, Clone, Serialize)]
 pub struct Failure {
-    /// When, by the wall clock.
+    /// Time, by the wall clock.
     pub at: Timestamp,
-    /// Its class.
+    /// Class.
     pub cause: Cause,
-    /// Why: the panic's or error's message, cut to [`REASON_CHARS_MAX`].
+    /// Message of the panic or error, cut to [`REASON_CHARS_MAX`].
     pub reason: String,
 }
 
-/// What the supervisor did about a failure.
+/// Action of the supervisor after a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
-    /// Started again from the database.
+    /// Restarted from the database.
     Restarted,
-    /// Not started again: it failed too often in too short a time.
+    /// Not restarted: it failed too often in a short time.
     Quarantined,
 }
 
-/// One line of the supervision log.
+/// Entry of the supervision log.
 #[derive(Debug, Clone, Serialize)]
 pub struct Incident {
-    /// Grows by one with each.
+    /// Sequence number, increasing by one.
     pub number: u64,
-    /// When, by the wall clock.
+    /// Time, by the wall clock.
     pub at: Timestamp,
-    /// What failed.
+    /// Kind of the failed actor.
     pub kind: ActorKind,
-    /// Which one: a payment's or withdrawal's id, a chain, a shard's number.
+    /// Name: a payment's or withdrawal's id, a chain, a shard's number.
     pub name: String,
-    /// The class of the failure.
+    /// Class of the failure.
     pub cause: Cause,
-    /// Why: the panic's or error's message, cut to [`REASON_CHARS_MAX`].
+    /// Message of the panic or error, cut to [`REASON_CHARS_MAX`].
     pub reason: String,
-    /// What was done.
+    /// Action of the supervisor.
     pub action: Action,
 }
 
-/// A panic that was caught, told apart from an error.
+/// Error of a caught panic.
 #[derive(Debug)]
 pub(super) struct Panicked(pub(super) String);
 
@@ -103,7 +103,7 @@ impl fmt::Display for Panicked {
 
 impl std::error::Error for Panicked {}
 
-/// Whose end an event tells of, and why it ended; `None` if it tells of none.
+/// The actor that an event reports as ended, with cause and reason; `None` for other events.
 pub(crate) fn ended(event: SupervisionEvent) -> Option<(ActorCell, Cause, String)> {
     match event {
         SupervisionEvent::ActorFailed(cell, error) => {
@@ -123,11 +123,11 @@ fn cause_of(error: &ActorProcessingErr) -> Cause {
     if error.downcast_ref::<Panicked>().is_some() { Cause::Panic } else { Cause::Error }
 }
 
-/// The log of one tree.
+/// Supervision log of one tree.
 #[derive(Debug)]
 pub(super) struct SupervisionLog {
     inner: Mutex<Inner>,
-    /// The number of the newest incident.
+    /// Number of the newest incident.
     newest: watch::Sender<u64>,
 }
 
@@ -137,11 +137,11 @@ struct Inner {
     quarantined: Quarantined,
     restarts: BTreeMap<ActorKind, u64>,
     records: HashMap<(ActorKind, String), Record>,
-    /// Those of very many with a record, the oldest record first.
+    /// Actors of kinds with very many actors that have a record, oldest record first.
     of_many: VecDeque<(ActorKind, String)>,
 }
 
-/// How one actor fared.
+/// Restarts and last failure of one actor.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Record {
     pub(super) restarts: u64,
@@ -183,7 +183,7 @@ impl SupervisionLog {
         }
         let Failure { at, cause, reason } = failure.clone();
         inner.recent.push_back(Incident { number, at, kind, name: name.to_owned(), cause, reason, action });
-        // Under the lock, so that numbers grow in the order of the log.
+        // Under the lock, so that numbers increase in the order of the log.
         self.newest.send_replace(number);
     }
 
@@ -195,7 +195,7 @@ impl SupervisionLog {
         self.inner.lock().quarantined.remove(of)
     }
 
-    /// Those that are given up, the longest first.
+    /// Page of quarantined subjects, oldest quarantine first.
     pub(super) fn given_up(&self, after: Option<(Timestamp, Ferried)>, limit: usize) -> Vec<GivenUp> {
         self.inner.lock().quarantined.page(after, limit)
     }
@@ -204,7 +204,7 @@ impl SupervisionLog {
         self.inner.lock().quarantined.get(of).cloned()
     }
 
-    /// Payments that are given up; payouts and withdrawals.
+    /// Number of quarantined payments, and of payouts and withdrawals.
     pub(super) fn quarantined_lens(&self) -> (usize, usize) {
         let inner = self.inner.lock();
         (inner.quarantined.payments_len(), inner.quarantined.sendings_len())
@@ -217,19 +217,19 @@ impl SupervisionLog {
         inner.recent.range(from..).cloned().collect()
     }
 
-    /// The newest incidents that are kept, at most so many, the newest first.
+    /// Up to `limit` stored incidents, newest first.
     pub(super) fn latest(&self, limit: usize) -> Vec<Incident> {
         self.inner.lock().recent.iter().rev().take(limit).cloned().collect()
     }
 
-    /// The same of one actor.
+    /// Up to `limit` stored incidents of one actor, newest first.
     pub(super) fn latest_of(&self, kind: ActorKind, name: &str, limit: usize) -> Vec<Incident> {
         let inner = self.inner.lock();
         let its = inner.recent.iter().rev().filter(|incident| incident.kind == kind && incident.name == name);
         its.take(limit).cloned().collect()
     }
 
-    /// Incidents that are kept.
+    /// Number of stored incidents.
     pub(super) fn len(&self) -> usize {
         self.inner.lock().recent.len()
     }
@@ -271,7 +271,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_very_many_the_oldest_records_are_forgotten_and_permanent_actors_keep_theirs() {
+    fn drops_the_oldest_records_except_those_of_permanent_actors() {
         let log = SupervisionLog::default();
         let failure = Failure { at: Timestamp(1), cause: Cause::Panic, reason: "on purpose".to_owned() };
         log.restarted(ActorKind::SendingDesk, "sending desk", &failure);

@@ -1,4 +1,5 @@
-//! The only way to an actor: what is sent is stamped with the time and counted as waiting until it is taken out.
+//! Mailbox of an actor, the only way to reach it. Messages are timestamped, and counted as waiting until they are
+//! received.
 
 use std::fmt;
 use std::ops::Deref;
@@ -11,13 +12,13 @@ use tokio::task::JoinHandle;
 
 use super::figures::{ActorBooks, Stamp};
 
-/// A message in its envelope: nobody but a mailbox makes one.
+/// A message with its timestamp; only a mailbox creates one.
 pub(super) struct Envelope<M> {
     pub(super) message: M,
     pub(super) stamp: Stamp,
 }
 
-/// Reaches one actor. Clones reach the same.
+/// Sender of messages to one actor. Clones reach the same actor.
 pub struct Mailbox<M> {
     actor: ActorRef<Envelope<M>>,
     books: Arc<ActorBooks>,
@@ -35,7 +36,7 @@ impl<M> fmt::Debug for Mailbox<M> {
     }
 }
 
-/// Status, stopping, draining, killing.
+/// Access to status, stop, drain and kill.
 impl<M> Deref for Mailbox<M> {
     type Target = ActorCell;
 
@@ -60,7 +61,7 @@ impl<M> Mailbox<M> {
 }
 
 impl<M: Send + 'static> Mailbox<M> {
-    /// Sends a message; an actor that takes none any more gives it back.
+    /// Sends a message. If the actor no longer receives messages, returns it in the error.
     pub fn cast(&self, message: M) -> Result<(), MessagingErr<M>> {
         let stamp = Stamp::new(&self.books);
         self.actor.send_message(Envelope { message, stamp }).map_err(|error| match error {
@@ -70,7 +71,8 @@ impl<M: Send + 'static> Mailbox<M> {
         })
     }
 
-    /// Asks, and waits for the answer, for at most `patience` if that is given. Fits `ractor::call!` and `call_t!`.
+    /// Sends a request and waits for the reply, at most `patience` if given. Compatible with `ractor::call!` and
+    /// `call_t!`.
     pub async fn call<R: Send + 'static>(
         &self,
         ask: impl FnOnce(RpcReplyPort<R>) -> M,
@@ -89,17 +91,17 @@ impl<M: Send + 'static> Mailbox<M> {
         })
     }
 
-    /// Sends after a while.
+    /// Sends a message after `wait`.
     pub(crate) fn send_after(&self, wait: Duration, message: impl FnOnce() -> M + Send + 'static) -> JoinHandle<()> {
         let mailbox = self.clone();
         tokio::spawn(async move {
             tokio::time::sleep(wait).await;
-            // Whoever has ended meanwhile needs no reminder.
+            // An actor that has ended meanwhile needs no reminder.
             let _ = mailbox.cast(message());
         })
     }
 
-    /// Sends again and again, first after `period`, until the actor takes no more.
+    /// Sends messages periodically, the first after `period`, until the actor no longer receives them.
     pub(crate) fn send_interval(&self, period: Duration, message: impl Fn() -> M + Send + 'static) -> JoinHandle<()> {
         let mailbox = self.clone();
         tokio::spawn(async move {

@@ -1,5 +1,5 @@
-//! What actors and payments count: every name with its unit and meaning in one place. Labels are kinds, classes,
-//! statuses and chains, all of them closed sets; never an id.
+//! Metrics of actors and payments: every name with its unit and meaning. Labels are kinds, classes, statuses and
+//! chains, all of them closed sets; never an id.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -26,35 +26,39 @@ const PAYMENTS: &str = "payferry_payments";
 const PAYMENTS_LIVE: &str = "payferry_payments_live";
 pub(super) const TRANSITION: &str = "payferry_payment_transition_seconds";
 
-/// Says what the metrics mean.
+/// Registers the help texts.
 pub(super) fn describe() {
-    describe_gauge!(ACTORS_LIVE, "Actors that are there, by kind.");
-    describe_gauge!(MAILBOX_MESSAGES, "Messages that wait in mailboxes, by kind of actor; of the journal: its queues.");
-    describe_histogram!(MAILBOX_WAIT, Unit::Seconds, "Time a message waited before it was taken, by kind of actor.");
+    describe_gauge!(ACTORS_LIVE, "Running actors, by kind.");
+    describe_gauge!(
+        MAILBOX_MESSAGES,
+        "Messages waiting in mailboxes, by kind of actor; for the journal: in its queues."
+    );
+    describe_histogram!(MAILBOX_WAIT, Unit::Seconds, "Time a message waited before it was received, by kind of actor.");
     describe_histogram!(
         HANDLING,
         Unit::Seconds,
-        "Time a message was handled, waiting for others included, by kind of actor; of the journal: a group of units."
+        "Handling time of a message, including waits for other actors, by kind of actor; for the journal: of a \
+         group of writes."
     );
-    describe_counter!(MESSAGES, "Messages taken, by kind of actor; of the journal: units.");
-    describe_counter!(RESTARTS, "Actors started again after a failure, by kind and class of failure.");
-    describe_counter!(QUARANTINED, "Payments given up for failing too often, by class of the last failure.");
-    describe_gauge!(QUARANTINED_NOW, "Payments given up that no operator has released yet.");
+    describe_counter!(MESSAGES, "Messages received, by kind of actor; for the journal: writes.");
+    describe_counter!(RESTARTS, "Actors restarted after a failure, by kind and class of failure.");
+    describe_counter!(QUARANTINED, "Payments quarantined after too many failures, by class of the last failure.");
+    describe_gauge!(QUARANTINED_NOW, "Quarantined payments that no operator has released yet.");
     describe_counter!(
         SENDINGS_QUARANTINED,
-        "Payouts and withdrawals given up for failing too often, by class of the last failure."
+        "Payouts and withdrawals quarantined after too many failures, by class of the last failure."
     );
-    describe_gauge!(SENDINGS_QUARANTINED_NOW, "Payouts and withdrawals given up that no operator has released yet.");
+    describe_gauge!(SENDINGS_QUARANTINED_NOW, "Quarantined payouts and withdrawals that no operator has released yet.");
     describe_gauge!(PAYMENTS, "Payments, by status and chain.");
-    describe_gauge!(PAYMENTS_LIVE, "Payments that something is still to be expected of, by status and chain.");
+    describe_gauge!(PAYMENTS_LIVE, "Live payments, which still have an actor, by status and chain.");
     describe_histogram!(
         TRANSITION,
         Unit::Seconds,
-        "Time from one status of a payment to the next, by both; by the service's clock."
+        "Time from one status of a payment to the next, labelled with both, by the service's clock."
     );
 }
 
-/// The handles of one kind, looked up once.
+/// Handles of one kind, looked up once.
 pub(super) struct KindMetrics {
     pub(super) wait: Histogram,
     pub(super) handling: Histogram,
@@ -87,7 +91,7 @@ impl KindMetrics {
     }
 }
 
-/// Every cause at 0: an alarm on a rise sees none in a counter that appears as 1.
+/// Exports every cause at 0: an alert on an increase does not fire if a counter first appears at 1.
 fn show_failures(kind: ActorKind) {
     for cause in Cause::ALL {
         counter!(RESTARTS, "kind" => kind.as_str(), "cause" => cause.as_str()).increment(0);
@@ -109,7 +113,7 @@ pub(super) fn quarantined(kind: ActorKind, cause: Cause) {
     counter!(quarantined_name(kind), "cause" => cause.as_str()).increment(1);
 }
 
-/// Payments by status and chain.
+/// Exports payments by status and chain.
 #[allow(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
 pub(super) fn refresh_payments(tally: &[Tallied]) {
     for Tallied { status, chain, count, live } in tally {

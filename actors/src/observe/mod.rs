@@ -1,7 +1,7 @@
-//! What the tree shows of itself: every actor's books, the supervision log, payments by status, and the metrics.
+//! Observability of the supervision tree: metrics of every actor, the supervision log, payments by status.
 //!
-//! Every actor runs inside `Kept` and is reached through a [`Mailbox`] only, so none can be written past the
-//! bookkeeping. Deliberately absent: what an actor does, and payment data beyond ids.
+//! Every actor runs inside `Kept` and can only be reached through a [`Mailbox`], so no actor escapes the metrics.
+//! Deliberately absent: the work of the actors, and payment data other than ids.
 
 mod books;
 mod buckets;
@@ -34,35 +34,35 @@ pub use tally::{Standing, Tallied};
 pub use view::{Figures, KindView, NodeState, NodeView, PaymentLine, SendingLine, TreeView};
 pub(crate) use view::{ROOT_NAME, line_note, read_line_note, read_sending_note, sending_note};
 
-/// What sort of actor it is.
+/// Kind of an actor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ActorKind {
-    /// Supervises all that is permanent.
+    /// Supervisor of all permanent actors.
     Root,
-    /// The group-commit writer.
+    /// Group-commit writer.
     Journal,
-    /// A shard of payments.
+    /// Supervisor of a shard of payments.
     Shard,
     /// One payment.
     Payment,
-    /// Reads a chain.
+    /// Reader of one chain.
     Watcher,
-    /// Writes to a chain.
+    /// Transaction sender of one chain.
     Settler,
-    /// Asks the KYT provider.
+    /// Client of the KYT provider.
     Screening,
-    /// Has customers verified.
+    /// Service that has customers verified.
     ComplianceDesk,
-    /// Looks after payouts and withdrawals.
+    /// Supervisor of payouts and withdrawals.
     SendingDesk,
     /// One payout or withdrawal.
     Sending,
-    /// Delivers webhooks.
+    /// Supervisor of webhook delivery.
     WebhookSender,
-    /// Delivers one PSP's webhooks.
+    /// Delivery of one PSP's webhooks.
     Endpoint,
-    /// Holds the ledger against itself, or vaults against the ledger.
+    /// Auditor of the ledger, or of the vaults against the ledger.
     Auditor,
 }
 
@@ -84,12 +84,12 @@ impl ActorKind {
         Self::Auditor,
     ];
 
-    /// Whether there are so many that they are counted, not listed by name.
+    /// True for kinds with very many actors, which are counted and not listed by name.
     pub(crate) const fn is_one_of_many(self) -> bool {
         matches!(self, Self::Payment | Self::Sending)
     }
 
-    /// The name as it stands in metrics and logs.
+    /// Name in metrics and logs.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Root => "root",

@@ -1,7 +1,7 @@
-//! Payments by status and chain: counted once at the start, beside everything else, and kept by each commit.
+//! Counts of payments by status and chain: counted once at the start, in the background, and updated by each commit.
 //!
-//! The journal tells what it committed and says when nothing is under way: then a snapshot is taken, so that what is
-//! counted and what is told meet without a gap. A commit of unknown outcome has it counted again.
+//! The journal reports its commits, and also when no write is in progress. Then a snapshot is taken, so that the count
+//! and the reported commits join without a gap. A commit with an unknown outcome triggers a new count.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, Instant};
@@ -16,51 +16,51 @@ use serde::Serialize;
 
 use super::metrics;
 
-/// How long a count waits to begin: so long the journal does nothing else.
+/// Maximum wait for the snapshot of a count. The journal does nothing else meanwhile.
 const SNAPSHOT_PATIENCE: Duration = Duration::from_millis(500);
-/// Between two beginnings of a count.
+/// Minimum interval between the starts of two counts.
 const COUNT_PAUSE: Duration = Duration::from_secs(10);
-/// Between two looks at whether to count, while nothing is written.
+/// Interval of checks if a count is due, while nothing is written.
 const COUNT_LOOK: Duration = Duration::from_secs(1);
 const CHAINS: usize = Chain::ALL.len();
 const STATUSES: usize = Status::ALL.len();
 
-/// Payments of one status on one chain.
+/// Number of payments with one status on one chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Tallied {
-    /// Where they stand.
+    /// Status.
     pub status: Status,
-    /// On which chain.
+    /// Chain.
     pub chain: Chain,
-    /// How many there are.
+    /// Number of payments.
     pub count: u64,
-    /// How many of them want an actor.
+    /// Number of live payments, which have an actor.
     pub live: u64,
 }
 
-/// Where a payment stands, as far as it is counted.
+/// State of a payment that matters for the counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Standing {
-    /// Its status.
+    /// Status.
     pub status: Status,
-    /// Whether it wants an actor.
+    /// True if the payment has an actor.
     pub live: bool,
 }
 
 impl Standing {
-    /// Of this payment.
+    /// State of this payment.
     pub fn of(payment: &Payment) -> Self {
         Self { status: payment.status, live: payment.is_live() }
     }
 }
 
-/// What a commit changes of the tally.
+/// Change of the counts by one commit.
 #[derive(Debug)]
 pub(crate) struct Moved {
     chain: Chain,
     before: Option<Standing>,
     after: Standing,
-    /// Entries of the history from the last one before the commit on.
+    /// Entries of the history, starting with the last one before the commit.
     steps: Vec<HistoryEntry>,
 }
 
@@ -79,7 +79,7 @@ impl Moved {
     }
 }
 
-/// The tally of one tree.
+/// Counts of one tree.
 #[derive(Default)]
 pub(crate) struct Tally {
     counts: [[AtomicI64; STATUSES]; CHAINS],
@@ -88,7 +88,7 @@ pub(crate) struct Tally {
     count: CountState,
 }
 
-/// Whether what is tallied is known to be what is in the database.
+/// Relation of the counts to the database.
 #[derive(Default)]
 struct CountState {
     counted: AtomicBool,
@@ -97,19 +97,19 @@ struct CountState {
     begun: Mutex<Option<Instant>>,
 }
 
-/// A count that was begun: the database as it was then, and what was tallied then.
+/// A count in progress: the snapshot of the database, and the counts at that time.
 pub(crate) struct Count {
     snapshot: Transaction,
     tallied: Cells,
 }
 
 impl Tally {
-    /// What is tallied may not be what is in the database: it has to be counted.
+    /// Marks the counts as possibly wrong, so that a new count follows.
     pub(crate) fn doubt(&self) {
         self.count.doubtful.store(true, Ordering::Release);
     }
 
-    /// Whether everything was counted since the start. Until then only what was committed meanwhile is shown.
+    /// True if a full count has finished since the start. Until then, the counts only contain commits since the start.
     pub(crate) fn is_counted(&self) -> bool {
         self.count.counted.load(Ordering::Acquire)
     }
@@ -120,16 +120,16 @@ impl Tally {
         doubtful.load(Ordering::Acquire) && !under_way.load(Ordering::Acquire) && has_paused()
     }
 
-    /// Returns once a count is called for. It looks now and then: what calls for one is a count that failed, which nobody
-    /// waits for.
+    /// Returns once a count is due. It polls, because only a failed count makes another one due, and nothing is waiting
+    /// for that.
     pub(crate) async fn count_is_due(&self) {
         while !self.is_count_due() {
             tokio::time::sleep(COUNT_LOOK).await;
         }
     }
 
-    /// Begins to count if that is called for, once `settled` says that nothing of before is being committed still. To be called
-    /// while nothing else is.
+    /// Starts a count if one is due, once `settled` reports that no earlier commit is in progress. Call it while
+    /// nothing is being committed.
     pub(crate) async fn begin_count(
         &self,
         database: &Database,
@@ -151,14 +151,14 @@ impl Tally {
                 Some(Count { snapshot, tallied: self.cells() })
             }
             Ok(Err(error)) => {
-                tracing::warn!(%error, "payments cannot be counted at the moment");
+                tracing::warn!(%error, "payments cannot currently be counted");
                 None
             }
             Err(_) => None,
         }
     }
 
-    /// Counts, and sets right what is tallied. What is committed meanwhile is tallied besides.
+    /// Finishes a count and corrects the counts. Commits made meanwhile have been added to them.
     pub(crate) async fn finish_count(&self, count: Count) {
         match count.cells().await {
             Ok(found) => {
@@ -171,7 +171,7 @@ impl Tally {
                 self.count.counted.store(true, Ordering::Release);
             }
             Err(error) => {
-                tracing::warn!(%error, "payments could not be counted; they are counted again");
+                tracing::warn!(%error, "payments could not be counted; retrying");
                 self.doubt();
             }
         }
@@ -188,7 +188,7 @@ impl Tally {
         cells
     }
 
-    /// A commit was made.
+    /// Applies a commit.
     pub(crate) fn committed(&self, moved: &Moved) {
         if let Some(before) = moved.before {
             self.add(moved.chain, before, -1);
@@ -207,7 +207,7 @@ impl Tally {
         }
     }
 
-    /// Every status on every chain, also where there are none.
+    /// Counts for every status on every chain, including zeros.
     pub(crate) fn read(&self) -> Vec<Tallied> {
         let of = |counts: &[[AtomicI64; STATUSES]; CHAINS], chain: Chain, status: Status| {
             u64::try_from(counts[chain as usize][status as usize].load(Ordering::Relaxed)).unwrap_or_default()
@@ -223,7 +223,7 @@ impl Tally {
     }
 }
 
-/// Payments, and those of them that are live, by chain and status.
+/// Payments, and live payments, by chain and status.
 type Cells = [[(i64, i64); STATUSES]; CHAINS];
 
 fn every() -> impl Iterator<Item = (Chain, Status)> {
@@ -248,7 +248,7 @@ impl Count {
     }
 }
 
-/// Times from one status to the next; a handle for each pair, made when it is first met.
+/// Durations from one status to the next, with a histogram for each pair, created on first use.
 #[derive(Default)]
 struct Steps {
     handles: [[std::sync::OnceLock<Histogram>; STATUSES]; STATUSES],

@@ -1,4 +1,4 @@
-//! The tree as it shows itself: a node for each permanent actor, figures by kind, and a line for each payment, payout and
+//! Views of the supervision tree: one node per permanent actor, figures per kind, and one line per payment, payout and
 //! withdrawal.
 
 use std::collections::BTreeMap;
@@ -14,134 +14,135 @@ use super::books::{Books, Node};
 use super::figures::Totals;
 use super::log::{Cause, Failure};
 
-/// The root's name.
+/// Name of the root.
 pub(crate) const ROOT_NAME: &str = "root";
 
-/// The whole tree but for payments, which their shards count, and for payouts and withdrawals, which their desk counts.
+/// View of the tree without payments, payouts and withdrawals, which are only counted.
 #[derive(Debug, Clone, Serialize)]
 pub struct TreeView {
-    /// The root, with everything under it.
+    /// The root and all nodes below it.
     pub root: NodeView,
 }
 
-/// How an actor is.
+/// State of an actor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NodeState {
-    /// It is there.
+    /// The actor is running.
     Running,
-    /// It failed and is about to be started again.
+    /// The actor failed and is about to be restarted.
     Restarting,
-    /// It failed too often and waits for an operator.
+    /// The actor failed too often and waits for an operator.
     Quarantined,
-    /// It is not there, as it should be.
+    /// The actor is not running, as intended.
     Stopped,
 }
 
-/// What is measured of one actor, or of all of a kind. Times are milliseconds.
+/// Measurements of one actor or of a whole kind. Times are in milliseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Figures {
-    /// Messages that wait now.
+    /// Messages waiting now.
     pub mailbox: usize,
-    /// Messages taken so far.
+    /// Messages received so far.
     pub messages: u64,
-    /// How long a message waited, on average.
+    /// Mean waiting time of a message.
     pub wait_ms: f64,
-    /// The longest wait.
+    /// Longest waiting time.
     pub wait_ms_max: f64,
-    /// How long a message was handled, on average; of the journal: a group of units.
+    /// Mean handling time of a message; for the journal, of a group of writes.
     pub handling_ms: f64,
-    /// The longest handling.
+    /// Longest handling time.
     pub handling_ms_max: f64,
 }
 
-/// A permanent actor.
+/// View of a permanent actor.
 #[derive(Debug, Clone, Serialize)]
 pub struct NodeView {
-    /// What sort it is.
+    /// Kind of the actor.
     pub kind: ActorKind,
-    /// Which one: a chain, a shard's number, a PSP's id.
+    /// Name: a chain, a shard's number, a PSP's id.
     pub name: String,
-    /// How it is.
+    /// State of the actor.
     pub state: NodeState,
-    /// Since when it runs, by the wall clock; `None` while it does not.
+    /// Wall-clock time of the last start; `None` while it is not running.
     pub since: Option<Timestamp>,
-    /// What is measured of it, over all its restarts.
+    /// Measurements over all restarts.
     #[serde(flatten)]
     pub figures: Figures,
-    /// Restarts so far.
+    /// Number of restarts.
     pub restarts: u64,
-    /// Its last failure.
+    /// Last failure.
     pub last_failure: Option<Failure>,
-    /// Actors under it that are there; of a shard, and of the desk of payouts and withdrawals: those that are not listed.
+    /// Running actors below it. For a shard, and for the supervisor of payouts and withdrawals: those not listed by
+    /// name.
     pub children_live: usize,
-    /// Actors under it.
+    /// Nodes below it.
     pub children: Vec<Self>,
 }
 
-/// All actors of a kind, those that have ended included.
+/// View of all actors of a kind, including ended ones.
 #[derive(Debug, Clone, Serialize)]
 pub struct KindView {
-    /// Which kind.
+    /// The kind.
     pub kind: ActorKind,
-    /// Actors that are there.
+    /// Number of running actors.
     pub live: usize,
-    /// What is measured of all of them.
+    /// Measurements of all actors of the kind.
     #[serde(flatten)]
     pub figures: Figures,
-    /// Restarts so far, by class of failure.
+    /// Restarts by class of failure.
     pub restarts: BTreeMap<Cause, u64>,
-    /// Given up so far.
+    /// Number of quarantined actors so far.
     pub quarantined: u64,
-    /// The last failure of any of them.
+    /// Last failure of any actor of the kind.
     pub last_failure: Option<Failure>,
 }
 
-/// A payment with a live actor, at a glance.
+/// Summary of a payment with a live actor.
 #[derive(Debug, Clone, Serialize)]
 pub struct PaymentLine {
-    /// Which.
+    /// Id of the payment.
     pub id: PaymentId,
-    /// Where it stands.
+    /// Status of the payment.
     pub status: Status,
-    /// On which chain.
+    /// Chain of the payment.
     pub chain: Chain,
-    /// Transitions made.
+    /// Number of transitions.
     pub version: u32,
-    /// Messages that wait for it.
+    /// Messages waiting for the actor.
     pub mailbox: usize,
-    /// Since when its actor runs, by the wall clock.
+    /// Wall-clock time of the actor's start.
     pub since: Timestamp,
 }
 
-/// A payout or withdrawal with a live actor, at a glance.
+/// Summary of a payout or withdrawal with a live actor.
 #[derive(Debug, Clone, Serialize)]
 pub struct SendingLine {
-    /// Which.
+    /// Id of the payout or withdrawal.
     pub id: SendingId,
-    /// Where it stands.
+    /// Its status.
     pub status: SendingStatus,
-    /// Whether its address waits for a decision.
+    /// True if its address waits for a decision.
     pub in_review: bool,
-    /// On which chain.
+    /// Its chain.
     pub chain: Chain,
-    /// Transitions made.
+    /// Number of transitions.
     pub version: u32,
-    /// Messages that wait for it.
+    /// Messages waiting for the actor.
     pub mailbox: usize,
-    /// Since when its actor runs, by the wall clock.
+    /// Wall-clock time of the actor's start.
     pub since: Timestamp,
 }
 
-/// Where the bit of a review stands in a note.
+/// Position of the review bit in a note.
 const IN_REVIEW_PLACE: u32 = 16;
 
-/// Status, chain and version in eight bytes.
+/// Packs status, chain and version into eight bytes.
 pub(crate) fn line_note(payment: &Payment) -> u64 {
     note(payment.status as u64, payment.terms.chain, payment.version)
 }
 
-/// The same of a payout or withdrawal, and whether it is in review.
+/// Packs the same values of a payout or withdrawal, and its review bit.
 pub(crate) fn sending_note(sending: &Sending) -> u64 {
     let in_review = u64::from(sending.is_in_review()) << IN_REVIEW_PLACE;
     note(sending.status as u64, sending.order.asset.chain, sending.version) | in_review
@@ -151,13 +152,13 @@ fn note(status: u64, chain: Chain, version: u32) -> u64 {
     u64::from(version) << 32 | (chain as u64) << 8 | status
 }
 
-/// As [`line_note`] wrote it.
+/// Unpacks a note of [`line_note`].
 pub(crate) fn read_line_note(note: u64) -> (Status, Chain, u32) {
     let (status, chain, version) = read_note(note);
     (Status::ALL.get(status).copied().unwrap_or(Status::Pending), chain, version)
 }
 
-/// As [`sending_note`] wrote it.
+/// Unpacks a note of [`sending_note`].
 pub(crate) fn read_sending_note(note: u64) -> (SendingStatus, bool, Chain, u32) {
     let (status, chain, version) = read_note(note);
     let status = SendingStatus::ALL.get(status).copied().unwrap_or(SendingStatus::Pending);
@@ -171,7 +172,8 @@ fn read_note(note: u64) -> (usize, Chain, u32) {
 }
 
 impl Books {
-    /// The tree, with the payments that `payments_live` counts in each shard, and so many payouts and withdrawals.
+    /// View of the tree. `payments_live` counts the payments of each shard; `sendings_live` is the number of payouts
+    /// and withdrawals.
     pub(crate) fn tree(&self, payments_live: impl Fn(usize) -> usize, sendings_live: usize) -> TreeView {
         let mut children = Vec::new();
         for kind in ActorKind::ALL {
@@ -179,7 +181,7 @@ impl Books {
                 continue;
             }
             let mut nodes = self.nodes(kind);
-            // Shards by their number, not by the letters of its name.
+            // Sort shards by number, not alphabetically.
             nodes.sort_by_cached_key(|node| (node.name.parse::<usize>().ok(), node.name.clone()));
             children.extend(nodes.iter().map(|node| match kind {
                 ActorKind::WebhookSender => {
@@ -213,7 +215,7 @@ impl Books {
         }
     }
 
-    /// The figures of every kind.
+    /// Views of all kinds.
     pub fn kinds(&self) -> Vec<KindView> {
         let view = |kind: ActorKind| {
             let books = self.kind(kind);

@@ -1,4 +1,4 @@
-//! What payments need from the rest of the tree, and the one place where effects are carried out.
+//! Services that payments use, and the execution of effects.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Once};
@@ -26,7 +26,7 @@ use crate::reconcile::watch::VaultFindings;
 use crate::sending::DeskMessage;
 use crate::webhook::WebhookSender;
 
-/// Everything a payment speaks to.
+/// Services that a payment uses.
 pub(crate) struct Services {
     pub(crate) database: Database,
     pub(crate) unapplied: Unapplied,
@@ -38,36 +38,36 @@ pub(crate) struct Services {
     pub(crate) books: Books,
     pub(crate) metrics: PaymentMetrics,
     pub(crate) chains: Arc<Chains>,
-    /// What the auditor of the ledger found.
+    /// Findings of the auditor of the ledger.
     pub(crate) ledger: Findings,
-    /// What the auditor of the vaults found.
+    /// Findings of the auditor of the vaults.
     pub(crate) vaults: VaultFindings,
-    /// Set once it runs, and again when it was restarted.
+    /// Set when the actor runs, and again after a restart.
     pub(crate) screening: RwLock<Option<Screening>>,
     pub(crate) desk: RwLock<Option<ComplianceDesk>>,
-    /// As `screening`.
+    /// Like `screening`.
     pub(crate) webhooks: RwLock<Option<WebhookSender>>,
-    /// When the tree was started.
+    /// Start of the tree.
     pub(crate) started: Instant,
-    /// Shards that run and have read their live payments.
+    /// Shards that are running and have read their live payments.
     pub(crate) rehydrated: Mutex<BTreeSet<usize>>,
-    /// Over when all of them had for the first time.
+    /// Completed when all shards had read them for the first time.
     pub(crate) rehydrated_first: Once,
 }
 
 impl Services {
-    /// Whether every shard runs and has read its live payments; one that was restarted has to do so again.
+    /// True if every shard is running and has read its live payments. A restarted shard must read them again.
     pub(crate) fn is_rehydrated(&self) -> bool {
         self.rehydrated.lock().len() == self.router.shards_len()
     }
 
-    /// Goes by it that a shard has died, before it is started again: nothing of it is live, and nothing of it was read.
+    /// Records that a shard died, before it is restarted: none of its payments are live or read.
     pub(crate) fn shard_died(&self, index: usize) {
         self.rehydrated.lock().remove(&index);
         self.router.forget_shard(index);
     }
 
-    /// Carries out what a transition, or a restart, asks for. Everything here is a nudge: what it is about is committed.
+    /// Executes an effect of a transition or a restart. All effects are nudges: the facts behind them are committed.
     pub(crate) fn carry_out(&self, payment: &Payment, effect: &Effect) {
         let id = payment.id();
         match effect {
@@ -87,7 +87,8 @@ impl Services {
             }
             Effect::AwaitReview { key, revision, alarm_at } => self.screen_later(payment, *key, *revision, *alarm_at),
             Effect::AwaitDeadline { chain, at } => {
-                // An outage counts before the deadline that it moves; one that is told in between is met afterwards.
+                // An outage must be applied before the deadline that it extends. The second call catches an outage that
+                // arrived in between.
                 self.router.tell_outages(payment);
                 self.to_shard(payment, ShardMessage::AwaitDeadline(id, *chain, *at));
                 self.router.tell_outages(payment);
@@ -103,11 +104,11 @@ impl Services {
                     webhooks.nudge(payment.terms.psp_id);
                 }
             }
-            // The actor does that itself: only it can leave.
+            // The actor does this itself, because only it can leave.
             Effect::Passivate => {}
             Effect::Alarm(alarm) => {
                 self.metrics.alarmed();
-                tracing::error!(payment.id = %id, alarm = ?alarm, "payment {id} wants the operator's attention");
+                tracing::error!(payment.id = %id, alarm = ?alarm, "payment {id} needs the operator's attention");
             }
         }
     }
@@ -116,7 +117,8 @@ impl Services {
         self.screen_address(of_transfer(payment, key, revision, from, amount), None);
     }
 
-    /// Has an address screened; after a pause, and with an alarm from then on, if it is in review until `alarm_at`.
+    /// Has an address screened. With `alarm_at`, it is in review: it is screened after a pause, with an alarm from that
+    /// time on.
     pub(crate) fn screen_address(&self, request: ScreenRequest, alarm_at: Option<Timestamp>) {
         let Some(screening) = &*self.screening.read() else { return };
         match alarm_at {
@@ -134,20 +136,20 @@ impl Services {
         self.router.sendings().to_desk(message);
     }
 
-    /// Has every live payout and withdrawal do again what it still owes.
+    /// Asks every live payout and withdrawal to resume its pending effects.
     pub(crate) fn resume_sendings(&self) {
         self.to_sending_desk(DeskMessage::ResumeAll);
     }
 
     pub(crate) fn to_shard(&self, payment: &Payment, message: ShardMessage) {
         if let Some(shard) = self.router.shard_of(payment.id()) {
-            // A stopped shard is restarted, and then every payment of it asks again.
+            // A stopped shard is restarted, and then each of its payments sends this again.
             let _ = shard.cast(message);
         }
     }
 }
 
-/// The question about a transfer's sender.
+/// Screening request for the sender of a transfer.
 fn of_transfer(payment: &Payment, key: TransferKey, revision: u32, from: Address, amount: Amount) -> ScreenRequest {
     let subject = Subject::Transfer { payment_id: payment.id(), key, revision };
     let wants_sender_kind = payment.terms.refund_to_sender;

@@ -1,6 +1,6 @@
-//! Payments at run time: one supervised actor each, sixteen supervisors, and the way to reach them.
+//! Payments at run time: one supervised actor per payment, sixteen supervisors, and a router.
 //!
-//! What a payment does is decided in the domain; what it remembers is in the database. Here is only the carrying out.
+//! The domain makes the decisions, and the database holds the state. This module executes.
 
 mod actor;
 mod effects;

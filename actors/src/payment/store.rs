@@ -1,8 +1,9 @@
-//! Between rows and the payment aggregate: the one place that knows both.
+//! Mapping between rows and the payment aggregate.
 //!
-//! Owned here: what the columns of `payments` hold, how payments are found and read back, and what a transition of the
-//! domain writes. The `state` column is the whole aggregate as JSON; every other column is derived from it, for queries
-//! and for the compare-and-swap. Deliberately absent: decisions, and the writing itself (`journal`).
+//! This module defines the contents of the columns of `payments`, how payments are found and read, and the rows that a
+//! transition of the domain writes. The `state` column is the whole aggregate as JSON; every other column is derived
+//! from it, for queries and for the compare-and-swap. Deliberately absent: decisions, and the writing itself
+//! (`journal`).
 
 #[cfg(test)]
 mod tests;
@@ -21,31 +22,31 @@ use serde::Serialize;
 
 pub use units::{RowsBeside, SET_ASIDE, applied_unit, initiation_unit, transition_unit};
 
-/// Payments that one statement looks up.
+/// Maximum number of payments per lookup statement.
 const LOOKUP_PAYMENTS_MAX: usize = 512;
-/// Transfers of one payment that are told again at a time.
+/// Maximum number of transfers of one payment that are notified again at a time.
 const UNAPPLIED_OF_ONE_MAX: i64 = 100;
-/// The room that a payment's JSON is begun with.
+/// Initial capacity for a payment's JSON.
 const JSON_USUAL_BYTES: usize = 1_536;
-/// Addresses that one statement looks up.
+/// Maximum number of addresses per lookup statement.
 const LOOKUP_ADDRESSES_MAX: usize = 1_000;
-/// Live payments whose wallets one statement reads.
+/// Number of live payments per statement that reads wallets.
 const LIVE_WALLETS_PAGE: u64 = 10_000;
 
-/// Why a payment could not be read or made into rows.
+/// Error of reading a payment or of converting it to rows.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The database did not answer, or refused.
+    /// The database did not respond, or rejected the query.
     #[error("the database is not available: {0}")]
     Database(#[from] DbErr),
-    /// A row cannot be what this program wrote, or a payment cannot be written down.
+    /// A row has a value that this program does not write, or a payment cannot be serialised.
     #[error("{table} {id} cannot be read or written: {reason}")]
     Unreadable {
-        /// Which kind of row.
+        /// Kind of the row.
         table: &'static str,
-        /// Which.
+        /// Id of the row.
         id: String,
-        /// What is wrong with it.
+        /// Reason.
         reason: String,
     },
 }
@@ -56,7 +57,7 @@ impl StoreError {
     }
 }
 
-/// The row of a payment.
+/// Row of a payment.
 pub fn row_of(payment: &Payment) -> Result<payments::Model, StoreError> {
     let terms = &payment.terms;
     let state = json(payment);
@@ -85,14 +86,14 @@ pub fn row_of(payment: &Payment) -> Result<payments::Model, StoreError> {
     })
 }
 
-/// JSON of about the usual length, so that it is not moved while it grows: a payment is written twice at its beginning.
+/// Serialises to JSON with the usual capacity, to avoid reallocations: a new payment is written twice.
 fn json(value: &impl Serialize) -> serde_json::Result<String> {
     let mut bytes = Vec::with_capacity(JSON_USUAL_BYTES);
     serde_json::to_writer(&mut bytes, value)?;
     Ok(String::from_utf8(bytes).expect("JSON is UTF-8"))
 }
 
-/// The payment that a row holds. Its id and version must be those of the columns.
+/// Payment in a row. Its id and version must match the columns.
 pub fn payment_of(row: &payments::Model) -> Result<Payment, StoreError> {
     read(&row.id, row.version, &row.state)
 }
@@ -101,12 +102,12 @@ fn read(id: &str, version: i64, state: &str) -> Result<Payment, StoreError> {
     let payment: Payment =
         serde_json::from_str(state).map_err(|error| StoreError::unreadable("payment", &id, &error))?;
     if payment.terms.id.to_string() != id || i64::from(payment.version) != version {
-        return Err(StoreError::unreadable("payment", &id, &"its state is another payment's or version's"));
+        return Err(StoreError::unreadable("payment", &id, &"its state belongs to another payment or version"));
     }
     Ok(payment)
 }
 
-/// The columns that a payment is read from; the others are derived from its state.
+/// Columns that a payment is read from; the others are derived from its state.
 #[derive(FromQueryResult)]
 struct Stored {
     id: String,
@@ -134,17 +135,17 @@ impl StoredWallet {
     }
 }
 
-/// The payment with this id.
+/// Loads the payment with this id.
 pub async fn load(database: &Database, id: PaymentId) -> Result<Option<Payment>, StoreError> {
     let row = payments::Entity::find_by_id(id.to_string()).one(database.reader()).await?;
     row.as_ref().map(payment_of).transpose()
 }
 
-// `live` stands as the index has it; shard and wallet are in the index, too.
+// The condition matches the index, which also has the shard and the wallet.
 const LIVE: &str = "FROM payments WHERE live AND id > $1 AND shard >= $2 AND shard <= $3 ORDER BY id LIMIT $4";
 
-/// A page of the payments of these logical shards that want an actor, by id, from after `after` on; an empty page is the end.
-/// Rows that cannot be read are left out and logged: they must not keep the others from starting.
+/// Page of the live payments of these logical shards, by id, after `after`; an empty page is the end. Unreadable rows
+/// are skipped and logged: they must not keep the others from starting.
 pub async fn load_live(
     database: &Database,
     shards: RangeInclusive<u8>,
@@ -162,7 +163,7 @@ pub async fn load_live(
     }
 }
 
-/// As [`load_live`], their ids alone; those that cannot be read are among them.
+/// Like [`load_live`], but only ids, including those of unreadable rows.
 pub async fn live_ids(
     database: &Database,
     shards: RangeInclusive<u8>,
@@ -174,7 +175,7 @@ pub async fn live_ids(
     rows.iter().map(|row| row.id.parse().map_err(|error| StoreError::unreadable("payment", &row.id, &error))).collect()
 }
 
-/// The wallets of all live payments, also of those that cannot be read. A row without a wallet or an id is left out and logged:
+/// Wallets of all live payments, including unreadable ones. A row with an invalid wallet or id is skipped and logged:
 /// nothing can be paid to it.
 pub async fn live_wallets(database: &Database) -> Result<Vec<(Address, PaymentId)>, StoreError> {
     let (mut found, mut after) = (Vec::new(), None);
@@ -184,7 +185,9 @@ pub async fn live_wallets(database: &Database) -> Result<Vec<(Address, PaymentId
         for row in &rows {
             match row.owner() {
                 Ok(owner) => found.push(owner),
-                Err(error) => tracing::error!(payment.id = %row.id, %error, "a live payment cannot be watched"),
+                Err(error) => {
+                    tracing::error!(payment.id = %row.id, %error, "the wallet of a live payment cannot be watched")
+                }
             }
         }
         match rows.into_iter().next_back() {
@@ -194,7 +197,7 @@ pub async fn live_wallets(database: &Database) -> Result<Vec<(Address, PaymentId
     }
 }
 
-/// Those of these payments that are live.
+/// The live payments among these.
 pub async fn live_among(database: &Database, ids: &[PaymentId]) -> Result<HashSet<PaymentId>, StoreError> {
     let sql = match database.backend() {
         DbBackend::Postgres => {
@@ -216,7 +219,7 @@ async fn live_rows<R: FromQueryResult>(
     limit: u64,
 ) -> Result<Vec<R>, StoreError> {
     let values = [
-        // An empty id comes before every other.
+        // An empty id sorts before all others.
         after.unwrap_or_default().into(),
         i64::from(*shards.start()).into(),
         i64::from(*shards.end()).into(),
@@ -232,7 +235,7 @@ fn readable(row: &Stored) -> Option<Payment> {
         .ok()
 }
 
-/// Where a transfer stands among the transfers of its chain, the oldest blocks first.
+/// Position of a transfer among the transfers of its chain, oldest block first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TransferPlace {
     block_number: i64,
@@ -241,13 +244,13 @@ pub struct TransferPlace {
 }
 
 impl TransferPlace {
-    /// Of this row.
+    /// Position of this row.
     pub fn of(row: &transfers::Model) -> Self {
         Self { block_number: row.block_number, log_index: row.log_index, tx_hash: row.tx_hash.clone() }
     }
 }
 
-/// Transfers on these chains that the payment has taken note of and does not list for want of room, what is worth most first.
+/// Transfers on these chains that the payment has set aside because its list is full, highest amount first.
 pub async fn set_aside_of(
     database: &Database,
     id: PaymentId,
@@ -255,7 +258,7 @@ pub async fn set_aside_of(
     limit: u64,
 ) -> Result<Vec<transfers::Model>, StoreError> {
     let chains: Vec<String> = chains.map(|chain| format!("'{}'", chain.as_str())).collect();
-    // The condition as the index has it.
+    // The condition matches the index.
     let sql = format!(
         "SELECT * FROM transfers WHERE payment_id = $1 AND applied_version = 0 AND applied_revision > 0 \
          AND presence = 'present' AND chain IN ({}) ORDER BY amount DESC, block_number, log_index, tx_hash LIMIT $2",
@@ -272,8 +275,9 @@ const UNAPPLIED: &str = "SELECT * FROM (SELECT transfers.*, ROW_NUMBER() OVER \
     WHERE nth <= $2 AND (block_number, log_index, tx_hash) > ($3, $4, $5) \
     ORDER BY block_number, log_index, tx_hash LIMIT $6";
 
-/// A page of the transfers on a chain that their payment has not taken in at their current revision, the oldest blocks first,
-/// from after `after` on. Of one payment there are only the first few: one that takes nothing in leaves room for others.
+/// Page of the transfers on a chain that their payment has not applied at their current revision, oldest block first,
+/// after `after`. Contains only the first few of each payment, so that a payment that applies nothing leaves room for
+/// others.
 pub async fn unapplied_on(
     database: &Database,
     chain: Chain,
@@ -294,13 +298,13 @@ pub async fn unapplied_on(
     Ok(transfers::Entity::find().from_raw_sql(page).all(database.reader()).await?)
 }
 
-/// Every transfer that these payments have not taken in, the oldest blocks first. Without a limit: whoever asks must know
-/// them all.
+/// Every transfer that these payments have not applied, oldest block first. Without a limit: the caller must know all
+/// of them.
 pub async fn unapplied_of(database: &Database, ids: &[PaymentId]) -> Result<Vec<transfers::Model>, StoreError> {
     let mut found = Vec::new();
     for ids in ids.chunks(LOOKUP_PAYMENTS_MAX) {
         let Some(last) = ids.last() else { continue };
-        // Few lengths, so that their statements stay prepared.
+        // Few distinct lengths, so that prepared statements are reused.
         let places = ids.len().next_power_of_two();
         let ids = ids.iter().chain(std::iter::repeat(last)).take(places).map(PaymentId::to_string);
         let query = unapplied().filter(transfers::Column::PaymentId.is_in(ids));
@@ -316,24 +320,24 @@ fn unapplied() -> sea_orm::Select<transfers::Entity> {
         .order_by_asc(transfers::Column::LogIndex)
 }
 
-/// Among which payments wallets are looked for.
+/// Payments to search for wallets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Among {
-    /// Those that are over, at least: for whoever knows the wallets of live ones.
+    /// At least ended payments: for callers that know the wallets of live ones.
     Over,
-    /// All. On SQLite this reads the wallets of all live payments.
+    /// All payments. On SQLite this reads the wallets of all live payments.
     All,
 }
 
 const OVER_SQLITE: &str =
     "SELECT id, wallet FROM payments WHERE NOT live AND wallet IN (SELECT value FROM json_each($1))";
-// Each part over the index that holds its wallets.
+// Each part uses the index that holds its wallets.
 const ALL_SQLITE: &str = "SELECT id, wallet FROM payments WHERE NOT live AND wallet IN (SELECT value FROM json_each($1)) \
     UNION ALL SELECT id, wallet FROM payments WHERE live AND wallet IN (SELECT value FROM json_each($1))";
 const ALL_POSTGRES: &str =
     "SELECT id, wallet FROM payments WHERE wallet IN (SELECT jsonb_array_elements_text($1::jsonb))";
 
-/// Whose wallets these are, as far as they are anybody's.
+/// Payments of these wallets, as far as they exist.
 pub async fn by_wallets(
     database: &Database,
     wallets: &[Address],

@@ -1,8 +1,8 @@
-//! Reads the transfers that payments have not taken in, for many payments with one query.
+//! Reads the transfers that payments have not applied, for many payments with one query.
 //!
-//! A block makes the transfers of many payments final at once, and each of them asks. Whoever comes while nobody reads, reads
-//! for all that have asked by then; whoever comes meanwhile is read for next, so that an answer is never older than its
-//! question. Deliberately absent: what a payment does with them.
+//! A block makes the transfers of many payments final at once, and each payment sends a request. If no read is in
+//! progress, a request reads for all requests made so far. Requests made during a read wait for the next one, so a
+//! result is never older than its request. Deliberately absent: the use of the transfers.
 
 use std::collections::HashMap;
 use std::mem;
@@ -16,12 +16,12 @@ use super::store::{self, StoreError};
 
 type Answer = Result<Vec<transfers::Model>, StoreError>;
 
-/// Shared by all payments.
+/// Reader shared by all payments.
 #[derive(Debug)]
 pub(crate) struct Unapplied {
     database: Database,
     asked: Mutex<Vec<(PaymentId, oneshot::Sender<Answer>)>>,
-    /// One reads at a time.
+    /// Allows one read at a time.
     turns: Semaphore,
 }
 
@@ -30,21 +30,21 @@ impl Unapplied {
         Self { database, asked: Mutex::default(), turns: Semaphore::new(1) }
     }
 
-    /// Every transfer that is recorded now and that this payment has not taken in, the oldest blocks first.
+    /// Every recorded transfer that this payment has not applied, oldest block first.
     pub(crate) async fn of(&self, id: PaymentId) -> Answer {
         loop {
             let (answer, mut answered) = oneshot::channel();
             self.asked.lock().push((id, answer));
             let turn = tokio::select! {
                 biased;
-                // An error: whoever read for this one was ended. It asks again.
+                // An error means that the task that was reading for this request ended: ask again.
                 answer = &mut answered => match answer {
                     Ok(answer) => return answer,
                     Err(_) => continue,
                 },
                 turn = self.turns.acquire() => turn,
             };
-            // Others who were told at the same time get to ask first.
+            // Let other payments that were notified at the same time add their requests first.
             tokio::task::yield_now().await;
             let asked = mem::take(&mut *self.asked.lock());
             self.answer(asked).await;
@@ -69,7 +69,7 @@ impl Unapplied {
                 Ok(found) => Ok(found.get(&id.to_string()).cloned().unwrap_or_default()),
                 Err(error) => Err(error.clone()),
             };
-            // Whoever asked may have been ended.
+            // The requester may have ended.
             let _ = answer.send(rows);
         }
     }

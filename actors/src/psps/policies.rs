@@ -1,4 +1,4 @@
-//! What a PSP has decided, and what the operator has decided about it.
+//! Policies of a PSP: its own decisions, and those of the operator about it.
 
 use std::collections::BTreeMap;
 
@@ -9,40 +9,40 @@ use serde::{Deserialize, Serialize};
 
 use crate::chain::ChainSpec;
 
-/// Transfers below this are ignored unless the PSP says otherwise: address poisoning is sent in such amounts.
+/// Default dust floor. Address poisoning uses such small amounts.
 pub const DUST_FLOOR_DEFAULT: Amount = Amount(1_000);
-/// The highest dust floor: what is below is nobody's, so it must not be worth anything.
+/// Maximum dust floor. Amounts below the floor are not credited to anyone, so they must be negligible.
 pub const DUST_FLOOR_MAX: Amount = Amount::from_tokens(1);
-/// The most that one send moves unless the configuration says otherwise: as much as the largest payment, so that each can
-/// be refunded whole.
+/// Default limit of one outbound transfer: the amount of the largest payment, so that every payment can be refunded
+/// completely.
 pub const SEND_MAX_DEFAULT: Amount = AMOUNT_MAX;
-/// The most that a PSP sends in a token on one UTC day, over all chains, unless the configuration says otherwise.
+/// Default daily limit of a PSP per token and UTC day, over all chains.
 pub const SEND_DAILY_MAX_DEFAULT: Amount = Amount::from_tokens(5_000_000);
 
-/// What a PSP has decided about its payments, and the operator about the PSP; stored as JSON in `psps.settings`. Missing
+/// Decisions of a PSP about its payments, and of the operator about the PSP. Stored as JSON in `psps.settings`. Missing
 /// fields have these defaults.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PspPolicies {
-    /// The treasury's share of each settlement. The operator's to set.
+    /// The treasury's share of each settlement. Set by the operator.
     pub fee_bps: FeeBps,
-    /// How much less than due still pays.
+    /// Shortfall that is accepted as full payment.
     pub tolerance: Tolerance,
-    /// What happens with more than was due.
+    /// Handling of overpayments.
     pub overpayment: OverpaymentPolicy,
-    /// Whether refunds may go to the sender when no address is given.
+    /// True if refunds without an address may go to the sender.
     pub refund_to_sender: bool,
-    /// Whether every payment must name its customer.
+    /// True if every payment must name its customer.
     pub require_customer: bool,
-    /// Transfers below this are ignored.
+    /// Dust floor: transfers below it are ignored.
     pub dust_floor: Amount,
-    /// Which of two names of one happening are sent.
+    /// Event families to send, if an event has two names.
     pub event_families: EventFamilies,
-    /// What "final" means, where the PSP has tiers of its own.
+    /// Required finality per chain, if the PSP has its own tiers.
     pub finality: BTreeMap<Chain, FinalityPolicy>,
-    /// The most that one send moves, where the operator has said so for this PSP.
+    /// Limit of one outbound transfer, if the operator set one for this PSP.
     pub send_max: Option<Amount>,
-    /// The most that it sends in a token on one UTC day, where the operator has said so for this PSP.
+    /// Daily limit per token and UTC day, if the operator set one for this PSP.
     pub send_daily_max: Option<Amount>,
 }
 
@@ -64,13 +64,13 @@ impl Default for PspPolicies {
 }
 
 impl PspPolicies {
-    /// What "final" means on a chain: the PSP's tiers, raised to the least that the operator allows at the moment; the
-    /// operator's where it has none.
+    /// Returns the finality policy on a chain: the PSP's tiers, raised to the minimum that the operator currently
+    /// allows, or the operator's policy if the PSP has none.
     pub fn finality_on(&self, spec: &ChainSpec) -> FinalityPolicy {
         self.finality.get(&spec.chain).map_or(spec.finality, |own| own.at_least(spec.finality_least))
     }
 
-    /// The ceilings of its sends: its own, or the configuration's.
+    /// Returns the limits of outbound transfers: the PSP's own, or those of the configuration.
     pub fn ceilings(&self, configured: Ceilings) -> Ceilings {
         Ceilings {
             send_max: self.send_max.unwrap_or(configured.send_max),
@@ -79,12 +79,12 @@ impl PspPolicies {
     }
 }
 
-/// How much may be sent.
+/// Limits of outbound transfers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ceilings {
-    /// By one send: refund, payout, withdrawal or transfer.
+    /// Limit of one refund, payout, withdrawal, or transfer.
     pub send_max: Amount,
-    /// By a PSP in a token on one UTC day, over all chains.
+    /// Limit of a PSP per token and UTC day, over all chains.
     pub send_daily_max: Amount,
 }
 
@@ -94,7 +94,7 @@ impl Default for Ceilings {
     }
 }
 
-/// `payment.*` and `payin.*` are two names of one happening; which of them are sent.
+/// Event families to send. `payment.*` and `payin.*` are two names for the same events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EventFamilies {
@@ -108,10 +108,10 @@ pub enum EventFamilies {
 }
 
 impl EventFamilies {
-    /// Every choice, in the order in which they are offered.
+    /// Every choice, in display order.
     pub const ALL: [Self; 3] = [Self::Both, Self::Payment, Self::Payin];
 
-    /// The name in requests and answers.
+    /// Name in requests and responses.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Both => "both",
@@ -120,8 +120,8 @@ impl EventFamilies {
         }
     }
 
-    /// Whether `event` is sent. A name of the other family is left out only where this family tells the same (`is_told`):
-    /// what one family alone has a name for is always sent.
+    /// Returns true if `event` is sent. An event of the other family is omitted only if this family announces the same
+    /// (`is_told`). An event with a name in only one family is always sent.
     pub fn send(self, event: EventName, is_told: impl Fn(EventName) -> bool) -> bool {
         let left_out = match self {
             Self::Both => return true,
@@ -141,7 +141,7 @@ impl std::str::FromStr for EventFamilies {
     }
 }
 
-/// The other family's name of the same happening, if it has one.
+/// Returns the name of the same event in the other family, if any.
 const fn counterpart(event: EventName) -> Option<EventName> {
     use EventName as Name;
     Some(match event {
@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_family_is_left_out_only_where_the_other_tells_the_same() {
+    fn a_family_is_omitted_only_if_the_other_announces_the_same() {
         use EventName as Name;
         let sent = |families: EventFamilies, told: &[Name]| -> Vec<Name> {
             told.iter().copied().filter(|name| families.send(*name, |other| told.contains(&other))).collect()
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_stored_before_there_were_more_policies_is_read() {
+    fn reads_settings_stored_before_newer_policies() {
         let before = r#"{"fee_bps":80,"tolerance":{"absolute":50000,"bps":0},"overpayment":"accept"}"#;
         let read: PspPolicies = serde_json::from_str(before).unwrap();
         assert_eq!((read.fee_bps.get(), read.event_families), (80, EventFamilies::Both));
@@ -197,12 +197,12 @@ mod tests {
     }
 
     #[test]
-    fn own_tiers_hold_as_far_as_the_operator_allows() {
+    fn own_tiers_apply_within_the_operator_limits() {
         let mut spec = ChainSpec::new(Chain::Base, Address([1; 20]), Address([2; 20]), Vec::new());
         let mut policies = PspPolicies::default();
         assert_eq!(policies.finality_on(&spec), spec.finality);
         policies.finality.insert(Chain::Base, FinalityPolicy::flat(Finality::Blocks(1)));
-        assert_eq!(policies.finality_on(&spec).required(Amount(1)), Finality::Blocks(2), "raised to the least");
+        assert_eq!(policies.finality_on(&spec).required(Amount(1)), Finality::Blocks(2), "raised to the minimum");
         spec.finality_least = FinalityPolicy::flat(Finality::Blocks(1));
         assert_eq!(policies.finality_on(&spec), FinalityPolicy::flat(Finality::Blocks(1)));
     }

@@ -1,7 +1,7 @@
-//! Where a PSP withdraws to: one address for all chains, or one of its own for a chain. The operator sets it.
+//! Withdrawal wallets of a PSP: one address for all chains, or a separate one for a chain. The operator sets them.
 //!
-//! Whoever can change where money goes can take it, so a change holds only after [`WALLET_DELAY_SECS`] in production: time
-//! for the PSP to see it in its settings and to object. Deliberately absent: withdrawals.
+//! An attacker who can change a wallet can take the funds. Therefore in production a change takes effect only after
+//! [`WALLET_DELAY_SECS`], so that the PSP can see it in its settings and object. Not here: withdrawals.
 
 use std::collections::BTreeMap;
 
@@ -15,60 +15,60 @@ use serde_json::json;
 
 use crate::customers::audit::{self, Actor, Entry};
 
-/// How long a new wallet waits in production before it is withdrawn to, the first as well as any other.
+/// Delay in production before a new wallet takes effect, including the first one.
 pub const WALLET_DELAY_SECS: i64 = 24 * 60 * 60;
-/// How a row spells every chain without a wallet of its own.
+/// Value of the chain column for all chains without their own wallet.
 const EVERY_CHAIN: &str = "*";
 
-/// The wallets of a PSP by chain; `None` stands for every chain without one of its own.
+/// Wallets of a PSP by chain. The key `None` means all chains without their own wallet.
 pub type Wallets = BTreeMap<Option<Chain>, Standing>;
 
-/// How it stands with one wallet.
+/// State of one wallet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Standing {
-    /// The one that holds.
+    /// Current wallet.
     pub current: Option<Wallet>,
-    /// The one that will.
+    /// Pending wallet.
     pub pending: Option<Wallet>,
 }
 
-/// A wallet that is withdrawn to.
+/// A withdrawal wallet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wallet {
-    /// Where.
+    /// Address.
     pub address: Address,
-    /// From when on.
+    /// Time from which it applies.
     pub effective_at: Timestamp,
-    /// When it was set.
+    /// Time at which it was set.
     pub set_at: Timestamp,
 }
 
-/// A change of where a PSP withdraws to.
+/// A change of a withdrawal wallet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WalletChange {
-    /// On this chain; `None`: on every chain without a wallet of its own.
+    /// Chain; `None` means all chains without their own wallet.
     pub chain: Option<Chain>,
-    /// To this address; `None`: nowhere, or on a chain: to where all others do.
+    /// New address. `None` disables withdrawals, or, for a chain, uses the wallet for all chains.
     pub address: Option<Address>,
-    /// After how long it holds. Taking a wallet away holds at once, and so does keeping the one that is there.
+    /// Delay until the change takes effect. Removing a wallet and keeping the current one take effect immediately.
     pub delay_secs: i64,
 }
 
-/// Why a wallet was not read or changed.
+/// Reason why a wallet could not be loaded or changed.
 #[derive(Debug, thiserror::Error)]
 pub enum WalletError {
-    /// There is none with this id.
+    /// No PSP has this id.
     #[error("there is no PSP {0}")]
     NoPsp(PspId),
-    /// A stored row is not what this version writes.
-    #[error("a withdrawal wallet of {0} cannot be read")]
+    /// A stored row is invalid for this version.
+    #[error("a stored withdrawal wallet of {0} is invalid")]
     Unreadable(String),
-    /// The database is away.
+    /// The database is unavailable.
     #[error("the database is not available: {0}")]
     Database(#[from] DbErr),
 }
 
-/// Where a PSP withdraws to on a chain at the moment `now`; `None`: nowhere.
+/// Returns the withdrawal wallet of a PSP on a chain at time `now`; `None` if there is none.
 pub async fn withdrawal_wallet(
     database: &Database,
     psp_id: PspId,
@@ -80,7 +80,7 @@ pub async fn withdrawal_wallet(
     Ok(current(Some(chain)).or_else(|| current(None)).map(|wallet| wallet.address))
 }
 
-/// All wallets of a PSP that hold or will hold.
+/// Returns all current and pending wallets of a PSP.
 pub async fn load(connection: &impl ConnectionTrait, psp_id: PspId, now: Timestamp) -> Result<Wallets, WalletError> {
     let rows = withdrawal_wallets::Entity::find()
         .filter(withdrawal_wallets::Column::PspId.eq(psp_id.to_string()))
@@ -96,8 +96,8 @@ pub async fn load(connection: &impl ConnectionTrait, psp_id: PspId, now: Timesta
     Ok(standing.filter(|(_, standing)| *standing != Standing::default()).collect())
 }
 
-/// Changes a wallet, in a transaction that somebody else commits; answers how it stands then. A change that is still waiting
-/// is given up for the new one.
+/// Changes a wallet in a transaction that the caller commits, and returns its new state. A new change replaces a
+/// pending one.
 pub async fn change(
     transaction: &Transaction,
     psp_id: PspId,
@@ -105,7 +105,7 @@ pub async fn change(
     by: &Actor,
     now: Timestamp,
 ) -> Result<Standing, WalletError> {
-    // One change of a PSP after the other.
+    // Serialises the changes of a PSP.
     let psp = psps::Entity::find_by_id(psp_id.to_string()).lock_exclusive().one(transaction).await?;
     psp.ok_or(WalletError::NoPsp(psp_id))?;
     let WalletChange { chain, address, delay_secs } = change;
@@ -141,7 +141,7 @@ pub async fn change(
     Ok(load(transaction, psp_id, now).await?.remove(&chain).unwrap_or_default())
 }
 
-/// One row, as far as it matters.
+/// The relevant fields of a row.
 #[derive(Debug, Clone, Copy)]
 struct Setting {
     address: Option<Address>,
@@ -162,7 +162,8 @@ fn read(row: &withdrawal_wallets::Model) -> Option<(Option<Chain>, Setting)> {
     Some((chain, Setting { address, effective_at: Timestamp(row.effective_at), set_at: Timestamp(row.created_at) }))
 }
 
-/// How it stands after all of these, in their order: what waited when the next was set is given up.
+/// Returns the state after these settings, in order. A setting that was still pending when the next one was made never
+/// takes effect.
 fn standing(sets: &[Setting], now: Timestamp) -> Standing {
     let mut current = None;
     for (index, set) in sets.iter().enumerate() {
@@ -197,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wallet_holds_after_its_delay() {
+    fn a_wallet_takes_effect_after_its_delay() {
         let first = [set(1, 0, 24)];
         assert_eq!(told(&[], 0), (None, None));
         assert_eq!(told(&first, 23), (None, Some(1)));
@@ -205,25 +206,25 @@ mod tests {
     }
 
     #[test]
-    fn until_another_holds_the_one_before_does() {
+    fn the_previous_wallet_applies_until_the_next_takes_effect() {
         let changed = [set(1, 0, 24), set(2, 30, 24)];
         assert_eq!(told(&changed, 53), (Some(1), Some(2)));
         assert_eq!(told(&changed, 54), (Some(2), None));
     }
 
     #[test]
-    fn a_change_that_was_given_up_never_holds() {
+    fn a_replaced_change_never_takes_effect() {
         let given_up = [set(1, 0, 0), set(2, 1, 24), set(3, 2, 24)];
         for hours in [2, 24, 25] {
             assert_eq!(told(&given_up, hours), (Some(1), Some(3)), "{hours}");
         }
         assert_eq!(told(&given_up, 26), (Some(3), None));
-        // Setting what holds again gives up what waits.
+        // Setting the current wallet again cancels a pending change.
         assert_eq!(told(&[set(1, 0, 0), set(2, 1, 24), set(1, 2, 0)], 50), (Some(1), None));
     }
 
     #[test]
-    fn a_wallet_is_taken_away_at_once_and_what_waits_with_it() {
+    fn removing_a_wallet_is_immediate_and_cancels_a_pending_change() {
         assert_eq!(told(&[set(1, 0, 0), set(2, 1, 24), set(0, 2, 0)], 50), (None, None));
         assert_eq!(told(&[set(1, 0, 0), set(0, 1, 0), set(1, 2, 24)], 3), (None, Some(1)));
     }

@@ -1,8 +1,8 @@
-//! The master keys as they are written in a file, by themselves or in several versions.
+//! Master keys in their file format: a single key, or several versions.
 //!
-//! One key alone is 64 hexadecimal digits and is version 1. Several stand one a line as `version: 64 hexadecimal digits`;
-//! `#` begins a comment. The line `hash: 64 hexadecimal digits` is the key of the hashes; without it that key is made from
-//! version 1, so that one of the two has to be there for as long as there are API keys.
+//! A single key is 64 hexadecimal digits and is version 1. Several keys are written one per line as `version: 64
+//! hexadecimal digits`; `#` begins a comment. The line `hash: 64 hexadecimal digits` is the hash key. Without that line
+//! the hash key is derived from version 1, so one of the two must exist as long as API keys exist.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
@@ -10,63 +10,63 @@ use std::str::FromStr;
 
 use super::{KeyVersion, MASTER_KEY_BYTES, hmac};
 
-/// The first version: the one that a key alone has.
+/// Version of a single key.
 const FIRST: KeyVersion = 1;
-/// What the line with the key of the hashes begins with.
+/// Label of the line with the hash key.
 const HASH: &str = "hash";
 
 type Key = [u8; MASTER_KEY_BYTES];
 
-/// At least one master key, and the key of the hashes. `Debug` shows the versions only.
+/// At least one master key, and the hash key. `Debug` shows only the versions.
 #[derive(Clone, PartialEq, Eq)]
 pub struct MasterKeys {
     versions: BTreeMap<KeyVersion, Key>,
     hash: Key,
 }
 
-/// Why a file of master keys cannot be used. No digit of a key stands in it.
+/// Reasons to reject a file of master keys. They contain no digit of a key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MasterKeysError {
-    /// There is nothing in it.
+    /// The file is empty.
     #[error("it is empty; expected 64 hexadecimal digits, or lines `version: 64 hexadecimal digits`")]
     Empty,
-    /// A line that is not as it has to be.
+    /// A malformed line.
     #[error(
         "line {0}: expected `version: 64 hexadecimal digits`, with a whole number above zero or `hash` as the version"
     )]
     Line(usize),
-    /// A key alone that is none.
+    /// A malformed single key.
     #[error("expected 64 hexadecimal digits")]
     Alone,
-    /// A version that stands there twice.
-    #[error("line {0}: this version stands there twice")]
+    /// A duplicate version.
+    #[error("line {0}: this version occurs twice")]
     Twice(usize),
-    /// Two versions that are the same key.
+    /// Two versions with the same key.
     #[error("versions {0} and {1} are the same key")]
     Same(KeyVersion, KeyVersion),
-    /// Nothing to hash with.
+    /// No hash key.
     #[error(
-        "there is neither version 1 nor a `hash` line: API keys are known by hashes that one of the two makes; \
-         put it back from the backup"
+        "there is neither version 1 nor a `hash` line: one of them is needed to recognise API keys; \
+         restore it from the backup"
     )]
     NoHash,
-    /// Two keys of the hashes.
-    #[error("the `hash` line is not what version 1 makes: with it, no API key would be recognised")]
+    /// Two different hash keys.
+    #[error("the `hash` line differs from the hash key of version 1: with it, no API key would be recognised")]
     OtherHash,
 }
 
 impl MasterKeys {
-    /// One key, as version 1.
+    /// Creates a set with one key, as version 1.
     pub fn one(key: Key) -> Self {
         Self { versions: BTreeMap::from([(FIRST, key)]), hash: hash_key(&key) }
     }
 
-    /// The version that seals: the highest.
+    /// Returns the highest version, which seals.
     pub fn current(&self) -> KeyVersion {
-        *self.versions.keys().next_back().expect("there is at least one")
+        *self.versions.keys().next_back().expect("there is at least one key")
     }
 
-    /// The same keys and `key`, which seals from then on. Answers its version.
+    /// Adds `key`, which seals from then on. Returns its version.
     pub fn add(&mut self, key: Key) -> KeyVersion {
         let version = self.current() + 1;
         self.versions.insert(version, key);
@@ -81,8 +81,8 @@ impl MasterKeys {
         self.hash
     }
 
-    /// As a file holds them: what [`FromStr`] reads again. Version 1 may be taken out of it later, since the key of the
-    /// hashes has a line of its own.
+    /// Formats the keys for a file, readable by [`FromStr`]. Version 1 may be removed later, because the hash key has a
+    /// line of its own.
     pub fn expose(&self) -> String {
         let mut text = format!("{HASH}: {}\n", hex::encode(self.hash));
         for (version, key) in &self.versions {
@@ -140,7 +140,7 @@ impl fmt::Debug for MasterKeys {
     }
 }
 
-/// A new version that is an old key would look like a rotation and be none.
+/// Rejects equal keys: a new version with an old key would look like a rotation without being one.
 fn same(versions: &BTreeMap<KeyVersion, Key>) -> Result<(), MasterKeysError> {
     let mut seen = BTreeMap::new();
     for (version, key) in versions {
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_alone_is_the_first_version() {
+    fn single_key_is_version_1() {
         let keys: MasterKeys = format!("  {}\n", hex_of(7)).parse().unwrap();
         assert_eq!((keys.current(), &keys), (1, &MasterKeys::one([7; 32])));
         let spelled: MasterKeys = format!("# ours\n1: {} # the first\n\n", hex_of(7)).parse().unwrap();
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_added_and_the_first_taken_away_while_hashes_stay() {
+    fn hashes_stay_when_keys_are_added_and_version_1_removed() {
         let mut keys = MasterKeys::one([7; 32]);
         let before = Sealer::of(&keys);
         assert_eq!(keys.add([8; 32]), 2);
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_without_its_digits() {
+    fn errors_contain_no_key_digits() {
         let (one, two) = (hex_of(1), hex_of(2));
         let hash = hex::encode(MasterKeys::one([1; 32]).hash_key());
         for (text, error) in [

@@ -1,8 +1,8 @@
-//! Payouts and withdrawals at work: an actor each, under one desk that wakes them and starts them again.
+//! Payouts and withdrawals at run time: one actor each, under one supervisor that starts and restarts them.
 //!
-//! They share the payments' machinery: the journal, the screening, the settler's `send`, the event feed, and the budget of
-//! restarts after which one is given up. Deliberately absent: decisions (the domain), and who may order one (`system`, the
-//! HTTP side).
+//! They share the payments' infrastructure: the journal, the screening, the settler's `send`, the event feed, and the
+//! restart budget before a quarantine. Deliberately absent: decisions (the domain), and authorisation of orders
+//! (`system`, the HTTP side).
 
 mod actor;
 mod desk;

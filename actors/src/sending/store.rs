@@ -1,4 +1,4 @@
-//! Between rows and the sending aggregate: the one place that knows both.
+//! Mapping between rows and the aggregate of outbound transfers.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use crate::journal::{DaySends, NewEvent, OperationChange, Reserve, SendingChange
 use crate::ledger;
 use crate::payment::store::{RowsBeside, StoreError};
 
-/// The row of a sending.
+/// Row of an outbound transfer.
 pub fn row_of(sending: &Sending) -> Result<sendings::Model, StoreError> {
     let order = &sending.order;
     let state = serde_json::to_string(sending);
@@ -36,11 +36,11 @@ pub fn row_of(sending: &Sending) -> Result<sendings::Model, StoreError> {
     })
 }
 
-/// The sending that a row holds. Its id and version must be those of the columns.
+/// Outbound transfer in a row. Its id and version must match the columns.
 pub fn sending_of(row: &sendings::Model) -> Result<Sending, StoreError> {
     let sending: Sending = serde_json::from_str(&row.state).map_err(|error| unreadable(&row.id, &error))?;
     if sending.order.id.to_string() != row.id || i64::from(sending.version) != row.version {
-        return Err(unreadable(&row.id, &"its state is another's or another version's"));
+        return Err(unreadable(&row.id, &"its state belongs to another id or version"));
     }
     Ok(sending)
 }
@@ -49,14 +49,14 @@ fn unreadable(id: &dyn fmt::Display, reason: &dyn fmt::Display) -> StoreError {
     StoreError::Unreadable { table: "sending", id: id.to_string(), reason: reason.to_string() }
 }
 
-/// The sending with this id.
+/// Loads the outbound transfer with this id.
 pub async fn load(database: &Database, id: SendingId) -> Result<Option<Sending>, StoreError> {
     let row = sendings::Entity::find_by_id(id.to_string()).one(database.reader()).await?;
     row.as_ref().map(sending_of).transpose()
 }
 
-/// A page of the sendings that want an actor, by id from after `after` on. Rows that cannot be read are left out and
-/// logged: they must not keep the others from starting.
+/// Page of the live outbound transfers, by id, after `after`. The caller skips and logs unreadable rows: they must not
+/// keep the others from starting.
 pub async fn load_live(database: &Database, after: &str, limit: u64) -> Result<Vec<sendings::Model>, StoreError> {
     let live = sendings::Entity::find()
         .filter(sendings::Column::Live.eq(true))
@@ -66,8 +66,8 @@ pub async fn load_live(database: &Database, after: &str, limit: u64) -> Result<V
     Ok(live.all(database.reader()).await?)
 }
 
-/// What a transition writes. `real_now` is the wall clock's time, from which on deliveries are due; `send_daily_max` the
-/// ceiling of a day's sends; `wants` says which events are delivered.
+/// Write of a transition. `real_now` is the wall-clock time from which on deliveries are due; `send_daily_max` is the
+/// daily send limit; `wants` selects the events that are delivered.
 pub fn change(
     transition: &Transition,
     rows: RowsBeside,
@@ -108,7 +108,8 @@ pub fn change(
     })))
 }
 
-/// What marks the outcome in `command` as taken in, if the sending knew it already: else it would be told again for ever.
+/// Write that marks the outcome in `command` as applied, if it was already known: otherwise it would be notified again
+/// for ever.
 pub fn known(sending: &Sending, command: &Command, real_now: Timestamp) -> Option<Unit> {
     let id = sending.id().operation().to_string();
     let operation = match (command, sending.status) {
@@ -127,7 +128,7 @@ pub fn known(sending: &Sending, command: &Command, real_now: Timestamp) -> Optio
     })))
 }
 
-/// The end of an operation that an event takes in.
+/// End of an operation that an event applies.
 fn taken_in(sending: &Sending, event: &Event) -> Option<OperationChange> {
     let id = sending.id().operation().to_string();
     match event {

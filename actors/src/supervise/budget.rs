@@ -1,16 +1,16 @@
-//! How often one of very many may fail in a short time before it is given up: payments under their shards, payouts and
-//! withdrawals under their desk.
+//! Budget of restarts within a time window, before an actor is quarantined: for payments under their shards, and for
+//! payouts and withdrawals under their supervisor.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
 use std::time::{Duration, Instant};
 
-/// Restarts one gets within the window before it is quarantined.
+/// Restarts within the window before the quarantine.
 pub const RESTARTS_MAX: usize = 3;
-/// The window.
+/// Length of the window.
 pub const RESTARTS_WINDOW: Duration = Duration::from_mins(1);
 
-/// The recent failures of those that failed.
+/// Recent failures by actor.
 #[derive(Debug)]
 pub(crate) struct Budget<K> {
     failures: HashMap<K, VecDeque<Instant>>,
@@ -23,8 +23,8 @@ impl<K> Default for Budget<K> {
 }
 
 impl<K: Eq + Hash> Budget<K> {
-    /// Notes a failure; answers which one within the window it is, counted from 1. Nothing if it was one too many: it is to
-    /// be given up, and its budget is whole again for when somebody lets it run.
+    /// Records a failure; returns its number within the window, counted from 1. `None` if the budget is exceeded: the
+    /// actor must be quarantined, and its budget is full again after a release.
     pub(crate) fn spend(&mut self, of: K, now: Instant) -> Option<usize> {
         let failures = self.failures.entry(of).or_default();
         failures.retain(|failure| now.duration_since(*failure) < RESTARTS_WINDOW);
@@ -37,7 +37,7 @@ impl<K: Eq + Hash> Budget<K> {
         Some(nth)
     }
 
-    /// Forgets failures that are out of the window.
+    /// Drops failures outside of the window.
     pub(crate) fn forget_old(&mut self, now: Instant) {
         let is_recent = |last: &Instant| now.duration_since(*last) < RESTARTS_WINDOW;
         self.failures.retain(|_, failures| failures.back().is_some_and(is_recent));
@@ -49,19 +49,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn three_failures_within_a_minute_are_forgiven_and_the_fourth_is_one_too_many() {
+    fn allows_three_failures_within_a_minute() {
         let (mut budget, start) = (Budget::default(), Instant::now());
         let at = |secs| start + Duration::from_secs(secs);
         assert_eq!([0, 10, 20].map(|secs| budget.spend("bad", at(secs))), [Some(1), Some(2), Some(3)]);
-        assert_eq!(budget.spend("other", at(21)), Some(1), "each has its own");
-        // The first is a minute ago by then.
+        assert_eq!(budget.spend("other", at(21)), Some(1), "each key has its own budget");
+        // The first failure is a minute old by then.
         assert_eq!(budget.spend("bad", at(60)), Some(3));
         assert_eq!(budget.spend("bad", at(61)), None);
-        assert_eq!(budget.spend("bad", at(62)), Some(1), "it was let run again");
+        assert_eq!(budget.spend("bad", at(62)), Some(1), "the budget is full after a release");
     }
 
     #[test]
-    fn what_is_long_ago_is_not_kept() {
+    fn drops_old_failures() {
         let (mut budget, start) = (Budget::default(), Instant::now());
         budget.spend("old", start);
         budget.spend("recent", start + Duration::from_secs(30));

@@ -1,4 +1,4 @@
-//! Keeps gauges fresh at a bounded pace, whoever scrapes them how often.
+//! Updates gauges at fixed intervals, independently of scrapes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,14 +8,14 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::payment::Services;
 
-/// How often what the database knows is asked and shown.
+/// Interval of updates from the database.
 const DATABASE_EVERY: Duration = Duration::from_secs(15);
-/// How often what is in memory is shown.
+/// Interval of updates from memory.
 const REFRESH_EVERY: Duration = Duration::from_secs(1);
 
-/// Shows gauges until it is dropped.
+/// Updates gauges until it is dropped.
 pub(super) fn refresh(services: Arc<Services>) -> AbortOnDropHandle<()> {
-    // Side by side: a database that hangs keeps nobody from seeing what is in memory.
+    // Concurrently: a hanging database does not delay gauges from memory.
     AbortOnDropHandle::new(tokio::spawn(async move {
         tokio::join!(refresh_from_memory(&services), refresh_from_database(&services));
     }))
@@ -47,7 +47,7 @@ async fn refresh_from_database(services: &Services) {
         ticks.tick().await;
         let webhooks = services.webhooks.read().clone();
         let Some(webhooks) = webhooks else {
-            // The service has not quite begun.
+            // The service is still starting.
             ticks.reset_after(REFRESH_EVERY);
             continue;
         };
@@ -55,10 +55,10 @@ async fn refresh_from_database(services: &Services) {
         if let Some(desk) = desk
             && let Err(error) = desk.refresh_backlog().await
         {
-            tracing::warn!(%error, "what the compliance desk has to do could not be counted");
+            tracing::warn!(%error, "the backlog of the compliance desk could not be counted");
         }
         if let Err(error) = webhooks.refresh_backlog().await {
-            tracing::warn!(%error, "what webhooks wait could not be counted");
+            tracing::warn!(%error, "the backlog of webhooks could not be counted");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Starts the tree, in the order in which its parts need each other.
+//! Starts the tree, in the order of its dependencies.
 
 use std::sync::{Arc, Once};
 use std::time::{Duration, Instant};
@@ -34,13 +34,13 @@ use crate::supervise::{Child, Root, RootMessage};
 use crate::wallet::OperatorSigner;
 use crate::webhook::{WebhookConfig, WebhookSender};
 
-/// What a tree is started with.
+/// Configuration of a tree.
 pub struct SystemConfig {
-    /// Migrated.
+    /// The migrated database.
     pub database: Database,
-    /// Seals secrets.
+    /// Encrypts secrets.
     pub sealer: Sealer,
-    /// The service's time.
+    /// The service's clock.
     pub clock: Clock,
     /// Chains that passed their checks.
     pub chains: Vec<ChainSetup>,
@@ -48,37 +48,37 @@ pub struct SystemConfig {
     pub screener: Arc<dyn KytScreener>,
     /// Limits of screening.
     pub screening: ScreeningConfig,
-    /// Who verifies customers; `None`: nobody is verified, and what is to be checked waits.
+    /// Provider of identity verification; without one, customers are not verified, and their checks wait.
     pub identity: Option<Arc<dyn IdentityProvider>>,
-    /// Limits of the compliance desk.
+    /// Limits of the compliance service.
     pub desk: DeskConfig,
     /// Limits and schedule of webhooks.
     pub webhooks: WebhookConfig,
-    /// How much PSPs may send unless the operator has said otherwise of one.
+    /// Send limits of PSPs, unless the operator has set others for a PSP.
     pub ceilings: Ceilings,
-    /// How often the auditors look.
+    /// Intervals of the auditors.
     pub auditors: AuditorsConfig,
-    /// Shard supervisors; must divide 256.
+    /// Number of shard supervisors; must divide 256.
     pub shards: usize,
-    /// Whether actors keep books. `false` to measure what that costs, and for nothing else.
+    /// True if actors are measured. `false` only to measure the cost.
     pub bookkeeping: bool,
 }
 
-/// One chain to run.
+/// Setup of one chain.
 pub struct ChainSetup {
-    /// What is configured of it.
+    /// Configuration of the chain.
     pub spec: ChainSpec,
     /// Its endpoints.
     pub client: ChainClient,
     /// The account that pays for gas.
     pub signer: OperatorSigner,
-    /// Says when there may be a new head, where the endpoint can do that; polling goes on all the same.
+    /// Signals of new heads, where the endpoint supports them. Polling continues regardless.
     pub wake_ups: Option<WakeUps>,
-    /// Between any two steps of a settlement; [`NoCheckpoint`](crate::chain::NoCheckpoint) save in tests.
+    /// Checkpoint between the steps of a settlement; [`NoCheckpoint`](crate::chain::NoCheckpoint) except in tests.
     pub checkpoint: Arc<dyn Checkpoint>,
 }
 
-/// Why a tree did not start.
+/// Error of starting a tree.
 #[derive(Debug, thiserror::Error)]
 #[error("the {what} did not start: {reason}")]
 pub struct StartError {
@@ -87,14 +87,14 @@ pub struct StartError {
 }
 
 impl System {
-    /// Starts the tree: journal, webhook sender, screening, compliance desk, settlers, shards with their live payments, watchers last,
-    /// so that nothing is told to payments before there is somebody to tell.
+    /// Starts the tree: journal, webhook sender, screening, compliance service, settlers, shards with their live
+    /// payments. Watchers come last, so that payments can be reached before the first notification.
     pub async fn start(config: SystemConfig) -> Result<Self, StartError> {
         Self::begin(config, true).await
     }
 
-    /// The same with nothing posted and no auditors: to measure what the ledger costs, and for nothing else. No configuration
-    /// leads here.
+    /// Starts the tree without ledger postings and auditors, only to measure the cost of the ledger. It cannot be
+    /// configured.
     pub async fn start_without_ledger(config: SystemConfig) -> Result<Self, StartError> {
         Self::begin(config, false).await
     }
@@ -152,7 +152,7 @@ impl System {
             books,
             metrics: PaymentMetrics::new(),
         });
-        // Before there is a settler: what was paused stays so over a restart.
+        // Before the settlers: pauses outlast a restart.
         services.pauses.refresh(&services.chains).await.map_err(failed("pauses"))?;
         let following = services.pauses.follow(services.chains.clone());
         let refreshing = refresh(services.clone());
@@ -176,7 +176,7 @@ impl System {
         for setup in &setups {
             system.start_settler(setup).await?;
         }
-        // Before the shards, and before the watchers: from now on no wallet of a live payment is missing.
+        // Before the shards and the watchers: from now on no wallet of a live payment is missing.
         wallets::watch_live(&system.inner.services).await;
         for index in 0..shards {
             system.start_shard(index).await?;
@@ -364,7 +364,7 @@ impl System {
         self.adopt_with(ActorKind::Shard, &index.to_string(), start, forget).await
     }
 
-    /// Adopts an actor of which nothing has to be forgotten.
+    /// Adopts an actor that needs no cleanup.
     async fn adopt<F>(&self, kind: ActorKind, name: &str, start: F) -> Result<(), StartError>
     where
         F: Fn(ActorCell) -> BoxFuture<'static, Result<ActorCell, ActorProcessingErr>> + Send + Sync + 'static,
@@ -387,7 +387,7 @@ impl System {
     }
 }
 
-/// Runs the journal's task, and again when it panics; its queues outlive it.
+/// Runs the journal's task, and restarts it after a panic; its queues outlive it.
 fn write(task: JournalTask, books: Books) -> AbortOnDropHandle<()> {
     let panicked = move |reason: &str| books.restarted(ActorKind::Journal, journal::NAME, Cause::Panic, reason);
     AbortOnDropHandle::new(tokio::spawn(task.supervise(panicked)))

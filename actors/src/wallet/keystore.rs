@@ -1,7 +1,7 @@
-//! A key out of an encrypted file (Web3 Secret Storage, version 3), as geth, foundry and most wallets write it.
+//! Reads a key from an encrypted file (Web3 Secret Storage, version 3), the format of geth, foundry and most wallets.
 //!
-//! The file is looked over before it is decrypted: the decrypting library indexes into lengths that the file names, and
-//! spends the memory that the file asks for. Deliberately absent: writing such files.
+//! The file is validated before decryption: the decryption library indexes into lengths that the file specifies, and
+//! allocates the memory that the file requests. Deliberately absent: writing such files.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read};
@@ -13,38 +13,38 @@ use serde::Deserialize;
 
 use super::domain_address;
 
-/// Largest file that is read; real ones have about 500 bytes.
+/// Maximum file size; real files have about 500 bytes.
 const FILE_BYTES_MAX: u64 = 64 * 1024;
-/// Most memory that scrypt may take; geth's standard takes 256 MiB.
+/// Maximum memory for scrypt; geth's default uses 256 MiB.
 const SCRYPT_BYTES_MAX: u64 = 1024 * 1024 * 1024;
-/// Most parallel lanes of scrypt: they are worked off one after the other.
+/// Maximum number of parallel lanes of scrypt: they are computed one after the other.
 const SCRYPT_LANES_MAX: u32 = 16;
-/// Most rounds of PBKDF2; geth writes 262,144.
+/// Maximum number of rounds of PBKDF2; geth writes 262,144.
 const PBKDF2_ROUNDS_MAX: u32 = 10_000_000;
 /// Length of the derived key, in bytes: half for the cipher, half for the checksum.
 const DERIVED_BYTES: u32 = 32;
 
-/// Why a keystore file gives no key. Says nothing about the key or the password.
+/// Error of reading a keystore file. Contains neither the key nor the password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeystoreError {
     /// The file cannot be read.
     #[error("the keystore file cannot be read: {0}")]
     Unreadable(ErrorKind),
-    /// The file is something else.
+    /// The file has another format.
     #[error("the keystore file is not a Web3 Secret Storage file of version 3: {0}")]
     NotAKeystore(&'static str),
-    /// The file asks for more work than one key is worth.
-    #[error("the keystore file asks for more memory or rounds than is allowed")]
+    /// The file requires too much computation.
+    #[error("the keystore file requires more memory or rounds than allowed")]
     TooCostly,
-    /// The password does not fit, or the file is damaged.
+    /// The password does not match, or the file is damaged.
     #[error("the keystore's password is wrong, or its file is damaged")]
     WrongPassword,
-    /// The file holds another key than that of the account it names.
-    #[error("the keystore file names one account and holds the key of another")]
+    /// The file contains the key of another account than it names.
+    #[error("the keystore file names one account but contains the key of another")]
     OtherAccount,
 }
 
-/// Decrypts the file. Takes a second or so of computing, as is meant.
+/// Decrypts the file. The key derivation deliberately takes about a second.
 pub(super) fn open(path: &Path, password: &str) -> Result<PrivateKeySigner, KeystoreError> {
     let named = read(path)?.check()?;
     let signer = PrivateKeySigner::decrypt_keystore(path, password).map_err(|_| KeystoreError::WrongPassword)?;
@@ -62,7 +62,7 @@ fn read(path: &Path) -> Result<Keystore, KeystoreError> {
     if bytes.len() as u64 > FILE_BYTES_MAX {
         return Err(KeystoreError::NotAKeystore("it is too large"));
     }
-    serde_json::from_slice(&bytes).map_err(|_| KeystoreError::NotAKeystore("a field is missing or not as it should be"))
+    serde_json::from_slice(&bytes).map_err(|_| KeystoreError::NotAKeystore("a field is missing or malformed"))
 }
 
 #[derive(Deserialize)]
@@ -96,7 +96,7 @@ enum KdfParams {
 }
 
 impl Keystore {
-    /// Whether it can be decrypted; answers the account that it names.
+    /// Checks that the file can be decrypted; returns the account that it names.
     fn check(&self) -> Result<Option<Address>, KeystoreError> {
         let must = |holds: bool, what| if holds { Ok(()) } else { Err(KeystoreError::NotAKeystore(what)) };
         must(self.version == 3, "another version")?;
@@ -145,7 +145,7 @@ mod tests {
 
     use super::*;
 
-    /// The light scrypt vector that go-ethereum tests with; its password is empty.
+    /// go-ethereum's test vector for light scrypt, with an empty password.
     fn light() -> Value {
         json!({
             "address": "45dea0fb0bba44f4fcf290bba71fd57d7117cbb8",
@@ -165,7 +165,7 @@ mod tests {
         })
     }
 
-    /// The PBKDF2 vector of the Web3 Secret Storage definition.
+    /// PBKDF2 test vector of the Web3 Secret Storage definition.
     fn pbkdf2() -> Value {
         json!({
             "crypto": {
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn known_files_give_their_keys() {
+    fn reads_the_keys_of_known_files() {
         let signer = opened(&light(), "").unwrap();
         assert_eq!(format!("{:?}", signer.address()), "0x45dea0fb0bba44f4fcf290bba71fd57d7117cbb8");
         let signer = opened(&pbkdf2(), "testpassword").unwrap();
@@ -201,15 +201,15 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_password_is_said_to_be_one() {
+    fn reports_a_wrong_password() {
         assert_eq!(opened(&light(), "x").unwrap_err(), KeystoreError::WrongPassword);
         let missing = open(Path::new("/nowhere/key.json"), "").unwrap_err();
         assert_eq!(missing, KeystoreError::Unreadable(ErrorKind::NotFound));
     }
 
-    /// Each of these would panic in the library, take all memory, or sign for another account than the file says.
+    /// Each of these would panic in the library, exhaust memory, or sign for another account than the file names.
     #[test]
-    fn files_that_ask_for_trouble_are_refused() {
+    fn rejects_malicious_files() {
         let with = |pointer: &str, value: Value| {
             let mut keystore = light();
             *keystore.pointer_mut(pointer).unwrap() = value;

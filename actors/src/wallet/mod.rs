@@ -1,6 +1,6 @@
-//! Addresses and keys: where vaults are, and who signs the operator's transactions.
+//! Addresses and keys: vault addresses, and the signer of the operator's transactions.
 //!
-//! Deliberately absent: nonces (the settler's table), fees, anything that talks to a chain.
+//! Deliberately absent: nonces (the settler's table), fees, and chain access.
 
 mod keystore;
 mod signer;
@@ -15,7 +15,7 @@ pub use signer::{OperatorSigner, SignedTx, SignerError};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Vaults {
     factory: Address,
-    /// Of the code that creates them.
+    /// Hash of the vault's init code.
     code_hash: Hash32,
 }
 
@@ -25,7 +25,7 @@ impl Vaults {
         Self { factory, code_hash: domain_hash(vault_code_hash(alloy_address(factory))) }
     }
 
-    /// The factory.
+    /// Address of the factory.
     pub const fn factory(&self) -> Address {
         self.factory
     }
@@ -35,7 +35,7 @@ impl Vaults {
         self.of(&id.to_string())
     }
 
-    /// The vault where a PSP's share lands.
+    /// The vault that receives a PSP's share.
     pub fn of_psp(&self, id: PspId) -> Address {
         self.of(&id.to_string())
     }
@@ -45,27 +45,27 @@ impl Vaults {
     }
 }
 
-/// The domain's address as alloy's.
+/// Converts a domain address to alloy's type.
 pub fn alloy_address(address: Address) -> alloy::primitives::Address {
     alloy::primitives::Address::from(address.0)
 }
 
-/// alloy's address as the domain's.
+/// Converts an alloy address to the domain's type.
 pub fn domain_address(address: alloy::primitives::Address) -> Address {
     Address(address.into_array())
 }
 
-/// An address as people compare it: EIP-55, with its checksum in the letters' case.
+/// Formats an address with its EIP-55 checksum.
 pub fn checksummed(address: Address) -> String {
     alloy_address(address).to_checksum(None)
 }
 
-/// The domain's hash as alloy's.
+/// Converts a domain hash to alloy's type.
 pub fn alloy_hash(hash: Hash32) -> alloy::primitives::B256 {
     alloy::primitives::B256::from(hash.0)
 }
 
-/// alloy's hash as the domain's.
+/// Converts an alloy hash to the domain's type.
 pub fn domain_hash(hash: alloy::primitives::B256) -> Hash32 {
     Hash32(hash.0)
 }
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn vaults_differ_by_id_and_kind_and_are_the_contracts() {
+    fn vault_addresses_differ_by_id_and_kind_and_match_the_contract() {
         let vaults = Vaults::new(Address([7; 20]));
         let payment = PaymentId::generate();
         let psp: PspId = payment.to_string().replace("pay_", "psp_").parse().unwrap();

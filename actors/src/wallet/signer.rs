@@ -1,8 +1,8 @@
-//! The key behind the operator's account.
+//! Signer of the operator's account.
 //!
-//! It comes as a private key, a keystore file with its password, or a mnemonic with an index; what comes in is borrowed,
-//! and whoever holds it wipes it. Deliberately absent: the key in any output, and a key service, which would be a further
-//! variant of [`OperatorSigner`]; signing is asynchronous already for its sake.
+//! The key comes from a private key, a keystore file with its password, or a mnemonic with an index. Inputs are
+//! borrowed; the caller wipes them. Deliberately absent: the key in any output, and a remote key service. That would be
+//! another variant of [`OperatorSigner`], and signing is already asynchronous to allow it.
 
 use std::fmt;
 use std::path::Path;
@@ -18,71 +18,71 @@ use payferry_domain::{Address, Hash32};
 use super::keystore::{self, KeystoreError};
 use super::{domain_address, domain_hash};
 
-/// Highest index of a mnemonic's accounts: from here on BIP-32 means hardened ones.
+/// Highest account index of a mnemonic: BIP-32 uses higher indexes for hardened keys.
 const MNEMONIC_INDEX_MAX: u32 = (1 << 31) - 1;
 
-/// Why there is no signer or no signature. Says nothing about the key.
+/// Error of creating a signer or a signature. Never contains the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SignerError {
     /// The text is not a private key.
-    #[error("a private key is 0x and 64 hexadecimal digits, and not zero")]
+    #[error("a private key must be 0x and 64 hexadecimal digits, and must not be zero")]
     NotAKey,
-    /// The keystore file gave no key.
+    /// The keystore file could not be read.
     #[error(transparent)]
     Keystore(#[from] KeystoreError),
-    /// So many words are no mnemonic.
-    #[error("a mnemonic has 12, 15, 18, 21 or 24 words, and this one has {0}")]
+    /// The mnemonic has an invalid number of words.
+    #[error("a mnemonic must have 12, 15, 18, 21 or 24 words, but this one has {0}")]
     MnemonicLength(usize),
-    /// A word of the mnemonic is not of the list; which one, counted from 1, and not what it says.
-    #[error("word {0} of the mnemonic is not of the English BIP-39 list")]
+    /// A word of the mnemonic is not in the word list: its position, counted from 1, and not the word itself.
+    #[error("word {0} of the mnemonic is not in the English BIP-39 word list")]
     MnemonicWord(usize),
-    /// The words are fine and do not belong together.
-    #[error("the mnemonic's checksum does not fit: a word is wrong or in the wrong place")]
+    /// All words are valid, but the checksum is not.
+    #[error("the mnemonic's checksum is invalid: a word is wrong or in the wrong place")]
     MnemonicChecksum,
-    /// There is no such account.
-    #[error("a mnemonic's index is at most {MNEMONIC_INDEX_MAX}")]
+    /// The account index is too high.
+    #[error("a mnemonic's index must be at most {MNEMONIC_INDEX_MAX}")]
     MnemonicIndex,
-    /// The signer refused.
+    /// The signer rejected the request.
     #[error("the signer did not sign")]
     Refused,
 }
 
-/// Signs as one account.
+/// Signer of one account.
 #[derive(Clone)]
 pub enum OperatorSigner {
-    /// A key held in memory.
+    /// Key held in memory.
     Local(PrivateKeySigner),
 }
 
 /// A signed transaction, ready to store and broadcast.
 #[derive(Clone, Debug)]
 pub struct SignedTx {
-    /// EIP-2718 bytes.
+    /// EIP-2718 bytes of the transaction.
     pub raw: Bytes,
-    /// Their hash.
+    /// Transaction hash.
     pub hash: Hash32,
 }
 
 impl OperatorSigner {
-    /// From a private key as 64 hexadecimal digits, with or without `0x`.
+    /// Creates a signer from a private key of 64 hexadecimal digits, with or without `0x`.
     pub fn from_private_key(text: &str) -> Result<Self, SignerError> {
         text.trim().parse().map(Self::Local).map_err(|_| SignerError::NotAKey)
     }
 
-    /// From a private key's 32 bytes.
+    /// Creates a signer from the 32 bytes of a private key.
     pub fn from_bytes(key: &[u8; 32]) -> Result<Self, SignerError> {
         PrivateKeySigner::from_slice(key).map(Self::Local).map_err(|_| SignerError::NotAKey)
     }
 
-    /// From a keystore file (Web3 Secret Storage, version 3) and its password, which is taken as it is: a line end that
-    /// a password's file has is the caller's to cut. Blocks for as long as the file's key derivation takes, a second or
-    /// so.
+    /// Creates a signer from a keystore file (Web3 Secret Storage, version 3) and its password. The password is used as
+    /// it is: the caller must remove the line end of a password file. Blocks for the file's key derivation, about a
+    /// second.
     pub fn from_keystore(path: &Path, password: &str) -> Result<Self, SignerError> {
         Ok(Self::Local(keystore::open(path, password)?))
     }
 
-    /// From an English BIP-39 mnemonic without passphrase: the account `m/44'/60'/0'/0/index`, as wallets count them.
-    /// Blanks and lines between the words do not matter.
+    /// Creates a signer from an English BIP-39 mnemonic without passphrase, for the account `m/44'/60'/0'/0/index` as
+    /// in wallets. Any white space may separate the words.
     pub fn from_mnemonic(phrase: &str, index: u32) -> Result<Self, SignerError> {
         let words: Vec<&str> = phrase.split_whitespace().collect();
         if !matches!(words.len(), 12 | 15 | 18 | 21 | 24) {
@@ -91,13 +91,13 @@ impl OperatorSigner {
         if let Some(position) = words.iter().position(|word| English::get_index(word).is_err()) {
             return Err(SignerError::MnemonicWord(position + 1));
         }
-        // The builder wipes its phrase when it is dropped, and its errors quote it: they end here.
+        // The builder wipes its phrase on drop. Its errors quote the phrase, so they are not passed on.
         let builder = MnemonicBuilder::from_phrase(words.join(" "));
         let builder = builder.index(index).map_err(|_| SignerError::MnemonicIndex)?;
         builder.build().map(Self::Local).map_err(|_| SignerError::MnemonicChecksum)
     }
 
-    /// The account.
+    /// Address of the account.
     pub fn address(&self) -> Address {
         match self {
             Self::Local(signer) => domain_address(signer.address()),
@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_signer_shows_its_account_and_no_key() {
+    fn debug_output_shows_the_account_and_no_key() {
         let key = "0x59c6995e998f97a5a0044966f0945389dc9e86dae88c7a8412f4603b6b78690d";
         let signer = OperatorSigner::from_private_key(key).unwrap();
         let shown = format!("{signer:?}");
@@ -136,11 +136,11 @@ mod tests {
         assert_eq!(OperatorSigner::from_bytes(&[0; 32]).unwrap_err(), SignerError::NotAKey);
     }
 
-    /// The mnemonic that development nodes use.
+    /// The mnemonic of development nodes.
     const JUNK: &str = "test test test test test test test test test test test junk";
 
     #[test]
-    fn a_mnemonic_gives_the_accounts_that_wallets_show() {
+    fn mnemonic_yields_the_same_accounts_as_wallets() {
         let account = |phrase: &str, index| OperatorSigner::from_mnemonic(phrase, index).unwrap().address().to_string();
         assert_eq!(account(JUNK, 0), "0xf39fd6e51aad88f6f4ce6ab8827279cfffb92266");
         assert_eq!(account(JUNK, 1), "0x70997970c51812dc3a010c7d01b50e0d17dc79c8");
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mnemonics_errors_say_what_is_wrong_and_show_no_word() {
+    fn mnemonic_errors_name_the_problem_and_no_word() {
         let refused = |phrase: &str| OperatorSigner::from_mnemonic(phrase, 0).unwrap_err();
         assert_eq!(refused("test junk"), SignerError::MnemonicLength(2));
         assert_eq!(refused(&JUNK.replace("test junk", "tset junk")), SignerError::MnemonicWord(11));

@@ -1,4 +1,4 @@
-//! Reads the delivery log, and queues deliveries again.
+//! Delivery log: reads it and queues deliveries again.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -13,28 +13,28 @@ use sea_orm::{
 
 use crate::journal::DELIVERY_RETRIES_MAX;
 
-/// Entries of one payment that are listed; a payment announces a handful.
+/// Listed entries of one payment; a payment announces only a few events.
 pub const ENTRIES_MAX: u64 = 1_000;
-/// Attempts of one delivery that are listed, the latest. Four are the rule; redelivery and the probes of an open breaker
-/// make more.
+/// Listed attempts of one delivery, the latest ones. Four are normal; redelivery and probes of an open breaker add
+/// more.
 pub const ATTEMPTS_LISTED_MAX: i64 = 50;
-/// Deliveries that one call queues again at most: payments wait for the writer as long as that takes.
+/// Deliveries that one call queues again at most. Payments wait for the writer meanwhile.
 pub const REDELIVERED_MAX: usize = 5_000;
 /// Deliveries that one statement queues again.
 const REDELIVERED_TOGETHER: usize = 500;
 
-/// A delivery with what was delivered and each attempt.
+/// A delivery with its event and attempts.
 #[derive(Debug, Clone)]
 pub struct LogEntry {
     /// The delivery.
     pub delivery: deliveries::Model,
     /// The event.
     pub event: events::Model,
-    /// The attempts, oldest first; of many the last [`ATTEMPTS_LISTED_MAX`].
+    /// Attempts, oldest first; only the last [`ATTEMPTS_LISTED_MAX`].
     pub attempts: Vec<delivery_attempts::Model>,
 }
 
-/// The deliveries of a payment (or of whatever else events are about), in order of sequence.
+/// Returns the deliveries of a payment (or of another subject of events) by sequence.
 pub async fn deliveries_of(database: &Database, psp: PspId, payment_id: &str) -> Result<Vec<LogEntry>, DbErr> {
     let rows = deliveries::Entity::find()
         .filter(deliveries::Column::PaymentId.eq(payment_id))
@@ -46,7 +46,7 @@ pub async fn deliveries_of(database: &Database, psp: PspId, payment_id: &str) ->
     complete(database, rows).await
 }
 
-/// Deliveries that were not delivered, oldest first, and how many there are in all.
+/// Returns the deliveries that are not delivered, oldest first, and their total number.
 pub async fn undelivered(
     database: &Database,
     psp: PspId,
@@ -62,7 +62,7 @@ pub async fn undelivered(
     Ok((total, complete(database, rows).await?))
 }
 
-/// One delivery.
+/// Returns one delivery.
 pub async fn delivery(database: &Database, psp: PspId, delivery_id: &str) -> Result<Option<LogEntry>, DbErr> {
     let row = deliveries::Entity::find_by_id(delivery_id)
         .filter(deliveries::Column::PspId.eq(psp.to_string()))
@@ -97,8 +97,8 @@ async fn complete(database: &Database, rows: Vec<deliveries::Model>) -> Result<V
     Ok(rows.into_iter().filter_map(entry).collect())
 }
 
-/// Queues a delivery again with all its retries, whatever became of it. Answers whether there is such a delivery.
-/// The sender is to be told (`refresh`) after the commit.
+/// Queues a delivery again with all its retries, regardless of its state. Returns whether the delivery exists. The
+/// caller must notify the sender (`refresh`) after the commit.
 pub async fn redeliver(
     connection: &impl ConnectionTrait,
     psp: PspId,
@@ -112,14 +112,14 @@ pub async fn redeliver(
 /// Deliveries chosen for a bulk redelivery.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chosen {
-    /// Of the oldest events first; at most [`REDELIVERED_MAX`], unless as many were made within one millisecond.
+    /// Oldest events first; at most [`REDELIVERED_MAX`], unless one millisecond contains more.
     pub delivery_ids: Vec<String>,
-    /// Where the next choice is to begin, if there are more.
+    /// Start of the next choice, if there are more.
     pub continue_from: Option<Timestamp>,
 }
 
-/// The deliveries of events made from `from` up to but not including `to`, whatever became of them. No patterns: of all
-/// events. Reads only, beside the writer: it may have to look through much.
+/// Chooses the deliveries of events created in `from..to`, regardless of their state. No patterns means all events.
+/// Uses a reader only, because the search may be long.
 pub async fn choose(
     database: &Database,
     psp: PspId,
@@ -128,7 +128,7 @@ pub async fn choose(
     patterns: &[EventPattern],
 ) -> Result<Chosen, DbErr> {
     let wanted = |name: &&EventName| patterns.is_empty() || patterns.iter().any(|pattern| pattern.matches(**name));
-    // Of a closed list of names without quotes in them.
+    // The names are a closed list and contain no quotes.
     let names: Vec<String> = EventName::ALL.iter().filter(wanted).map(|name| format!("'{name}'")).collect();
     let between = async |from: i64, to: i64, max: String| {
         let sql = format!(
@@ -145,7 +145,8 @@ pub async fn choose(
     let mut found = between(from.as_millis(), to.as_millis(), format!("LIMIT {}", REDELIVERED_MAX + 1)).await?;
     let mut continue_from = None;
     if let Some(&(_, next)) = found.get(REDELIVERED_MAX) {
-        // A millisecond is chosen whole or not at all: the next choice begins with one, and must get on.
+        // Either all rows of a millisecond are chosen or none: the next choice starts at a millisecond and must
+        // advance.
         found.retain(|(_, at)| *at < next);
         continue_from = Some(next);
         if found.is_empty() {
@@ -157,7 +158,7 @@ pub async fn choose(
     Ok(Chosen { delivery_ids, continue_from: continue_from.map(Timestamp) })
 }
 
-/// As [`redeliver`], for many. Answers how many there are.
+/// Like [`redeliver`] for many deliveries. Returns how many exist.
 pub async fn redeliver_all(
     connection: &impl ConnectionTrait,
     psp: PspId,

@@ -1,8 +1,7 @@
-//! Forgets old events: the feed's rows, their deliveries and each attempt, a batch at a time.
+//! Event retention: deletes old events with their deliveries and attempts, in batches.
 //!
-//! Owned here: what may be forgotten, and when. Never what is not delivered, never what is younger than
-//! [`KEPT_DAYS_MIN`], and nothing else at all: payments, their transitions and transfers, the ledger and the audit log
-//! are kept for ever.
+//! Owned here: which events are deleted, and when. Undelivered events and events younger than [`KEPT_DAYS_MIN`] are
+//! never deleted. Payments, their transitions and transfers, the ledger and the audit log are kept forever.
 
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
@@ -17,40 +16,40 @@ use sea_orm::{
 
 use crate::clock::Clock;
 
-/// Days that events are kept at least, whatever is configured.
+/// Minimum retention of events, days, regardless of the configuration.
 pub const KEPT_DAYS_MIN: i64 = 30;
-/// How often the service looks for what is old.
+/// Interval between two runs.
 const PRUNE_EVERY: Duration = Duration::from_hours(1);
-/// From the start to the first look.
+/// Delay from the start to the first run.
 const PRUNE_FIRST: Duration = Duration::from_mins(1);
-/// Events of one transaction: payments wait for the writer no longer than for one of their own.
+/// Events deleted per transaction. Payments then wait for the writer no longer than for one of their own writes.
 pub const BATCH_EVENTS: u64 = 100;
-/// Between two transactions, so that payments are written in between.
+/// Pause between two transactions, so that payments are written in between.
 const BATCH_PAUSE: Duration = Duration::from_millis(100);
 const DAY_SECS: i64 = 24 * 3_600;
 
 const PRUNED: &str = "payferry_pruned_rows_total";
 
-/// How long events are kept.
+/// Retention period of events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retention {
-    /// Days; `None`: for ever.
+    /// Days; `None` keeps events forever.
     pub events_days: Option<i64>,
 }
 
 impl Retention {
-    /// What was made before this may be forgotten.
+    /// Returns the time before which events may be deleted.
     fn before(self, now: Timestamp) -> Option<Timestamp> {
         Some(now.plus_secs(-self.events_days?.max(KEPT_DAYS_MIN).saturating_mul(DAY_SECS)))
     }
 }
 
-/// When is looked for what is old.
+/// Timing of the retention runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pace {
-    /// From the start to the first look.
+    /// Delay from the start to the first run.
     pub first: Duration,
-    /// Between two looks; not zero.
+    /// Interval between two runs; not zero.
     pub every: Duration,
 }
 
@@ -60,14 +59,14 @@ impl Default for Pace {
     }
 }
 
-/// How much was forgotten.
+/// Numbers of deleted rows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Pruned {
     /// Events of the feed.
     pub events: u64,
-    /// Their deliveries.
+    /// Deliveries of these events.
     pub deliveries: u64,
-    /// Attempts at them.
+    /// Attempts at these deliveries.
     pub attempts: u64,
 }
 
@@ -79,9 +78,9 @@ impl Pruned {
     }
 }
 
-/// Forgets what is old at this pace, for as long as this is polled.
+/// Deletes old events at this pace, while the future is polled.
 pub async fn prune_on(database: Database, clock: Clock, retention: Retention, pace: Pace) {
-    describe_counter!(PRUNED, "Rows forgotten because they were old, by table.");
+    describe_counter!(PRUNED, "Rows deleted because they were old, by table.");
     for table in ["events", "deliveries", "delivery_attempts"] {
         counter!(PRUNED, "table" => table).absolute(0);
     }
@@ -89,25 +88,25 @@ pub async fn prune_on(database: Database, clock: Clock, retention: Retention, pa
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        // The wall clock: moving the sandbox's time on forgets nothing.
+        // Uses the wall clock: advancing the sandbox's time deletes nothing.
         match prune(&database, retention, clock.real_now()).await {
             Ok(Pruned { events: 0, .. }) => {}
             Ok(Pruned { events, deliveries, attempts }) => tracing::info!(
                 events,
                 deliveries,
                 attempts,
-                "forgot {events} old events with {deliveries} deliveries and {attempts} attempts"
+                "deleted {events} old events with {deliveries} deliveries and {attempts} attempts"
             ),
-            Err(error) => tracing::warn!(%error, "old events could not be forgotten; tried again at the next look"),
+            Err(error) => tracing::warn!(%error, "could not delete old events; the next run tries again"),
         }
     }
 }
 
-/// Forgets what is old at `now`.
+/// Deletes the events that are old at `now`.
 pub async fn prune(database: &Database, retention: Retention, now: Timestamp) -> Result<Pruned, DbErr> {
     let (mut pruned, mut after) = (Pruned::default(), 0);
     let Some(before) = retention.before(now) else { return Ok(pruned) };
-    // Few of them are at the writer at once, and this is none of the payments' own.
+    // Limits the number of these transactions at the writer; payments go first.
     let database = database.for_visitors();
     while let Some(page) = page(&database, after, before).await? {
         after = page.last;
@@ -126,7 +125,7 @@ pub async fn prune(database: &Database, retention: Retention, now: Timestamp) ->
     Ok(pruned)
 }
 
-/// An event as it is looked at.
+/// Columns of an event that decide on its deletion.
 #[derive(Debug, FromQueryResult)]
 struct Old {
     position: i64,
@@ -137,11 +136,11 @@ struct Old {
 
 struct Page {
     old: Vec<Old>,
-    /// The position of the last event that was looked at.
+    /// Position of the last event of the page.
     last: i64,
 }
 
-/// Events after a position that are old enough; nothing once they are all younger.
+/// Returns the old events after a position; `None` once all events are younger.
 async fn page(database: &Database, after: i64, before: Timestamp) -> Result<Option<Page>, DbErr> {
     let rows = events::Entity::find()
         .select_only()
@@ -154,15 +153,15 @@ async fn page(database: &Database, after: i64, before: Timestamp) -> Result<Opti
         .await?;
     let Some(last) = rows.last().map(|row| row.position) else { return Ok(None) };
     let old: Vec<_> = rows.into_iter().filter(|row| row.created_at < before.as_millis()).collect();
-    // They come in the order of their commits, which is that of their times but for moments.
+    // Events come in the order of their commits, which differs from the order of their times only by moments.
     Ok((!old.is_empty()).then_some(Page { old, last }))
 }
 
-/// Forgets these as far as they are delivered, in one transaction, and notes how far the feed of each PSP has lost any.
+/// Deletes the delivered events among these in one transaction and records how far each PSP's feed is truncated.
 async fn forget(database: &Database, old: Vec<Old>, now: Timestamp) -> Result<Pruned, DbErr> {
     let transaction = database.begin().await?;
     let ids = old.iter().map(|event| event.id.as_str());
-    // Held until the end: one that is queued again meanwhile is queued again, or is gone.
+    // Locked until the end: a concurrent redelivery either commits first or finds no row.
     let made = deliveries::Entity::find()
         .filter(deliveries::Column::EventId.is_in(ids))
         .lock_exclusive()
@@ -192,7 +191,7 @@ async fn forget(database: &Database, old: Vec<Old>, now: Timestamp) -> Result<Pr
         .exec(&transaction)
         .await?
         .rows_affected;
-    // The last of each PSP, since they come in order.
+    // The last event of each PSP, because they are sorted by position.
     let floors: BTreeMap<&str, &Old> = gone.iter().map(|event| (event.psp_id.as_str(), *event)).collect();
     let floors = floors.into_values().map(|event| {
         let row = event_floors::Model {
@@ -218,7 +217,7 @@ async fn forget(database: &Database, old: Vec<Old>, now: Timestamp) -> Result<Pr
     Ok(Pruned { events, deliveries, attempts })
 }
 
-/// A floor only rises: what was left at first, being undelivered, may go later.
+/// A floor only rises: an event that was skipped because it was undelivered may be deleted later.
 fn events_floor_is_lower() -> sea_orm::sea_query::SimpleExpr {
     sea_orm::sea_query::Expr::cust("event_floors.position < excluded.position")
 }
@@ -257,7 +256,7 @@ mod tests {
             Self { database, _test_database: test_database }
         }
 
-        /// An event of this age that nobody wants delivered.
+        /// Inserts an event of this age that has no delivery.
         async fn event(&self, position: i64, days: i64) {
             let row = events::Model {
                 position,
@@ -293,7 +292,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_old_is_forgotten_at_each_look_by_the_days_that_are_configured() {
+    async fn each_run_deletes_events_older_than_the_configured_days() {
         let world = World::new().await;
         world.event(1, 61).await;
         world.event(2, 59).await;
@@ -305,12 +304,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn without_days_all_is_kept_however_often_is_looked() {
+    async fn without_configured_days_events_are_kept_forever() {
         let world = World::new().await;
         world.event(1, 4_000).await;
-        // Some ten looks.
+        // About ten runs.
         let looking = tokio::time::timeout(PACE.every * 10, looks(world.database.clone(), None));
-        assert!(looking.await.is_err(), "it never ends by itself");
+        assert!(looking.await.is_err(), "it never ends");
         assert_eq!(world.kept().await, [1]);
     }
 }

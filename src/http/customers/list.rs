@@ -24,11 +24,11 @@ use crate::http::extract::{PageQuery, QueryFields, read};
 use crate::http::openapi::PageParams;
 use crate::http::state::AppState;
 
-/// Which customers.
+/// Filters of the list.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct CustomerFilters {
-    /// Whose email address holds this text, in either case.
+    /// Text that the email address contains, ignoring case.
     #[param(max_length = 255)]
     pub search: Option<String>,
     /// active or inactive.
@@ -39,7 +39,7 @@ pub struct CustomerFilters {
 #[derive(Serialize, ToSchema)]
 pub struct CustomerList {
     message: &'static str,
-    /// Of the whole list.
+    /// Number of customers in the whole list.
     total: u64,
     limit: u64,
     offset: u64,
@@ -71,7 +71,7 @@ pub async fn list(State(app): State<AppState>, caller: Caller<Read>, uri: Uri) -
     Ok(Answer::ok(&list)?.into_response())
 }
 
-/// As the parameter `status` names it.
+/// The values of the parameter `status`.
 #[derive(Clone, Copy)]
 enum Status {
     Active,
@@ -90,7 +90,7 @@ impl FromStr for Status {
     }
 }
 
-/// The columns of a summary: what is sealed is not even read.
+/// The columns of a summary, without the encrypted ones.
 #[derive(FromQueryResult)]
 struct Row {
     id: String,
@@ -129,13 +129,13 @@ fn wanted(backend: DbBackend, psp_id: PspId, search: Option<&str>, status: Optio
     wanted
 }
 
-/// That a column holds a text, every character of which means itself.
+/// Matches rows whose column contains a text, without wildcards.
 pub(crate) fn holds(backend: DbBackend, column: Column, text: String) -> SimpleExpr {
     let place = if backend == DbBackend::Postgres { "strpos" } else { "instr" };
     Expr::expr(Func::cust(place).arg(Expr::col(column)).arg(text)).gt(0)
 }
 
-/// A page and how many there are on all pages. A page that is not full tells that by itself.
+/// Reads a page and the total. A page that is not full gives the total without a count.
 async fn read_page(database: &Database, wanted: Select<Entity>, page: PageQuery) -> Result<(u64, Vec<Row>), DbErr> {
     let rows: Vec<Row> = wanted
         .clone()

@@ -18,27 +18,28 @@ use crate::http::error::{ApiError, Problem};
 use crate::http::extract::Path;
 use crate::http::state::AppState;
 
-/// What is read, and who reads it.
+/// A document to read and its reader.
 pub(crate) struct Reading<'a> {
-    /// Where rows are.
+    /// The database with the rows.
     pub(crate) database: &'a Database,
-    /// Where contents are.
+    /// The store with the contents.
     pub(crate) store: &'a DocumentStore,
-    /// Whose customer it has to be, unless it may be anybody's.
+    /// The PSP that must own the customer; `None` for the operator, who may read every customer's documents.
     pub(crate) owner: Option<PspId>,
-    /// For the audit log.
+    /// The reader, for the audit log.
     pub(crate) by: Actor,
-    /// For the audit log.
+    /// The time, for the audit log.
     pub(crate) now: Timestamp,
 }
 
 /// Read a document of a customer
 ///
-/// As it was uploaded last. Each reading is written to the audit log. Documents that were replaced are not read back.
+/// Returns the last uploaded document of this kind. Each read is written to the audit log. Replaced documents cannot be
+/// read.
 #[utoipa::path(
     get, path = "/api/v1/customers/{customer_id}/documents/{kind}", tag = "Customers", operation_id = "getDocument",
     params(
-        ("customer_id" = String, Path, description = "Whose."),
+        ("customer_id" = String, Path, description = "The customer's id."),
         ("kind" = String, Path, description = "proof_of_residential_address, incorporation_certificate, \
             proof_of_business_address or verification_document."),
     ),
@@ -64,7 +65,7 @@ pub async fn download(
 }
 
 impl Reading<'_> {
-    /// The document, once it is written down that it was read.
+    /// Returns the document after the read is in the audit log.
     pub(crate) async fn read(self, customer_id: &str, kind: &str) -> Result<Response, ApiError> {
         let no_customer = || ApiError::NotFound("customer");
         let no_document = || ApiError::NotFound("document");
@@ -82,7 +83,8 @@ impl Reading<'_> {
             .one(self.database.reader())
             .await?
             .ok_or_else(no_document)?;
-        let place = Place::of_path(&document.path).ok_or_else(|| ApiError::internal("a document has another path"))?;
+        let place =
+            Place::of_path(&document.path).ok_or_else(|| ApiError::internal("a document has a malformed path"))?;
         let media: MediaType = document.media_type.parse().map_err(ApiError::internal)?;
         let _turn = self.store.turn().await?;
         let content = self.store.get(place).await?;
@@ -101,10 +103,10 @@ impl Reading<'_> {
     }
 }
 
-/// Never shown in the browser, whatever it is: a file to be saved, under a name of ours.
+/// Answers with a download, which browsers never display, under a file name that the service chooses.
 fn answer(kind: DocumentKind, media: MediaType, content: Vec<u8>) -> Response {
     let name = format!("attachment; filename=\"{kind}.{}\"", media.extension());
-    let name = HeaderValue::from_str(&name).expect("our names are fit for a header");
+    let name = HeaderValue::from_str(&name).expect("document names are valid in a header");
     let headers: [(HeaderName, HeaderValue); 4] = [
         (CONTENT_TYPE, HeaderValue::from_static(media.essence())),
         (CONTENT_DISPOSITION, name),

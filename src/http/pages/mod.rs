@@ -1,4 +1,4 @@
-//! Pages for people: plain HTML, rendered here, without scripts and without anything from elsewhere.
+//! HTML pages for people, rendered on the server, without scripts (except the payer's page) or external resources.
 
 pub mod consent;
 pub mod pay;
@@ -14,10 +14,10 @@ use sha2::{Digest, Sha256};
 
 pub(crate) use pay::Admitted;
 
-/// The one style sheet, inline in every page; the policy allows it by its hash.
+/// The shared style sheet, inline in every page. The content security policy allows it by its hash.
 const STYLE: &str = include_str!("style.css");
 
-/// A whole page.
+/// Renders a complete page.
 pub(crate) fn page(title: &str, body: &Markup) -> Markup {
     html! {
         (DOCTYPE)
@@ -34,17 +34,17 @@ pub(crate) fn page(title: &str, body: &Markup) -> Markup {
     }
 }
 
-/// What a policy calls the style sheet.
+/// The style sheet's source expression for a content security policy.
 fn style_source() -> String {
     format!("'sha256-{}'", STANDARD.encode(Sha256::digest(STYLE)))
 }
 
-/// A page as an answer: nothing may run, be framed, be sent, or be loaded from anywhere.
+/// Answers with a page whose policy forbids scripts, framing, forms and external resources.
 fn respond(status: StatusCode, page: String) -> Response {
     respond_within("'none'", status, page)
 }
 
-/// The same, with a form that is sent back to this service.
+/// The same, but allows a form that posts to this service.
 pub(crate) fn respond_with_form(status: StatusCode, page: String) -> Response {
     respond_within("'self'", status, page)
 }

@@ -13,14 +13,14 @@ use crate::http::auth::{Caller, Read};
 use crate::http::error::ApiError;
 use crate::http::state::AppState;
 
-/// Where events go. Secrets are not shown again.
+/// Destination of events. Secrets are not shown again.
 #[derive(Serialize, ToSchema)]
 pub struct WebhookAnswer {
     message: &'static str,
-    /// Null if none was ever set: events wait until one is.
+    /// Null if none was ever set: events are queued until one is.
     webhook_url: Option<String>,
     events: Vec<String>,
-    /// Until when the secret before the last rotation signs too.
+    /// Time until which deliveries are also signed with the secret before the last rotation.
     #[schema(format = "date-time")]
     previous_secret_expires_at: Option<String>,
     #[schema(format = "date-time")]

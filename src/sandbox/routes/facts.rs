@@ -1,4 +1,4 @@
-//! `GET /sandbox`: where everything is on the chains, for whoever wants to look for himself.
+//! `GET /sandbox`: addresses on the chains, for clients that inspect the chains themselves.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::sandbox::world::World;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct KeepsLedger(pub(super) bool);
 
-/// Contracts, tokens and addresses of each chain.
+/// Returns contracts, tokens and addresses of each chain.
 pub(super) async fn read(
     Extension(world): Extension<Arc<World>>,
     Extension(KeepsLedger(keeps_ledger)): Extension<KeepsLedger>,

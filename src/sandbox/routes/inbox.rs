@@ -1,4 +1,4 @@
-//! `ANY /sandbox/inbox/{name}`: receives webhooks; `GET` lists them, `DELETE` forgets them.
+//! `ANY /sandbox/inbox/{name}`: receives webhooks; `GET` lists them, `DELETE` removes them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,22 +22,22 @@ use crate::sandbox::inbox::{Entry, Signed, verify};
 use crate::sandbox::world::World;
 
 const NAME_CHARS_MAX: usize = 64;
-/// Longest delay of an answer, below the time limit of every request.
+/// Maximum delay of an answer, below the timeout of every request.
 const DELAY_MS_MAX: u64 = 25_000;
-/// Most entries of one list.
+/// Maximum number of entries per list.
 const LIST_MAX: u64 = 1_000;
 const LIST_DEFAULT: u64 = 100;
 
-/// How an inbox is asked to misbehave, by the query of the webhook's URL.
+/// Requested failure behaviour of an inbox, from the query of the webhook's URL.
 struct Manners {
     status: StatusCode,
     delay: Duration,
     redirect: Option<HeaderValue>,
-    /// The first so many requests only; all of them by default.
+    /// Number of requests that get this behaviour; all requests by default.
     times: u64,
 }
 
-/// Takes a webhook in, and answers as it was asked to.
+/// Receives a webhook and answers as requested by the query.
 pub(super) async fn receive(
     State(app): State<AppState>,
     Extension(world): Extension<Arc<World>>,
@@ -55,7 +55,7 @@ pub(super) async fn receive(
         signature: header("webhook-signature"),
     };
     let now = app.clock().real_now();
-    // No PSP's secret but its own makes it verified.
+    // A webhook is verified only by a secret of a PSP whose endpoint uses this inbox.
     let mut verdict = verify(signed, &body, &[], now);
     let mut owner = None;
     for (psp_id, secrets) in secrets(&app, &name).await? {
@@ -65,7 +65,7 @@ pub(super) async fn receive(
             break;
         }
     }
-    // By another secret than those that point here now, it may still be somebody's event.
+    // Signed with another secret, it may still be an event of a PSP that changed its endpoint meanwhile.
     if let Some(id) = signed.id.filter(|_| owner.is_none()) {
         owner = owner_of(&app, id).await?;
     }
@@ -93,10 +93,10 @@ pub(super) async fn receive(
             return Ok((status, [(LOCATION, location)]).into_response());
         }
     }
-    Ok((status, if status.is_success() { "received" } else { "the inbox was asked to answer so" }).into_response())
+    Ok((status, if status.is_success() { "received" } else { "this answer was requested by the URL" }).into_response())
 }
 
-/// What the inbox has received, oldest first; nothing of another PSP, and nothing of nobody's.
+/// Lists the PSP's own webhooks, oldest first, without those of other or unknown owners.
 pub(super) async fn list(
     Extension(world): Extension<Arc<World>>,
     caller: Caller<Read>,
@@ -114,14 +114,14 @@ pub(super) async fn list(
     Answer::ok(&json!({"message": "Inbox", "received": received, "next": next, "webhooks": webhooks}))
 }
 
-/// Forgets what the inbox has received, but for what is another PSP's.
+/// Removes the inbox's webhooks, except those of other PSPs.
 pub(super) async fn clear(
     Extension(world): Extension<Arc<World>>,
     caller: Caller<Read>,
     Path(name): Path<String>,
 ) -> Result<Answer, ApiError> {
     world.inboxes().clear(&checked(name)?, &caller.psp_id.to_string());
-    Answer::ok(&json!({"message": "Emptied"}))
+    Answer::ok(&json!({"message": "Inbox cleared"}))
 }
 
 fn checked(name: String) -> Result<String, ApiError> {
@@ -153,14 +153,14 @@ fn number(text: &str, max: u64) -> Result<u64, Fault> {
     text.parse().ok().filter(|number| *number <= max).ok_or_else(out)
 }
 
-/// Whose event this is, if there is one.
+/// Returns the PSP of an event, if the event exists.
 async fn owner_of(app: &AppState, event_id: &str) -> Result<Option<String>, ApiError> {
     let event =
         events::Entity::find().filter(events::Column::Id.eq(event_id)).select_only().column(events::Column::PspId);
     Ok(event.into_tuple::<String>().one(app.database().reader()).await?)
 }
 
-/// The secrets of each PSP whose endpoint points at this inbox.
+/// Returns the webhook secrets of each PSP whose endpoint uses this inbox.
 async fn secrets(app: &AppState, name: &str) -> Result<Vec<(String, Vec<String>)>, ApiError> {
     let path = format!("/sandbox/inbox/{name}");
     let rows = webhook_endpoints::Entity::find()

@@ -1,4 +1,4 @@
-//! A PSP's client: what it does with the service, over HTTP.
+//! HTTP client of a PSP.
 
 use std::time::{Duration, Instant};
 
@@ -9,39 +9,39 @@ use serde_json::{Value, json};
 use crate::receiver::Receiver;
 use crate::{PATIENCE, install_tls};
 
-/// How often somebody who waits looks.
+/// Polling interval.
 const POLL: Duration = Duration::from_millis(50);
-/// Longest wait before a request is sent again: each is twice the one before, from [`POLL`] on.
+/// Longest pause before a request is repeated; pauses start at [`POLL`] and double.
 const AGAIN_MAX: Duration = Duration::from_secs(1);
-/// Items of a page.
+/// Items per page.
 const PAGE: usize = 200;
-/// How long a request may take.
+/// Timeout of a request.
 const TIMEOUT: Duration = Duration::from_mins(1);
-/// How long an idle connection is used again: well below the 10 s after which the service closes it, or a request may
-/// meet the closing.
+/// Maximum idle time of a connection: well below the 10 s after which the service closes it, because a request could
+/// meet the closing connection.
 const IDLE_MAX: Duration = Duration::from_secs(4);
 
-/// One PSP, with one merchant. Clones are the same.
+/// One PSP with one merchant. Clones are equivalent.
 #[derive(Clone, Debug)]
 pub struct Psp {
-    /// Where the service is.
+    /// API URL.
     pub url: String,
-    /// Its key.
+    /// API key.
     pub api_key: String,
-    /// The merchant that it was given by [`Psp::connect`].
+    /// The merchant created by [`Psp::connect`].
     pub merchant_id: String,
     http: reqwest::Client,
 }
 
 impl Psp {
-    /// A client with this key, and no merchant yet.
+    /// Creates a client with this key and without a merchant.
     pub fn new(url: &str, api_key: &str) -> Self {
         install_tls();
         let http = reqwest::Client::builder().timeout(TIMEOUT).pool_idle_timeout(IDLE_MAX).build().unwrap();
         Self { url: url.to_owned(), api_key: api_key.to_owned(), merchant_id: String::new(), http }
     }
 
-    /// The same with a merchant, and `receiver` as the webhook endpoint.
+    /// Creates a client with a merchant, and sets `receiver` as the webhook endpoint.
     pub async fn connect(url: &str, api_key: &str, receiver: &Receiver) -> Self {
         let mut psp = Self::new(url, api_key);
         psp.merchant_id = psp.merchant("m-1").await;
@@ -49,7 +49,7 @@ impl Psp {
         psp
     }
 
-    /// Makes a merchant, or finds it again; answers its id.
+    /// Creates a merchant or finds the existing one. Returns its id.
     pub async fn merchant(&self, external_id: &str) -> String {
         let merchant = json!({
             "external_id": external_id, "name": "Ferry Shop", "email": "shop@example.com", "business_id": "B-1",
@@ -58,7 +58,7 @@ impl Psp {
         synced["merchants"][0]["merchant_id"].as_str().unwrap().to_owned()
     }
 
-    /// Makes `receiver` the webhook endpoint; it learns the secret if this is the first time.
+    /// Sets `receiver` as the webhook endpoint; the receiver gets the secret the first time.
     pub async fn set_webhook(&self, receiver: &Receiver) {
         let set = self.ok(Method::PATCH, "/api/v1/set_webhook", json!({"webhook_url": receiver.url()})).await;
         if let Some(secret) = set["signing_secret"].as_str() {
@@ -66,7 +66,7 @@ impl Psp {
         }
     }
 
-    /// A request of a service that may be gone; null sends no body.
+    /// Sends a request to a service that may be down; a null body sends no body.
     pub async fn try_call(
         &self,
         method: Method,
@@ -87,38 +87,38 @@ impl Psp {
         Ok((status, serde_json::from_str(&text).unwrap_or(Value::String(text))))
     }
 
-    /// A request that must be answered.
+    /// Sends a request that must be answered.
     pub async fn call(&self, method: Method, path: &str, body: Value) -> (StatusCode, Value) {
         let answer = self.try_call(method.clone(), path, &body, None).await;
         answer.unwrap_or_else(|error| panic!("{method} {path}: {error:?}"))
     }
 
-    /// A request that must succeed.
+    /// Sends a request that must succeed.
     pub async fn ok(&self, method: Method, path: &str, body: Value) -> Value {
         let (status, answer) = self.call(method.clone(), path, body).await;
         assert!(status.is_success(), "{method} {path}: {status} {answer:#}");
         answer
     }
 
-    /// The body of a request to make a payment; `chain` may be `best`.
+    /// Request body to create a payment; `chain` may be `best`.
     pub fn initiation(&self, amount: &str, token: Token, chain: &str) -> Value {
         json!({"merchant_id": self.merchant_id, "amount": amount, "currency": token.as_str(), "chain": chain})
     }
 
-    /// Makes a payment; answers as the service does.
+    /// Creates a payment. Returns the service's answer.
     pub async fn initiate(&self, amount: &str, token: Token, chain: &str) -> Value {
         self.ok(Method::POST, "/payments/initiate", self.initiation(amount, token, chain)).await
     }
 
-    /// Makes a payment; answers its id.
+    /// Creates a payment. Returns its id.
     pub async fn payment(&self, amount: &str, token: Token, chain: Chain) -> String {
         let made = self.initiate(amount, token, chain.as_str()).await;
         assert_eq!(made["status"], "pending", "{made:#}");
         made["payment_id"].as_str().unwrap().to_owned()
     }
 
-    /// Posts under an idempotency key until it succeeds, over deaths and outages of the service; answers how, and how
-    /// often it had to be asked again. An answer that forbids asking again is the error.
+    /// Sends a POST with an idempotency key until it succeeds, across kills and outages of the service. Returns the
+    /// answer and the number of repetitions. An answer that forbids a retry is returned as the error.
     pub async fn insist(
         &self,
         path: &str,
@@ -130,7 +130,7 @@ impl Psp {
         loop {
             let why = match self.try_call(Method::POST, path, body, Some(key)).await {
                 Ok((status, answer)) if status.is_success() => return Ok((answer, again)),
-                // Still running from before, too many at once, or away.
+                // The first attempt still runs, the rate limit applies, or the service is unavailable.
                 Ok((status, answer)) if matches!(status.as_u16(), 429 | 503) => format!("{status} {answer}"),
                 Ok((status, answer)) if answer["code"] == "idempotency_request_running" => format!("{status} {answer}"),
                 Ok((status, answer)) => return Err(format!("{status} {answer}")),
@@ -144,12 +144,12 @@ impl Psp {
         }
     }
 
-    /// The payment as the PSP reads it.
+    /// Reads the payment.
     pub async fn read(&self, id: &str) -> Value {
         self.ok(Method::GET, &format!("/payments/{id}"), Value::Null).await
     }
 
-    /// Reads the payment until it is as expected.
+    /// Polls the payment until it satisfies `wanted`.
     pub async fn until(&self, id: &str, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
         let since = Instant::now();
         loop {
@@ -157,17 +157,17 @@ impl Psp {
             if wanted(&payment) {
                 return payment;
             }
-            assert!(since.elapsed() < PATIENCE, "payment never became {what}: {payment:#}");
+            assert!(since.elapsed() < PATIENCE, "the payment did not become {what} in time: {payment:#}");
             tokio::time::sleep(POLL).await;
         }
     }
 
-    /// Reads the payment until it has this status.
+    /// Polls the payment until it has this status.
     pub async fn until_status(&self, id: &str, status: &str) -> Value {
         self.until(id, status, |payment| payment["status"] == status).await
     }
 
-    /// Every payment, newest first.
+    /// All payments, newest first.
     pub async fn payments(&self) -> Vec<Value> {
         let (mut all, mut after) = (Vec::new(), String::new());
         loop {
@@ -180,7 +180,7 @@ impl Psp {
         }
     }
 
-    /// Everything that a list without a cursor has, newest first, by the name of its items.
+    /// All items of a list without a cursor, newest first; `items` is the name of the list's field.
     pub async fn list(&self, path: &str, items: &str) -> Vec<Value> {
         let mut all: Vec<Value> = Vec::new();
         loop {
@@ -193,7 +193,7 @@ impl Psp {
         }
     }
 
-    /// Every entry of the ledger, oldest first.
+    /// All ledger entries, oldest first.
     pub async fn entries(&self) -> Vec<Value> {
         let (mut all, mut after) = (Vec::new(), 0);
         loop {
@@ -207,7 +207,7 @@ impl Psp {
         }
     }
 
-    /// The names of the payment's events in the feed, in order of sequence; fails if the sequence has a gap.
+    /// Names of the payment's events in the feed, in order of sequence. Panics if the sequence has a gap.
     pub async fn events(&self, id: &str) -> Vec<String> {
         let mut events: Vec<Value> = self.feed().await.into_iter().filter(|event| event["payment_id"] == id).collect();
         events.sort_by_key(|event| event["sequence"].as_i64().unwrap());
@@ -217,7 +217,7 @@ impl Psp {
         events.iter().map(|event| event["event"].as_str().unwrap().to_owned()).collect()
     }
 
-    /// The whole feed of events, oldest first.
+    /// All events of the feed, oldest first.
     pub async fn feed(&self) -> Vec<Value> {
         let (mut all, mut after) = (Vec::new(), String::new());
         loop {
@@ -230,20 +230,20 @@ impl Psp {
         }
     }
 
-    /// Every delivery of the payment's webhooks, with its attempts.
+    /// All deliveries of the payment's webhooks, with their attempts.
     pub async fn webhook_log(&self, id: &str) -> Vec<Value> {
         let log = self.ok(Method::GET, &format!("/payments/{id}/webhooks"), Value::Null).await;
         log["deliveries"].as_array().unwrap().clone()
     }
 }
 
-/// A decimal amount as base units.
+/// Converts a decimal amount to base units.
 pub fn units(decimal: &Value) -> i64 {
-    let text = decimal.as_str().unwrap_or_else(|| panic!("{decimal} is no amount"));
+    let text = decimal.as_str().unwrap_or_else(|| panic!("{decimal} is not an amount"));
     text.parse::<Amount>().unwrap_or_else(|error| panic!("{decimal}: {error}")).units()
 }
 
-/// Base units as a decimal amount.
+/// Converts base units to a decimal amount.
 pub fn decimal(units: i64) -> String {
     Amount::from_units(units).to_string()
 }

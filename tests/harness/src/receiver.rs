@@ -1,4 +1,5 @@
-//! A PSP's webhook receiver: it outlives the service, verifies with somebody else's code, and can be made to fail.
+//! A PSP's webhook receiver: outlives the service, verifies signatures with an independent library, and fails on
+//! request.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,33 +15,34 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::PATIENCE;
 
-/// How often somebody who waits looks.
+/// Polling interval.
 const POLL: Duration = Duration::from_millis(50);
 
-/// How it answers.
+/// Behaviour of the receiver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Manner {
-    /// 200, at once.
+    /// Answers 200 at once.
     #[default]
     Well,
-    /// This status, at once; what it says is kept all the same.
+    /// Answers this status at once; the webhook is recorded all the same.
     Status(u16),
-    /// This status to the first so many requests of each event, then 200: nobody who tries more often gives up.
+    /// Answers this status to the first requests of each event (the second value is their number), then 200: a sender
+    /// that retries more often succeeds.
     Hesitant(u16, usize),
-    /// 200, after so long.
+    /// Answers 200 after this delay.
     Slow(Duration),
 }
 
-/// One request that it was sent.
+/// A received request.
 #[derive(Debug, Clone)]
 pub struct Delivery {
     /// The header `webhook-id`.
     pub webhook_id: String,
-    /// The body, byte for byte.
+    /// The body.
     pub body: String,
-    /// How it was answered.
+    /// HTTP status of the answer.
     pub answered: u16,
-    /// When it came.
+    /// Time of receipt.
     pub at: Instant,
 }
 
@@ -67,7 +69,7 @@ struct Inbox {
 }
 
 impl Receiver {
-    /// On a free port of this machine.
+    /// Starts a receiver on a free local port.
     pub async fn start() -> Self {
         let inbox = Arc::new(Inbox::default());
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -77,42 +79,42 @@ impl Receiver {
         Self { url, inbox, _serving: AbortOnDropHandle::new(serving) }
     }
 
-    /// Where it listens.
+    /// URL of the receiver.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// One more secret that deliveries may be signed with.
+    /// Accepts another secret.
     pub fn verify_with(&self, secret: &str) {
         self.inbox.secrets.lock().push(secret.to_owned());
     }
 
-    /// Answers in this manner from now on.
+    /// Behaves like this from now on.
     pub fn behave(&self, manner: Manner) {
         *self.inbox.manner.lock() = (manner, None);
     }
 
-    /// Answers in this manner for so long, and well afterwards.
+    /// Behaves like this for the period, and answers 200 afterwards.
     pub fn misbehave(&self, manner: Manner, period: Duration) {
         *self.inbox.manner.lock() = (manner, Some(Instant::now() + period));
     }
 
-    /// Every verified delivery, in the order in which they came.
+    /// All verified deliveries, in order of receipt.
     pub fn deliveries(&self) -> Vec<Delivery> {
         self.inbox.received.lock().clone()
     }
 
-    /// Forgets what it was sent under this `webhook-id`, to see who notices.
+    /// Removes the deliveries with this `webhook-id`, to test that the loss is detected.
     pub fn forget(&self, webhook_id: &str) {
         self.inbox.received.lock().retain(|delivery| delivery.webhook_id != webhook_id);
     }
 
-    /// The `webhook-id`s of what did not verify.
+    /// The `webhook-id`s of deliveries that did not verify.
     pub fn unverified(&self) -> Vec<String> {
         self.inbox.unverified.lock().clone()
     }
 
-    /// Bodies by `webhook-id`, as often as they came and were taken, once at least `count` events were.
+    /// Waits for at least `count` events. Returns the accepted bodies by `webhook-id`, including repeated deliveries.
     pub async fn until(&self, count: usize) -> BTreeMap<String, Vec<Value>> {
         let since = Instant::now();
         loop {
@@ -121,7 +123,7 @@ impl Receiver {
                 received.entry(delivery.webhook_id.clone()).or_default().push(delivery.json());
             }
             if received.len() >= count {
-                assert_eq!(self.unverified(), Vec::<String>::new(), "signatures that do not verify");
+                assert_eq!(self.unverified(), Vec::<String>::new(), "deliveries with an invalid signature");
                 return received;
             }
             assert!(since.elapsed() < PATIENCE, "{} of {count} events arrived", received.len());
@@ -182,7 +184,7 @@ mod tests {
 
     const SECRETS: [&str; 2] = ["whsec_MDEyMzQ1Njc4OWFiY2RlZmdoaWo=", "whsec_YWJjZGVmZ2hpajAxMjM0NTY3ODk="];
 
-    /// Sends a body signed with `secret`; answers the status.
+    /// Sends a body signed with `secret`. Returns the status.
     async fn send(receiver: &Receiver, secret: &str, id: &str, body: &str) -> u16 {
         crate::install_tls();
         let now = chrono::Utc::now().timestamp();
@@ -197,7 +199,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn it_keeps_what_verifies_with_any_of_its_secrets() {
+    async fn records_deliveries_that_verify_with_any_of_its_secrets() {
         let receiver = Receiver::start().await;
         assert_eq!(send(&receiver, SECRETS[0], "evt_0", "{}").await, 503);
         receiver.verify_with(SECRETS[0]);
@@ -213,7 +215,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn it_fails_as_long_as_it_is_told() {
+    async fn fails_for_the_requested_period() {
         let receiver = Receiver::start().await;
         receiver.verify_with(SECRETS[0]);
         receiver.behave(Manner::Status(500));

@@ -165,6 +165,7 @@ fn in_vain(report: &Value, stage: &str) -> u64 {
 }
 
 #[tokio::test]
+#[ignore = "long"]
 async fn a_payment_of_which_nothing_is_told_is_undelivered_and_has_its_wait_in_the_figures() {
     let (payment_id, report) = load_with(DROP_ALL_WEBHOOKS).await;
     let found = &report["findings"];
@@ -219,6 +220,7 @@ async fn a_lost_payment_is_found_and_named() {
 }
 
 #[tokio::test]
+#[ignore = "long"]
 async fn a_credit_that_is_posted_twice_is_found_and_its_payment_named() {
     let (payment_id, report) = load_with(DOUBLE_ONE_POSTING).await;
     let found = &report["findings"];
@@ -231,6 +233,7 @@ async fn a_credit_that_is_posted_twice_is_found_and_its_payment_named() {
 }
 
 #[tokio::test]
+#[ignore = "long"]
 async fn a_credit_that_is_on_the_balance_twice_is_found_and_its_payment_named() {
     let (payment_id, report) = load_with(DOUBLE_ONE_CREDIT_ON_THE_BALANCE).await;
     let found = &report["findings"];

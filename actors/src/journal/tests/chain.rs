@@ -1,4 +1,4 @@
-//! Cursors, transfers, operations and their transactions.
+//! Cursors, transfers, operations, and their transactions.
 
 use super::*;
 use crate::journal::{
@@ -10,7 +10,7 @@ fn unit(batch: ChainBatch) -> Unit {
 }
 
 #[tokio::test]
-async fn a_cursor_moves_only_from_where_it_was_found() {
+async fn a_cursor_moves_only_from_its_expected_position() {
     let world = World::running().await;
     world.submit(unit(batch(None, "0xa", 1))).await.unwrap();
     assert!(matches!(world.submit(unit(batch(None, "0xb", 1))).await, Err(JournalError::Conflict)));
@@ -21,13 +21,13 @@ async fn a_cursor_moves_only_from_where_it_was_found() {
     newer.cursor.epoch = 5;
     world.submit(unit(newer)).await.unwrap();
     let older = batch(Some("0xd"), "0xe", 4);
-    assert!(matches!(world.submit(unit(older)).await, Err(JournalError::Conflict)), "the lease went elsewhere");
+    assert!(matches!(world.submit(unit(older)).await, Err(JournalError::Conflict)), "another node has the lease");
     let cursors = world.all::<chain_cursors::Entity>().await;
     assert_eq!((cursors[0].block_number, cursors[0].epoch), (3, 5));
 }
 
 #[tokio::test]
-async fn headers_follow_the_chain() {
+async fn headers_follow_a_reorganisation() {
     let world = World::running().await;
     let mut first = batch(None, "0x3", 3);
     first.headers = (1..=3).map(|n| header(&format!("0x{n}"), n)).collect();
@@ -42,7 +42,7 @@ async fn headers_follow_the_chain() {
 }
 
 #[tokio::test]
-async fn a_transfer_grows_a_revision_when_what_is_known_of_it_changes() {
+async fn a_changed_transfer_gets_a_new_revision() {
     let world = World::running().await;
     let payment = world.payment("1").await;
     let other = world.payment("2").await;
@@ -54,9 +54,9 @@ async fn a_transfer_grows_a_revision_when_what_is_known_of_it_changes() {
     assert!(receipt.transfers.iter().all(|row| (row.revision, row.applied_revision, row.applied_version) == (1, 0, 0)));
 
     let receipt = world.submit(unit(found(Some("0xa"), "0xb", 2, seen.clone()))).await.unwrap();
-    assert!(receipt.transfers.is_empty(), "known already");
+    assert!(receipt.transfers.is_empty(), "already known");
 
-    // The block goes; one of them is mined again elsewhere at once, the other later.
+    // The block is orphaned. One transfer is mined again immediately in another block, the other later.
     let mut reorged = found(Some("0xb"), "0xc", 2, vec![transfer("0x1", &payment, "0xc", 2)]);
     reorged.orphaned_blocks = vec!["0xa".to_owned()];
     let receipt = world.submit(unit(reorged)).await.unwrap();
@@ -74,7 +74,7 @@ async fn a_transfer_grows_a_revision_when_what_is_known_of_it_changes() {
 }
 
 #[tokio::test]
-async fn a_batch_that_loses_its_cursor_writes_no_transfer() {
+async fn a_batch_with_an_outdated_cursor_writes_no_transfer() {
     let world = World::running().await;
     let payment = world.payment("1").await;
     let mut stale = batch(Some("0xnone"), "0xa", 1);
@@ -103,10 +103,10 @@ async fn change(world: &World, name: &str, version: i64, change: OperationChange
 }
 
 #[tokio::test]
-async fn operation_numbers_are_dense_and_stay() {
+async fn operation_numbers_have_no_gaps_and_do_not_change() {
     let world = World::running().await;
     queue_operations(&world, &["1", "2", "3"]).await;
-    // A group that fails gives its numbers back.
+    // A failed group releases its numbers.
     let payment = world.payment("bad").await;
     let mut bad = transition(&payment, 0);
     bad.operations = vec![OperationChange::Queue(Box::new(operation("op_bad", &payment)))];
@@ -154,7 +154,7 @@ fn outcome(chain_tx_id: i64, status: &'static str, operations: &[(&str, &'static
 }
 
 #[tokio::test]
-async fn an_operation_goes_its_way() {
+async fn an_operation_passes_through_its_states() {
     let world = World::running().await;
     queue_operations(&world, &["1", "2"]).await;
     let receipt = world.submit(submission(0, &[("op_1", 1), ("op_2", 1)])).await.unwrap();
@@ -164,7 +164,7 @@ async fn an_operation_goes_its_way() {
     assert!(rows.iter().all(|row| row.chain_tx_id == Some(chain_tx_id)));
     assert_eq!(world.count::<chain_tx_attempts::Entity>().await, 1);
 
-    // On its way: neither cancelled nor queued again.
+    // A submitted operation can be neither cancelled nor queued again.
     change(&world, "1", 2, OperationChange::Cancel { id: "op_1".to_owned() }).await;
     change(&world, "1", 3, OperationChange::Queue(Box::new(operation("op_1", &payment_row("1"))))).await;
     change(&world, "1", 4, OperationChange::Succeeded { id: "op_1".to_owned(), revision: 1 }).await;
@@ -179,20 +179,21 @@ async fn an_operation_goes_its_way() {
     let tx = &world.all::<chain_txs::Entity>().await[0];
     assert_eq!((tx.status.as_str(), tx.tx_hash.as_deref(), tx.block_number), ("mined", Some("0xmined"), Some(9)));
 
-    // Of a success that was taken back: what is mined now is another.
+    // A success at an earlier revision was orphaned, so it does not match the current one.
     change(&world, "1", 5, OperationChange::Succeeded { id: "op_1".to_owned(), revision: 1 }).await;
     let row = operations::Entity::find_by_id("op_1").one(world.database.reader()).await.unwrap().unwrap();
     assert_eq!(row.status, "mined");
-    assert_eq!((row.amount, row.psp_amount, row.treasury_fee), (90, 80, 10), "what the chain says that it moved");
+    assert_eq!((row.amount, row.psp_amount, row.treasury_fee), (90, 80, 10), "the amounts that the chain reports");
     change(&world, "1", 6, OperationChange::Succeeded { id: "op_1".to_owned(), revision: 2 }).await;
     change(&world, "2", 2, OperationChange::Cancel { id: "op_2".to_owned() }).await;
-    // The chain takes the transaction back: the succeeded one is under way again, the cancelled one stays so.
+    // The transaction is orphaned: the succeeded operation is submitted again, the cancelled one does not change.
     let receipt =
         world.submit(outcome(chain_tx_id, "submitted", &[("op_1", "submitted"), ("op_2", "submitted")])).await.unwrap();
     assert_eq!(receipt.operations.len(), 1);
     assert_eq!((receipt.operations[0].status.as_str(), receipt.operations[0].revision), ("submitted", 3));
     assert_eq!(receipt.operations[0].tx_hash, None);
-    // And does it in another block, the cancelled one, too: what was moved was moved, wanted or not.
+    // The transaction is mined in another block. The cancelled operation becomes mined too, because its funds have
+    // moved.
     let receipt = world.submit(outcome(chain_tx_id, "mined", &[("op_1", "mined"), ("op_2", "mined")])).await.unwrap();
     let mut told: Vec<_> =
         receipt.operations.iter().map(|row| (row.id.as_str(), row.status.as_str(), row.revision)).collect();
@@ -203,13 +204,13 @@ async fn an_operation_goes_its_way() {
 }
 
 #[tokio::test]
-async fn bytes_are_stored_only_for_a_free_nonce_and_what_was_signed() {
+async fn signed_bytes_require_a_free_nonce_and_unchanged_operations() {
     let world = World::running().await;
     queue_operations(&world, &["1", "2"]).await;
     world.submit(submission(0, &[("op_1", 1)])).await.unwrap();
     assert!(matches!(world.submit(submission(0, &[("op_2", 1)])).await, Err(JournalError::Conflict)), "nonce");
     assert!(matches!(world.submit(submission(1, &[("op_1", 1)])).await, Err(JournalError::Conflict)), "not queued");
-    assert!(matches!(world.submit(submission(1, &[("op_2", 7)])).await, Err(JournalError::Conflict)), "amended");
+    assert!(matches!(world.submit(submission(1, &[("op_2", 7)])).await, Err(JournalError::Conflict)), "changed");
     let mixed = submission(1, &[("op_2", 1), ("op_1", 1)]);
     assert!(matches!(world.submit(mixed).await, Err(JournalError::Conflict)), "all or none");
     assert_eq!(world.count::<chain_txs::Entity>().await, 1);
@@ -220,7 +221,7 @@ async fn bytes_are_stored_only_for_a_free_nonce_and_what_was_signed() {
     let dearer = chain_tx_attempts::Model { tx_hash: "0xdearer".to_owned(), ..first.attempt };
     world.submit(Unit::Attempt(Box::new(dearer.clone()))).await.unwrap();
     world.submit(Unit::Attempt(Box::new(dearer))).await.unwrap();
-    assert_eq!(world.count::<chain_tx_attempts::Entity>().await, 3, "the same bytes once");
+    assert_eq!(world.count::<chain_tx_attempts::Entity>().await, 3, "the same bytes are stored once");
 }
 
 fn refusal(operations: &[(&str, i64)]) -> Unit {
@@ -233,10 +234,10 @@ fn refusal(operations: &[(&str, i64)]) -> Unit {
 }
 
 #[tokio::test]
-async fn what_was_queued_anew_since_it_was_looked_at_is_not_refused_and_nothing_is_told() {
+async fn an_operation_that_was_queued_again_is_not_refused() {
     let world = World::running().await;
     queue_operations(&world, &["1", "2", "3"]).await;
-    // Between the look and the commit a payment queues its settlement anew, and another one goes out.
+    // Between the check and the commit, a payment queues its settlement again, and another operation is submitted.
     change(&world, "1", 2, OperationChange::Queue(Box::new(operation("op_1", &payment_row("1"))))).await;
     world.submit(submission(0, &[("op_3", 1)])).await.unwrap();
     let receipt = world.submit(refusal(&[("op_1", 1), ("op_2", 1), ("op_3", 1)])).await.unwrap();
@@ -248,7 +249,7 @@ async fn what_was_queued_anew_since_it_was_looked_at_is_not_refused_and_nothing_
     rows.sort_by(|a, b| a.id.cmp(&b.id));
     let found: Vec<_> = rows.iter().map(|row| (row.status.as_str(), row.revision, row.failure.as_deref())).collect();
     assert_eq!(found, [("queued", 2, None), ("failed", 2, Some("given up")), ("submitted", 1, None)]);
-    // As it is now it may be refused, once.
+    // The new revision can be refused, once.
     assert_eq!(world.submit(refusal(&[("op_1", 2)])).await.unwrap().operations.len(), 1);
     assert!(world.submit(refusal(&[("op_1", 2)])).await.unwrap().operations.is_empty());
 }
@@ -259,14 +260,14 @@ fn renumbering(id: &str, number: i64, revision: i64, lowest: i64) -> Unit {
 }
 
 #[tokio::test]
-async fn an_operation_whose_number_is_used_by_another_gets_one_behind_all_that_are_used_once() {
+async fn an_operation_with_a_used_number_gets_a_new_number_once() {
     let world = World::running().await;
     queue_operations(&world, &["1", "2"]).await;
     world.submit(submission(0, &[("op_1", 1)])).await.unwrap();
     for (unit, why) in [
-        (renumbering("op_1", 1, 1, 100), "it has another number by now"),
-        (renumbering("op_1", 0, 2, 100), "it was changed since"),
-        (renumbering("op_2", 1, 1, 100), "it is not on its way"),
+        (renumbering("op_1", 1, 1, 100), "it has another number now"),
+        (renumbering("op_1", 0, 2, 100), "it was changed in the meantime"),
+        (renumbering("op_2", 1, 1, 100), "it is not submitted"),
     ] {
         assert!(matches!(world.submit(unit).await, Err(JournalError::Conflict)), "{why}");
     }
@@ -276,7 +277,7 @@ async fn an_operation_whose_number_is_used_by_another_gets_one_behind_all_that_a
     let repeated = world.submit(renumbering("op_1", 0, 1, 100)).await;
     assert!(matches!(repeated, Err(JournalError::Conflict)));
 
-    // Those that follow get what is behind it, and a lower number than the counter's takes nothing back.
+    // Later operations get higher numbers, and a lower `lowest` does not decrease the counter.
     queue_operations(&world, &["3"]).await;
     world.submit(submission(1, &[("op_2", 1)])).await.unwrap();
     world.submit(renumbering("op_2", 1, 1, 5)).await.unwrap();

@@ -10,7 +10,7 @@ use crate::customers::{NewCustomer, creation};
 
 const NOW: Timestamp = Timestamp(1_000);
 
-/// A customer of the PSP, or of one that is not there.
+/// A customer of this PSP, which may not exist.
 fn customer(psp: &str, key: Option<&str>) -> Unit {
     let new = NewCustomer {
         id: CustomerId::generate(),
@@ -26,7 +26,7 @@ fn customer(psp: &str, key: Option<&str>) -> Unit {
 }
 
 #[tokio::test]
-async fn one_commit_makes_many_and_writes_down_who_made_each() {
+async fn one_commit_writes_many_customers_with_audit_entries() {
     let world = World::new().await;
     let group = (0..40).map(|_| customer("psp_1", None)).chain([initiation("1", None)]);
     let submitting = world.queue(group).await;
@@ -42,7 +42,7 @@ async fn one_commit_makes_many_and_writes_down_who_made_each() {
 }
 
 #[tokio::test]
-async fn a_taken_key_or_a_bad_row_fails_alone() {
+async fn a_used_key_or_an_invalid_row_fails_alone() {
     let world = World::running().await;
     world.submit(customer("psp_1", Some("key"))).await.unwrap();
     let group = [

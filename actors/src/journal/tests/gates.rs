@@ -1,11 +1,11 @@
-//! What loses a gate, and what the database refuses.
+//! Failed preconditions, and writes that the database rejects.
 
 use super::*;
 use crate::journal::{AppliedTransfer, DELIVERY_RETRIES_MAX, TransfersApplied};
 use payferry_entities::{deliveries, events};
 
 #[tokio::test]
-async fn a_transition_goes_through_only_at_the_version_before_it() {
+async fn a_transition_requires_the_previous_version() {
     let world = World::running().await;
     let payment = world.payment("1").await;
     let once = transition(&payment, 1);
@@ -18,11 +18,11 @@ async fn a_transition_goes_through_only_at_the_version_before_it() {
     let rows = world.all::<payments::Entity>().await;
     assert_eq!((rows[0].version, rows[0].status.as_str()), (2, "confirmed"));
     assert_eq!(world.count::<payment_transitions::Entity>().await, 2);
-    assert_eq!(world.count::<events::Entity>().await, 1, "nothing of the loser is written");
+    assert_eq!(world.count::<events::Entity>().await, 1, "nothing of the failed write is stored");
 }
 
 #[tokio::test]
-async fn a_loser_takes_nobody_with_it() {
+async fn a_failed_precondition_does_not_affect_other_writes() {
     let world = World::new().await;
     let running = world.run();
     let first = world.payment("1").await;
@@ -44,7 +44,7 @@ async fn a_loser_takes_nobody_with_it() {
 }
 
 #[tokio::test]
-async fn fifty_identical_initiations_make_one_payment() {
+async fn fifty_identical_initiations_create_one_payment() {
     let world = World::running().await;
     let racing: Vec<_> = (0..50)
         .map(|n| {
@@ -61,7 +61,7 @@ async fn fifty_identical_initiations_make_one_payment() {
 }
 
 #[tokio::test]
-async fn an_idempotency_key_past_its_time_can_be_used_again() {
+async fn an_expired_idempotency_key_can_be_used_again() {
     let world = World::running().await;
     world.submit(initiation("1", Some("key"))).await.unwrap();
     let Unit::Initiation(mut later) = initiation("2", Some("key")) else { unreachable!() };
@@ -73,7 +73,7 @@ async fn an_idempotency_key_past_its_time_can_be_used_again() {
 }
 
 #[tokio::test]
-async fn a_transition_needs_both_its_gates() {
+async fn a_transition_requires_both_preconditions() {
     let world = World::running().await;
     let payment = world.payment("1").await;
     world.submit(initiation("2", Some("key"))).await.unwrap();
@@ -84,12 +84,12 @@ async fn a_transition_needs_both_its_gates() {
     };
     assert!(matches!(world.submit(keyed(1, "key")).await, Err(JournalError::IdempotencyKeyTaken)));
     assert!(matches!(world.submit(keyed(5, "other")).await, Err(JournalError::Conflict)));
-    assert_eq!(world.count::<idempotency_keys::Entity>().await, 1, "a loser takes no key");
+    assert_eq!(world.count::<idempotency_keys::Entity>().await, 1, "a failed write uses no key");
     world.submit(keyed(1, "other")).await.unwrap();
 }
 
 #[tokio::test]
-async fn one_bad_unit_among_two_hundred_fails_alone() {
+async fn one_invalid_write_among_two_hundred_fails_alone() {
     let world = World::new().await;
     let units = (0..200).map(|n| {
         let Unit::Initiation(mut unit) = initiation(&n.to_string(), None) else { unreachable!() };
@@ -111,11 +111,11 @@ async fn one_bad_unit_among_two_hundred_fails_alone() {
     assert_eq!(world.count::<payments::Entity>().await, 199);
     let stats = world.journal.stats();
     assert_eq!(stats.refused, 1);
-    assert!(stats.groups <= 8, "halving, not one by one: {} commits", stats.groups);
+    assert!(stats.groups <= 8, "bisection instead of single writes: {} commits", stats.groups);
 }
 
 #[tokio::test]
-async fn a_value_that_the_database_refuses_is_the_units_own_fault() {
+async fn a_value_that_the_database_rejects_fails_only_its_write() {
     let world = World::running().await;
     let payment = world.payment("1").await;
     world.submit(boxed(transition(&payment, 1))).await.unwrap();
@@ -126,7 +126,7 @@ async fn a_value_that_the_database_refuses_is_the_units_own_fault() {
 }
 
 #[tokio::test]
-async fn the_feed_follows_the_order_of_units_and_of_what_they_announce() {
+async fn the_feed_keeps_the_order_of_writes_and_announcements() {
     let world = World::new().await;
     let running = world.run();
     let mut before = Vec::new();
@@ -156,7 +156,7 @@ async fn the_feed_follows_the_order_of_units_and_of_what_they_announce() {
 }
 
 #[tokio::test]
-async fn what_the_filter_leaves_out_is_in_the_feed_without_a_delivery() {
+async fn a_filtered_event_is_in_the_feed_without_a_delivery() {
     let world = World::running().await;
     let payment = world.payment("1").await;
     let mut unit = transition(&payment, 2);
@@ -168,7 +168,7 @@ async fn what_the_filter_leaves_out_is_in_the_feed_without_a_delivery() {
 }
 
 #[tokio::test]
-async fn an_attempt_counts_once() {
+async fn a_delivery_attempt_counts_once() {
     let world = World::running().await;
     let payment = world.payment("1").await;
     world.submit(boxed(transition(&payment, 1))).await.unwrap();
@@ -182,7 +182,7 @@ async fn an_attempt_counts_once() {
 }
 
 #[tokio::test]
-async fn a_fact_without_consequence_still_marks_its_transfer() {
+async fn a_fact_without_a_change_still_marks_its_transfer() {
     let world = World::running().await;
     let payment = world.payment("1").await;
     let mut found = batch(None, "0xa", 1);

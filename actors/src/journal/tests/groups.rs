@@ -1,4 +1,4 @@
-//! Groups, queues, closing and what survives a panic.
+//! Groups, queues, closing, and panics.
 
 use parking_lot::Mutex;
 use sea_orm::ConnectionTrait;
@@ -7,7 +7,7 @@ use super::*;
 use crate::journal::{GROUP_INITIATIONS_MIN, GROUP_UNITS_MAX, INITIATIONS_QUEUED_MAX};
 
 #[tokio::test]
-async fn a_group_has_a_cap() {
+async fn a_group_has_a_maximum_size() {
     let world = World::new().await;
     let submitting = world.queue((0..GROUP_UNITS_MAX * 2 + 10).map(|n| initiation(&n.to_string(), None))).await;
     world.run();
@@ -19,7 +19,7 @@ async fn a_group_has_a_cap() {
 }
 
 #[tokio::test]
-async fn transitions_go_before_initiations_and_leave_them_a_share() {
+async fn transitions_precede_initiations_which_get_a_share() {
     let world = World::new().await;
     let running = world.run();
     let mut before = Vec::new();
@@ -35,14 +35,14 @@ async fn transitions_go_before_initiations_and_leave_them_a_share() {
         world.queue((0..GROUP_UNITS_MAX + 40).map(|n| boxed(transition(&payment_row(&format!("old{n}")), 0)))).await;
     world.fault(Fault::AnswerLost);
     world.run();
-    // The first group is told apart by its answer.
+    // The first group is identified by its result.
     let unknown = |answers: &[Result<Receipt, JournalError>]| {
         answers.iter().map(|answer| matches!(answer, Err(JournalError::Unknown(_)))).collect::<Vec<_>>()
     };
     let (new, moved) = (answers(new).await, answers(moved).await);
     let first_of = |flags: Vec<bool>| {
         let first = flags.iter().take_while(|flag| **flag).count();
-        assert!(flags[first..].iter().all(|flag| !flag), "in order");
+        assert!(flags[first..].iter().all(|flag| !flag), "results are in order");
         first
     };
     assert_eq!(first_of(unknown(&moved)), GROUP_UNITS_MAX - GROUP_INITIATIONS_MIN);
@@ -50,7 +50,7 @@ async fn transitions_go_before_initiations_and_leave_them_a_share() {
     assert_eq!(world.count::<payments::Entity>().await, (GROUP_UNITS_MAX + 140) as u64);
 }
 
-/// Of payments that are there, whose first three transitions announce nothing: which were answered with the first group.
+/// Writes three transitions without announcements and several with. Returns which of them were in the first group.
 async fn in_the_first_group(announcing: usize, expected: usize) -> (Vec<bool>, Vec<bool>) {
     let world = World::new().await;
     let running = world.run();
@@ -71,21 +71,21 @@ async fn in_the_first_group(announcing: usize, expected: usize) -> (Vec<bool>, V
     };
     let flags = (unknown(answers(silent).await), unknown(answers(announced).await));
     let rows = world.all::<payments::Entity>().await;
-    assert!(rows.iter().all(|row| row.version == 2), "whatever its group, every unit is written");
+    assert!(rows.iter().all(|row| row.version == 2), "every write is committed, in any group");
     flags
 }
 
 #[tokio::test]
-async fn what_is_announced_goes_before_what_nobody_waits_for() {
+async fn announced_transitions_precede_writes_without_waiting_callers() {
     let all = |flag, count| vec![flag; count];
     assert_eq!(in_the_first_group(5, 5).await, (all(false, 3), all(true, 5)));
-    assert_eq!(in_the_first_group(5, 60).await, (all(false, 3), all(true, 5)), "fewer come than were said to");
-    assert_eq!(in_the_first_group(5, 1).await, (all(true, 3), all(true, 5)), "one is worth no group of its own");
-    assert_eq!(in_the_first_group(0, 60).await, (all(true, 3), all(true, 0)), "none comes");
+    assert_eq!(in_the_first_group(5, 60).await, (all(false, 3), all(true, 5)), "fewer arrive than announced");
+    assert_eq!(in_the_first_group(5, 1).await, (all(true, 3), all(true, 5)), "a single one gets no separate group");
+    assert_eq!(in_the_first_group(0, 60).await, (all(true, 3), all(true, 0)), "none arrives");
 }
 
 #[tokio::test]
-async fn the_sender_is_told_of_what_is_announced_before_whoever_announced_it_is_answered() {
+async fn the_webhook_sender_is_notified_before_the_results() {
     let world = World::new().await;
     let running = world.run();
     let mut payments = Vec::new();
@@ -103,7 +103,7 @@ async fn the_sender_is_told_of_what_is_announced_before_whoever_announced_it_is_
     let announced = world.queue(both).await;
     world.run();
     assert!(answers(announced).await.iter().all(Result::is_ok));
-    assert_eq!(*told.lock(), [payments[0].psp_id.clone()], "a PSP is told once a commit");
+    assert_eq!(*told.lock(), [payments[0].psp_id.clone()], "a PSP is reported once per commit");
     world.submit(boxed(silent)).await.unwrap();
     assert!(matches!(world.submit(boxed(lost)).await, Err(JournalError::Conflict)));
     assert_eq!(told.lock().len(), 1, "nothing was announced");
@@ -114,7 +114,7 @@ async fn the_sender_is_told_of_what_is_announced_before_whoever_announced_it_is_
 }
 
 #[tokio::test]
-async fn units_of_one_payment_take_one_group_each_and_keep_their_order() {
+async fn writes_of_one_payment_use_separate_groups_in_order() {
     let world = World::new().await;
     let running = world.run();
     let payment = world.payment("1").await;
@@ -130,7 +130,7 @@ async fn units_of_one_payment_take_one_group_each_and_keep_their_order() {
 }
 
 #[tokio::test]
-async fn a_full_queue_turns_new_payments_away_and_lets_transitions_wait() {
+async fn a_full_queue_rejects_new_payments_and_delays_transitions() {
     let world = World::new().await;
     let submitting = world.queue((0..INITIATIONS_QUEUED_MAX).map(|n| initiation(&n.to_string(), None))).await;
     assert_eq!(world.journal.stats().initiations_queued, INITIATIONS_QUEUED_MAX);
@@ -143,7 +143,7 @@ async fn a_full_queue_turns_new_payments_away_and_lets_transitions_wait() {
 }
 
 #[tokio::test]
-async fn closing_commits_what_is_queued_and_lets_nothing_more_in() {
+async fn closing_commits_the_queue_and_rejects_new_writes() {
     let world = World::new().await;
     let submitting = world.queue((0..600).map(|n| initiation(&n.to_string(), None))).await;
     let running = world.run();
@@ -155,7 +155,7 @@ async fn closing_commits_what_is_queued_and_lets_nothing_more_in() {
     assert!(answers(submitting).await.iter().all(Result::is_ok));
     world.journal.close().await;
 
-    // And it is in the database.
+    // Everything is in the database.
     let World { database, test_database, .. } = world;
     database.close().await.unwrap();
     let reopened = Database::open(test_database.url()).await.unwrap();
@@ -166,7 +166,7 @@ async fn closing_commits_what_is_queued_and_lets_nothing_more_in() {
 }
 
 #[tokio::test]
-async fn a_panic_costs_the_units_in_flight_their_answer_and_nothing_else() {
+async fn a_panic_loses_only_the_results_of_the_current_group() {
     for fault in [Fault::Panic, Fault::PanicInTransaction] {
         let world = World::new().await;
         let submitting = world.queue((0..GROUP_UNITS_MAX + 50).map(|n| initiation(&n.to_string(), None))).await;
@@ -177,17 +177,17 @@ async fn a_panic_costs_the_units_in_flight_their_answer_and_nothing_else() {
         let answers = answers(submitting).await;
         let unknown = answers.iter().filter(|answer| matches!(answer, Err(JournalError::Unknown(_)))).count();
         assert_eq!(unknown, GROUP_UNITS_MAX, "{fault:?}");
-        assert!(answers[GROUP_UNITS_MAX..].iter().all(Result::is_ok), "what was queued is written after the restart");
+        assert!(answers[GROUP_UNITS_MAX..].iter().all(Result::is_ok), "queued writes are committed after the restart");
         assert_eq!(world.count::<payments::Entity>().await, 50);
-        // The handle is as good as before, and the units that were unknown can be written now.
+        // The handle still works, and the writes with unknown results can be submitted again.
         world.submit(initiation("0", None)).await.unwrap();
         assert_eq!(world.journal.stats().panics, 1);
-        assert!(reasons.lock()[0].starts_with("a fault of the test"));
+        assert!(reasons.lock()[0].starts_with("injected fault"));
     }
 }
 
 #[tokio::test]
-async fn a_lost_answer_to_the_commit_is_unknown_and_never_failed() {
+async fn a_lost_commit_response_is_unknown_not_failed() {
     let world = World::running().await;
     world.fault(Fault::AnswerLost);
     assert!(matches!(world.submit(initiation("1", None)).await, Err(JournalError::Unknown(_))));
@@ -195,7 +195,7 @@ async fn a_lost_answer_to_the_commit_is_unknown_and_never_failed() {
 }
 
 #[tokio::test]
-async fn a_database_that_is_away_for_a_moment_is_waited_for() {
+async fn a_short_database_outage_is_retried() {
     let world = World::running().await;
     world.fault(Fault::Contention);
     world.fault(Fault::Away);
@@ -214,7 +214,7 @@ async fn a_database_that_is_away_for_a_moment_is_waited_for() {
         world.fault(Fault::Away);
     }
     assert!(matches!(world.submit(initiation("2", None)).await, Err(JournalError::Unavailable(_))));
-    assert_eq!(world.journal.hindrance().unwrap().since, hindrance.since, "it has lasted since then");
+    assert_eq!(world.journal.hindrance().unwrap().since, hindrance.since, "the outage has lasted since then");
     assert_eq!(world.count::<payments::Entity>().await, 1);
     world.submit(initiation("2", None)).await.unwrap();
     assert!(world.journal.is_writing() && world.journal.hindrance().is_none());
@@ -232,9 +232,9 @@ async fn another_writer_only_delays() {
 }
 
 #[tokio::test]
-async fn a_transaction_that_the_database_ended_by_itself_takes_no_later_one_with_it() {
+async fn a_transaction_ended_by_the_database_does_not_affect_later_ones() {
     let world = World::running().await;
-    // As SQLite does when the disk is full; the driver does not notice.
+    // Like SQLite when the disk is full; the driver does not notice.
     let ended = world.database.begin().await.unwrap();
     ended.execute_unprepared("ROLLBACK").await.unwrap();
     drop(ended);
@@ -242,11 +242,11 @@ async fn a_transaction_that_the_database_ended_by_itself_takes_no_later_one_with
     let stale = payments::Model { version: 7, ..payment.clone() };
     assert!(matches!(world.submit(boxed(transition(&stale, 0))).await, Err(JournalError::Conflict)));
     world.submit(boxed(transition(&payment, 1))).await.unwrap();
-    assert_eq!(world.all::<payments::Entity>().await[0].version, 2, "what was answered was committed");
+    assert_eq!(world.all::<payments::Entity>().await[0].version, 2, "acknowledged writes are committed");
 }
 
 #[tokio::test]
-async fn a_caller_that_stops_waiting_is_written_all_the_same() {
+async fn a_write_is_committed_even_if_the_caller_stops_waiting() {
     let world = World::new().await;
     let submitting = world.queue([initiation("1", None)]).await;
     submitting[0].abort();
@@ -256,7 +256,7 @@ async fn a_caller_that_stops_waiting_is_written_all_the_same() {
 }
 
 #[tokio::test]
-async fn texts_and_numbers_come_back_as_they_went_in() {
+async fn texts_and_numbers_round_trip() {
     let world = World::running().await;
     let odd = "\u{1}\t\"quote\" \\back\\u0041 'single' {\"json\": [1, 2.50, true, null]} 𝄞 ﷽ e\u{301} \u{202e}rtl \
                \u{fffd}\u{feff} \r\n 123 ";

@@ -1,11 +1,11 @@
-//! Money of PSPs: what is posted, and what may be promised.
+//! Funds of PSPs: postings and reservations.
 
 use payferry_entities::{balances, sendings, sends_per_day};
 
 use super::*;
 use crate::journal::{DaySends, Reserve, SendingChange};
 
-/// A payment whose settlement credits its PSP with so much.
+/// Creates a payment whose settlement credits this amount to its PSP.
 async fn credited(world: &World, name: &str, amount: i64) {
     let payment = world.payment(name).await;
     let mut settled = transition(&payment, 0);
@@ -15,7 +15,7 @@ async fn credited(world: &World, name: &str, amount: i64) {
     world.submit(boxed(settled)).await.unwrap();
 }
 
-/// A withdrawal of so much, with so much left for its day.
+/// Returns a withdrawal of this amount, with this daily limit.
 fn withdrawal(name: &str, amount: i64, amount_max: i64) -> Unit {
     let id = format!("wd_{name}");
     let reserved = ledger_postings::Model {
@@ -73,7 +73,7 @@ async fn balance(world: &World) -> (i64, i64) {
 }
 
 #[tokio::test]
-async fn a_hundred_withdrawals_of_the_whole_balance_let_one_through() {
+async fn only_one_of_many_withdrawals_of_the_whole_balance_succeeds() {
     let world = World::running().await;
     credited(&world, "1", 40).await;
     credited(&world, "2", 60).await;
@@ -84,16 +84,16 @@ async fn a_hundred_withdrawals_of_the_whole_balance_let_one_through() {
     assert!(answers.iter().all(|answer| matches!(answer, Ok(_) | Err(JournalError::InsufficientBalance))));
     assert_eq!(balance(&world).await, (0, 100));
     assert_eq!(world.all::<sendings::Entity>().await.len(), 1);
-    assert_eq!(world.all::<ledger_postings::Entity>().await.len(), 3, "what was refused posted nothing");
+    assert_eq!(world.all::<ledger_postings::Entity>().await.len(), 3, "rejected withdrawals post nothing");
     assert_eq!(world.all::<sends_per_day::Entity>().await[0].amount, 100);
 }
 
-/// Orders that wait for the journal to begin, and are therefore written together.
+/// Submits orders before the journal runs, so that they are written together.
 async fn at_once(orders: Vec<Unit>) -> (World, Vec<Result<Receipt, JournalError>>, u64) {
     at_once_with(&[], orders).await
 }
 
-/// As `at_once`, with a fault for each attempt.
+/// Like `at_once`, with a fault for each attempt.
 async fn at_once_with(faults: &[Fault], orders: Vec<Unit>) -> (World, Vec<Result<Receipt, JournalError>>, u64) {
     let world = World::new().await;
     let running = world.run();
@@ -114,8 +114,8 @@ async fn at_once_with(faults: &[Fault], orders: Vec<Unit>) -> (World, Vec<Result
 }
 
 #[tokio::test]
-async fn orders_of_one_account_are_written_together_and_each_sees_what_the_one_before_left() {
-    // The third asks for more than is left by then, the fourth does not.
+async fn orders_of_one_psp_share_a_group_and_see_the_remaining_balance() {
+    // The third order exceeds the remaining balance, the fourth does not.
     let orders = [60, 30, 20, 10].iter().enumerate().map(|(n, amount)| withdrawal(&n.to_string(), *amount, i64::MAX));
     let (world, answers, commits) = at_once(orders.collect()).await;
     let passed: Vec<_> = answers.iter().map(Result::is_ok).collect();
@@ -126,7 +126,7 @@ async fn orders_of_one_account_are_written_together_and_each_sees_what_the_one_b
 }
 
 #[tokio::test]
-async fn money_that_orders_above_the_days_ceiling_asked_for_is_there_for_the_next() {
+async fn an_order_above_the_daily_limit_releases_its_funds() {
     let above = |name| withdrawal(name, 90, 90);
     let orders = vec![withdrawal("0", 10, 100), above("1"), above("2"), withdrawal("3", 90, 100)];
     let (world, answers, commits) = at_once(orders).await;
@@ -137,14 +137,14 @@ async fn money_that_orders_above_the_days_ceiling_asked_for_is_there_for_the_nex
 }
 
 #[tokio::test]
-async fn money_that_a_bad_order_asked_for_is_there_for_the_next() {
+async fn an_invalid_order_releases_its_funds() {
     let world = World::new().await;
     let running = world.run();
     credited(&world, "1", 100).await;
     world.submit(withdrawal("0", 10, i64::MAX)).await.unwrap();
     running.abort();
     let _ = running.await;
-    // The first is written already: the database refuses it.
+    // The first order already exists, so the database rejects it.
     let asked = world.queue([withdrawal("0", 90, i64::MAX), withdrawal("1", 90, i64::MAX)]).await;
     world.run();
     let answers = answers(asked).await;
@@ -154,7 +154,7 @@ async fn money_that_a_bad_order_asked_for_is_there_for_the_next() {
 }
 
 #[tokio::test]
-async fn money_that_an_overtaken_order_asked_for_is_there_for_the_next() {
+async fn a_conflicting_order_releases_its_funds() {
     let orders = vec![withdrawal("0", 90, i64::MAX), withdrawal("1", 90, i64::MAX)];
     let (world, answers, _) = at_once_with(&[Fault::Nothing, Fault::FirstOvertaken], orders).await;
     assert!(matches!(answers[0], Err(JournalError::Conflict)), "{answers:?}");
@@ -163,7 +163,7 @@ async fn money_that_an_overtaken_order_asked_for_is_there_for_the_next() {
 }
 
 #[tokio::test]
-async fn nobody_is_refused_for_money_that_was_promised_to_another_in_vain() {
+async fn no_order_is_rejected_for_a_reservation_that_is_not_committed() {
     let orders = vec![withdrawal("0", 90, i64::MAX), withdrawal("1", 90, i64::MAX)];
     let (world, answers, commits) =
         at_once_with(&[Fault::Nothing, Fault::Away, Fault::Away, Fault::Away], orders).await;
@@ -172,16 +172,16 @@ async fn nobody_is_refused_for_money_that_was_promised_to_another_in_vain() {
 }
 
 #[tokio::test]
-async fn more_orders_than_a_group_takes_of_one_account_are_written_in_their_order() {
+async fn many_orders_of_one_psp_are_written_in_order() {
     let orders = (0..100).map(|n| withdrawal(&n.to_string(), 2, i64::MAX)).collect();
     let (world, answers, commits) = at_once(orders).await;
     let passed: Vec<_> = answers.iter().map(Result::is_ok).collect();
     assert!(passed[..50].iter().all(|passed| *passed) && !passed[50..].iter().any(|passed| *passed), "{passed:?}");
-    assert_eq!((balance(&world).await, commits), ((0, 100), 2), "32 of them, then 18; the rest is refused");
+    assert_eq!((balance(&world).await, commits), ((0, 100), 2), "32 of them, then 18; the rest is rejected");
 }
 
 #[tokio::test]
-async fn no_more_is_promised_on_a_day_than_its_ceiling() {
+async fn reservations_of_a_day_do_not_exceed_its_limit() {
     let world = World::running().await;
     credited(&world, "1", 100).await;
     world.submit(withdrawal("1", 40, 70)).await.unwrap();
@@ -190,7 +190,7 @@ async fn no_more_is_promised_on_a_day_than_its_ceiling() {
     assert_eq!(balance(&world).await, (60, 40));
     world.submit(withdrawal("3", 30, 70)).await.unwrap();
     assert_eq!(balance(&world).await, (30, 70));
-    // The next day begins at nothing.
+    // The next day starts at zero.
     let Unit::Sending(mut tomorrow) = withdrawal("4", 20, 70) else { unreachable!() };
     tomorrow.reserve.as_mut().unwrap().day.day += 1;
     world.submit(Unit::Sending(tomorrow)).await.unwrap();
@@ -198,7 +198,7 @@ async fn no_more_is_promised_on_a_day_than_its_ceiling() {
 }
 
 #[tokio::test]
-async fn a_posting_of_nothing_or_onto_itself_is_refused_by_the_database() {
+async fn the_database_rejects_a_posting_without_amount_or_movement() {
     let world = World::running().await;
     credited(&world, "1", 10).await;
     let written = world.all::<ledger_postings::Entity>().await.remove(0);
@@ -221,14 +221,14 @@ async fn a_posting_of_nothing_or_onto_itself_is_refused_by_the_database() {
 }
 
 #[tokio::test]
-async fn postings_stay_as_they_were_written() {
+async fn postings_cannot_be_changed() {
     let world = World::running().await;
     credited(&world, "1", 10).await;
     for change in ["UPDATE ledger_postings SET amount = 1", "DELETE FROM ledger_postings"] {
         let refused = world.database.writer().execute_unprepared(change).await.unwrap_err().to_string();
         assert!(refused.contains("append-only"), "{refused}");
     }
-    // SQLite knows no TRUNCATE: there it is the DELETE above.
+    // SQLite has no TRUNCATE; it uses the DELETE above.
     if !world.is_sqlite() {
         let emptied = world.database.writer().execute_unprepared("TRUNCATE ledger_postings").await;
         let refused = emptied.unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! The journal against a real database.
+//! The journal with a real database.
 #![allow(clippy::unwrap_used)]
 
 mod chain;
@@ -36,7 +36,7 @@ use super::{
     Submission, Transition, Unit,
 };
 
-/// What goes wrong, in order; one a group.
+/// Faults to inject, in order; one per group.
 #[derive(Default)]
 pub(super) struct Faults(Mutex<VecDeque<Fault>>);
 
@@ -46,15 +46,15 @@ enum Fault {
     Panic,
     /// The task panics after `BEGIN` and a statement.
     PanicInTransaction,
-    /// The database is away.
+    /// The database is unavailable.
     Away,
     /// Another writer is in the way.
     Contention,
-    /// The commit is made, and its answer is lost.
+    /// The commit is made, and its response is lost.
     AnswerLost,
-    /// None: the attempt is made.
+    /// No fault: the attempt is made.
     Nothing,
-    /// Another writer changed what the group's first unit depends on.
+    /// Another writer changed a precondition of the first write in the group.
     FirstOvertaken,
 }
 
@@ -68,10 +68,10 @@ impl Faults {
         let fault = self.0.lock().pop_front()?;
         let error = || DbErr::Conn(RuntimeErr::Internal(format!("{fault:?}")));
         match fault {
-            Fault::Panic => panic!("a fault of the test"),
+            Fault::Panic => panic!("injected fault"),
             Fault::PanicInTransaction => {
                 let _transaction = database.begin().await.unwrap();
-                panic!("a fault of the test, within a transaction");
+                panic!("injected fault within a transaction");
             }
             Fault::Away => Some(Attempt::Failed(Failure::Away, error())),
             Fault::Contention => Some(Attempt::Failed(Failure::Contention, error())),
@@ -87,7 +87,7 @@ impl Faults {
     }
 }
 
-/// A database of its own with one PSP and one merchant, and a journal whose task is started by hand.
+/// A separate database with one PSP and one merchant, and a journal whose task is started manually.
 struct World {
     database: Database,
     journal: Journal,
@@ -116,7 +116,7 @@ impl World {
         self.database.backend() == DbBackend::Sqlite
     }
 
-    /// With the task running under its supervisor.
+    /// Creates it with the task running under its supervisor.
     async fn running() -> Self {
         let world = Self::new().await;
         world.run();
@@ -135,13 +135,13 @@ impl World {
         self.journal.submit(unit).await
     }
 
-    /// Puts units into the queues in this order, without waiting for their answers.
+    /// Puts writes into the queues in this order, without waiting for their results.
     async fn queue(&self, units: impl IntoIterator<Item = Unit>) -> Vec<Submitting> {
         let mut submitting = Vec::new();
         for unit in units {
             let journal = self.journal.clone();
             let mut answer = Box::pin(async move { journal.submit(unit).await });
-            // The first poll puts the unit into its queue.
+            // The first poll puts the write into its queue.
             let first = futures::poll!(&mut answer);
             submitting.push(tokio::spawn(async move {
                 match first {
@@ -164,7 +164,7 @@ impl World {
         E::find().all(self.database.reader()).await.unwrap()
     }
 
-    /// A payment that is written already.
+    /// Creates a payment that is already stored.
     async fn payment(&self, name: &str) -> payments::Model {
         let unit = initiation(name, None);
         let Unit::Initiation(initiation) = &unit else { unreachable!() };
@@ -182,7 +182,7 @@ async fn answers(submitting: Vec<Submitting>) -> Vec<Result<Receipt, JournalErro
     answers
 }
 
-/// A SQLite file with its schema, PSP and merchant: made once, then copied.
+/// Returns an SQLite file with schema, PSP, and merchant, which is created once and then copied.
 async fn template() -> &'static [u8] {
     static TEMPLATE: OnceCell<Vec<u8>> = OnceCell::const_new();
     TEMPLATE
@@ -279,7 +279,7 @@ fn initiation(name: &str, key: Option<&str>) -> Unit {
     Unit::Initiation(Box::new(Initiation { payment, transition, idempotency: key.map(key_row), moved: None }))
 }
 
-/// The payment one version on, announcing `announced` events.
+/// Returns the next version of the payment, with `announced` events.
 fn transition(before: &payments::Model, announced: i64) -> Transition {
     let mut payment = before.clone();
     payment.version += 1;
@@ -299,7 +299,7 @@ fn transition(before: &payments::Model, announced: i64) -> Transition {
     }
 }
 
-/// Ten units received for the payment, posted by its version.
+/// Returns a posting of ten units received for this version of the payment.
 fn posting(payment: &payments::Model) -> ledger_postings::Model {
     ledger_postings::Model {
         position: 0,
@@ -373,7 +373,7 @@ fn cursor(hash: &str, block_number: i64) -> chain_cursors::Model {
     }
 }
 
-/// Blocks read up to `after`, nothing found.
+/// Returns a batch of blocks up to `after`, without transfers.
 fn batch(before: Option<&str>, after: &str, block_number: i64) -> ChainBatch {
     ChainBatch {
         chain: Chain::Base,

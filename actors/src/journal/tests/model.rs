@@ -1,4 +1,5 @@
-//! Random units against a model that knows no groups: whatever shares a commit, each unit must fare as if it were alone.
+//! Random writes compared with a model without groups: the result of each write must not depend on the other writes in
+//! its commit.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -8,7 +9,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::journal::{AppliedTransfer, OperationChange};
 
-/// One unit to be, in words of a small world: six payments, three keys, four transactions.
+/// A write in a small model: six payments, three keys, four transactions.
 #[derive(Clone, Debug)]
 enum Step {
     Initiate {
@@ -43,7 +44,7 @@ enum Change {
     Cancel,
 }
 
-/// Any text but those with U+0000, which PostgreSQL's texts cannot hold.
+/// Any text without U+0000, which PostgreSQL cannot store.
 fn text() -> impl Strategy<Value = String> {
     any::<String>().prop_map(|text| text.replace('\u{0}', ""))
 }
@@ -85,7 +86,7 @@ impl From<&Result<Receipt, JournalError>> for Fate {
     }
 }
 
-/// What must be in the database.
+/// Expected content of the database.
 #[derive(Clone, Default)]
 struct Model {
     payments: BTreeMap<String, (i64, String)>,
@@ -99,11 +100,11 @@ struct Model {
 }
 
 impl Model {
-    /// The unit that `step` stands for, seen from here; `None` if it makes no sense now.
+    /// Returns the write of `step`, given the current model; `None` if it is not applicable.
     fn unit(&mut self, step: &Step, advanced: &mut HashSet<u8>, begun: &mut HashSet<u8>) -> Option<Unit> {
         match step {
             Step::Initiate { payment, key, bad } => {
-                // Whether a transition finds a payment of the same moment is not the journal's to say.
+                // The order of a transition and the initiation of the same payment in a group is undefined.
                 if advanced.contains(payment) {
                     return None;
                 }
@@ -172,7 +173,7 @@ impl Model {
         }
     }
 
-    /// What becomes of a unit that is alone.
+    /// Applies a write as if it were alone, and returns its result.
     fn write(&mut self, unit: &Unit) -> Fate {
         let key = unit.idempotency().map(|row| row.key.clone());
         if key.as_ref().is_some_and(|key| self.keys.contains(key)) {
@@ -267,7 +268,7 @@ impl Model {
         Fate::Written
     }
 
-    /// The database holds this and nothing else.
+    /// Asserts that the database contains exactly this.
     async fn check(&self, world: &World) {
         let payments = world.all::<payments::Entity>().await.into_iter().map(|row| (row.id, (row.version, row.state)));
         assert_eq!(payments.collect::<BTreeMap<_, _>>(), self.payments);
@@ -279,7 +280,7 @@ impl Model {
         let mut feed = world.all::<events::Entity>().await;
         feed.sort_by_key(|event| event.position);
         assert_eq!(feed.iter().map(|row| (row.id.clone(), row.sequence)).collect::<BTreeMap<_, _>>(), self.events);
-        // A sequence of PostgreSQL's keeps what a rolled-back group took.
+        // A PostgreSQL sequence does not release the values of a rolled-back group.
         assert!(!world.is_sqlite() || feed.iter().zip(1..).all(|(event, position)| event.position == position));
         let mut last: BTreeMap<&str, i64> = BTreeMap::new();
         for event in &feed {
@@ -320,7 +321,7 @@ async fn play(rounds: Vec<Vec<Step>>) {
     for steps in rounds {
         let (mut advanced, mut begun) = (HashSet::new(), HashSet::new());
         let made: Vec<Unit> = steps.iter().filter_map(|step| model.unit(step, &mut advanced, &mut begun)).collect();
-        // The journal's order: initiations after everything else.
+        // The journal writes initiations last.
         let (initiations, others): (Vec<_>, Vec<_>) =
             made.into_iter().partition(|unit| matches!(unit, Unit::Initiation(_)));
         let units: Vec<Unit> = others.into_iter().chain(initiations).collect();
@@ -335,7 +336,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
 
     #[test]
-    fn units_fare_together_as_they_would_alone(
+    fn grouped_writes_have_the_same_results_as_single_writes(
         rounds in proptest::collection::vec(proptest::collection::vec(step(), 0..24), 1..10)
     ) {
         tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(play(rounds));

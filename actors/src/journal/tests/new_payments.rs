@@ -1,10 +1,10 @@
-//! New payments in one way to the database and back.
+//! New payments in one round trip.
 
 use super::*;
 use crate::journal::GROUP_UNITS_MAX;
 use crate::journal::new_payments::NewPayments;
 
-/// So many, each a little different; every third one with a key.
+/// Returns `count` payments with small differences; every third one has a key.
 fn new_payments(first: usize, count: usize) -> Vec<Unit> {
     let unit = |n: usize| {
         let key = format!("key{n}");
@@ -25,7 +25,7 @@ async fn attempt_at_once(world: &World, units: &[Unit]) -> Option<Attempt> {
 }
 
 #[tokio::test]
-async fn they_are_written_as_they_are_however_many() {
+async fn groups_of_any_size_are_written_unchanged() {
     let world = World::new().await;
     let mut first = 0;
     for count in [1, 4, 5, 100, GROUP_UNITS_MAX] {
@@ -34,7 +34,7 @@ async fn they_are_written_as_they_are_however_many() {
         assert_eq!(receipts.len(), count);
         first += count;
     }
-    // Without any key.
+    // Without keys.
     let bare = [initiation("bare", None)];
     assert!(matches!(attempt_at_once(&world, &bare).await, Some(Attempt::Committed(_))));
 
@@ -58,7 +58,7 @@ fn sorted<M>(mut rows: Vec<M>, key: impl Fn(&M) -> &String) -> Vec<M> {
     rows
 }
 
-/// One whose key was used before, and one of a merchant that nobody knows.
+/// Returns a payment with a used key, and a payment with an unknown merchant.
 fn odd_ones() -> [Unit; 2] {
     let mut stranger = initiation("stranger", None);
     let Unit::Initiation(refused) = &mut stranger else { unreachable!() };
@@ -67,7 +67,7 @@ fn odd_ones() -> [Unit; 2] {
 }
 
 #[tokio::test]
-async fn what_is_in_the_way_of_one_keeps_all_of_them_for_the_gates() {
+async fn a_failed_payment_sends_the_group_to_the_single_preconditions() {
     let world = World::new().await;
     let used = new_payments(3, 1);
     assert!(matches!(attempt_at_once(&world, &used).await, Some(Attempt::Committed(_))));
@@ -75,14 +75,14 @@ async fn what_is_in_the_way_of_one_keeps_all_of_them_for_the_gates() {
         let mut units = new_payments(10, 20);
         units.push(odd);
         assert!(attempt_at_once(&world, &units).await.is_none());
-        assert_eq!(world.count::<payments::Entity>().await, 1, "nothing is left of it");
+        assert_eq!(world.count::<payments::Entity>().await, 1, "nothing is stored");
     }
-    // Nor are they taken together with what has other gates.
+    // Groups with other preconditions are not accepted either.
     let mut mixed = new_payments(10, 2);
     mixed.push(boxed(transition(&payment_row("3"), 0)));
     assert!(attempt_at_once(&world, &mixed).await.is_none());
 
-    // Through the journal everybody but the two fares well.
+    // Through the journal, only these two fail.
     let mut units = new_payments(10, 20);
     units.extend(odd_ones());
     let submitting = world.queue(units).await;

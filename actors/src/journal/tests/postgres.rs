@@ -1,4 +1,4 @@
-//! What only a server does: deadlocks, serialization failures, and connections that are cut within a commit.
+//! Behaviour of a database server: deadlocks, serialization failures, and connections that are cut during a commit.
 
 use payferry_entities::events;
 use payferry_harness::proxy::Proxy;
@@ -13,7 +13,7 @@ async fn running() -> World {
     world
 }
 
-/// Inserting into a table fails with this SQLSTATE, so often; at once or at the commit.
+/// Makes `times` inserts into a table fail with this SQLSTATE, immediately or at the commit.
 async fn fail_inserts(world: &World, table: &str, code: &str, times: usize, when: &str) {
     let trouble = format!(
         "CREATE SEQUENCE trouble;
@@ -28,12 +28,12 @@ async fn fail_inserts(world: &World, table: &str, code: &str, times: usize, when
 }
 
 #[tokio::test]
-async fn a_deadlock_that_the_journal_loses_is_tried_again() {
+async fn a_deadlock_that_aborts_the_journal_is_retried() {
     let world = running().await;
     let payment = world.payment("1").await;
     let other = world.test_database.connect().await;
     let held = other.begin().await.unwrap();
-    // The journal is the first to look for a deadlock, and so the one to lose it.
+    // The journal is the first to check for a deadlock, so its transaction is aborted.
     held.execute_unprepared("SET LOCAL deadlock_timeout = '10min'").await.unwrap();
     held.execute_unprepared(
         "INSERT INTO events (id, psp_id, payment_id, sequence, name, payload, created_at)
@@ -61,7 +61,7 @@ async fn a_deadlock_that_the_journal_loses_is_tried_again() {
 }
 
 #[tokio::test]
-async fn a_serialization_failure_is_tried_again_at_a_statement_and_at_the_commit() {
+async fn serialization_failures_are_retried_at_statements_and_commits() {
     for when in ["IMMEDIATE", "DEFERRED"] {
         let world = running().await;
         fail_inserts(&world, "payments", "40001", 2, when).await;
@@ -94,7 +94,7 @@ async fn any_other_error_of_a_commit_is_unknown() {
 }
 
 #[tokio::test]
-async fn a_statement_that_is_a_transaction_by_itself_fails_for_certain() {
+async fn a_failed_single_statement_transaction_is_certainly_rolled_back() {
     let world = running().await;
     fail_inserts(&world, "payments", "53100", 1, "DEFERRED").await;
     world.submit(initiation("1", None)).await.unwrap();
@@ -102,22 +102,22 @@ async fn a_statement_that_is_a_transaction_by_itself_fails_for_certain() {
 }
 
 #[tokio::test]
-async fn a_commit_that_is_cut_off_is_unknown_whether_it_was_made_or_not() {
+async fn a_commit_that_is_cut_off_has_an_unknown_outcome() {
     let world = World::on(TestDatabase::postgres().await).await;
     let before: Vec<_> = (0..12).map(|n| payment_row(&format!("{n}"))).collect();
-    // New payments, in one statement that is a transaction by itself; and what takes several.
+    // New payments use one statement that is a transaction by itself; transitions use several statements.
     let new = before.iter().map(|payment| initiation(payment.id.trim_start_matches("pay_"), None)).collect::<Vec<_>>();
     let moved = before.iter().map(|payment| boxed(transition(payment, 1))).collect();
     world.run();
     cut_off(&world, new).await;
     for n in 0..12 {
-        // Those that are missing.
+        // Submits only the missing ones successfully.
         let _ = world.submit(initiation(&n.to_string(), None)).await;
     }
     cut_off(&world, moved).await;
 }
 
-/// Submits the units one by one, and cuts off every commit.
+/// Submits the writes one by one, and cuts off every commit.
 async fn cut_off(world: &World, units: Vec<Unit>) {
     let proxy = Proxy::start(world.test_database.url()).await;
     let database = Database::open(&proxy.url(world.test_database.url())).await.unwrap();
@@ -137,10 +137,10 @@ async fn cut_off(world: &World, units: Vec<Unit>) {
 }
 
 #[tokio::test]
-async fn a_commit_that_is_still_under_way_is_waited_for_so_that_the_feed_stays_in_order() {
+async fn waits_for_a_commit_in_progress_to_keep_the_feed_in_order() {
     let world = running().await;
     let payment = world.payment("1").await;
-    // As a commit whose answer was lost: its event has its place, and nobody sees it yet.
+    // Simulates a commit with a lost response: its event has a position, but is not visible yet.
     world.journal.shared.is_wary.store(true, std::sync::atomic::Ordering::Release);
     let other = world.test_database.connect().await;
     let held = other.begin().await.unwrap();
@@ -152,7 +152,7 @@ async fn a_commit_that_is_still_under_way_is_waited_for_so_that_the_feed_stays_i
     .unwrap();
     let submitting = world.queue([boxed(transition(&payment, 1))]).await;
     tokio::time::sleep(std::time::Duration::from_millis(500)).await;
-    assert_eq!(world.count::<events::Entity>().await, 0, "nothing is shown past it");
+    assert_eq!(world.count::<events::Entity>().await, 0, "no later event is visible");
     held.commit().await.unwrap();
     assert!(answers(submitting).await[0].is_ok());
     let mut feed = world.all::<events::Entity>().await;

@@ -1,4 +1,4 @@
-//! How SQLite would run the statements, and that rows come into either database as they are.
+//! Query plans of SQLite, and the round trip of rows in both databases.
 
 use super::*;
 use crate::journal::insert::{Bound, Insert};
@@ -9,7 +9,7 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use sea_orm::{ConnectionTrait, DbBackend, Statement, Value};
 
-/// Updates must find their rows by a key: a scan would grow with the table.
+/// Updates must find their rows by a key. A scan would take longer with every row of the table.
 #[tokio::test]
 async fn no_update_scans_its_table() {
     let world = World::new().await;
@@ -60,9 +60,9 @@ impl Bound for Row {
     }
 }
 
-/// Whatever stands in a text, and whatever is NULL; some more rows than one list of SQLite's has room for.
+/// Any text and any NULL, with more rows than the longest list of SQLite.
 #[tokio::test]
-async fn rows_come_in_as_they_are_and_in_their_order() {
+async fn rows_round_trip_in_order() {
     let world = World::new().await;
     let columns = [
         ("text", Kind::Text),
@@ -76,7 +76,7 @@ async fn rows_come_in_as_they_are_and_in_their_order() {
     let shape = Shape::new(&columns, &["maybe_text", "maybe_number", "maybe_bit"]);
     let select = Insert::over(backend, &shape, &[], "SELECT {columns} FROM {rows} WHERE true {in_order}");
 
-    // No database here takes a NUL in a text; the edge lets none in.
+    // Neither database accepts NUL in a text, and the API rejects it.
     let text = || prop_oneof!["[\"\\\\{}, \n'NUL]{0,8}", "[^\0]{0,12}", Just("NULL".to_owned())];
     let row = (
         text(),

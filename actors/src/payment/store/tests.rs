@@ -1,4 +1,4 @@
-//! Payments out and back again, through the journal, on a real database.
+//! Writes payments through the journal and reads them back, on a real database.
 #![allow(clippy::unwrap_used)]
 
 mod live;
@@ -42,7 +42,7 @@ impl World {
         Self::over(test_database, database).await
     }
 
-    /// With a PSP and its merchant in a database that has its tables.
+    /// Adds a PSP and its merchant to a database that has its tables.
     async fn over(test_database: TestDatabase, database: Database) -> Self {
         let (psp_id, merchant_id) = (PspId::generate(), MerchantId::generate());
         let psp = psps::Model {
@@ -78,7 +78,7 @@ impl World {
             purpose: Purpose::PayIn,
             merchant_id: Some(self.merchant_id),
             customer_id: None,
-            // Control characters are refused at the door; PostgreSQL could not keep a NUL.
+            // The API rejects control characters; PostgreSQL cannot store NUL.
             reference: Some("bestelling № 7 \u{1F6D2}\"".to_owned()),
             metadata: serde_json::from_str(r#"{"a":[1,2.5,null],"ü":"\u0000"}"#).unwrap(),
             amount: Amount::from_tokens(10),
@@ -105,9 +105,10 @@ impl World {
         made.payment
     }
 
-    /// Carries `command` out and commits it; the payment afterwards.
+    /// Runs and commits `command`; returns the payment afterwards.
     async fn told(&self, payment: &Payment, command: &Command) -> Payment {
-        let moved = transition(payment, command, START.plus_secs(90)).unwrap().expect("something follows");
+        let moved =
+            transition(payment, command, START.plus_secs(90)).unwrap().expect("the command changes the payment");
         let wants = |name: EventName| name.as_str().starts_with("payment.");
         let beside = RowsBeside::default();
         let unit = transition_unit(payment, &moved, command, beside, REAL, Amount::MAX, wants).unwrap();
@@ -205,7 +206,7 @@ fn found(row: transfers::Model) -> Unit {
 }
 
 #[tokio::test]
-async fn a_payment_reads_back_as_it_was_written() {
+async fn payment_reads_back_as_it_was_written() {
     let world = World::new().await;
     let payment = world.initiated().await;
     assert_eq!(load(&world.database, payment.id()).await.unwrap().unwrap(), payment);
@@ -226,7 +227,7 @@ async fn a_payment_reads_back_as_it_was_written() {
 }
 
 #[tokio::test]
-async fn a_confirmation_writes_feed_deliveries_and_operation() {
+async fn confirmation_writes_feed_deliveries_and_operation() {
     let world = World::new().await;
     let payment = world.confirmed().await;
     let mut feed = events::Entity::find().all(world.database.reader()).await.unwrap();
@@ -267,7 +268,7 @@ async fn a_confirmation_writes_feed_deliveries_and_operation() {
 }
 
 #[tokio::test]
-async fn a_settlement_that_is_taken_in_is_succeeded() {
+async fn applied_settlement_marks_its_operation_succeeded() {
     let world = World::new().await;
     let payment = world.confirmed().await;
     let operation = world.operation(&payment).await;
@@ -333,7 +334,7 @@ async fn a_settlement_that_is_taken_in_is_succeeded() {
 }
 
 #[tokio::test]
-async fn a_transfer_is_unapplied_until_its_payment_has_taken_it_in() {
+async fn transfer_is_unapplied_until_its_payment_has_applied_it() {
     let world = World::new().await;
     let payment = world.initiated().await;
     world.journal.submit(found(transfer_row(&payment))).await.unwrap();
@@ -349,7 +350,7 @@ async fn a_transfer_is_unapplied_until_its_payment_has_taken_it_in() {
     let rows = transfers::Entity::find().all(database.reader()).await.unwrap();
     assert_eq!((rows[0].applied_revision, rows[0].applied_version), (1, 2));
 
-    // The mark is lost (say, the row was touched by hand): the fact changes nothing, and still marks its row.
+    // The mark is lost (for example, the row was edited by hand): the fact changes nothing, and still marks its row.
     let mut lost = rows[0].clone().into_active_model();
     lost.applied_revision = ActiveValue::Set(0);
     lost.update(database.writer()).await.unwrap();
@@ -360,7 +361,7 @@ async fn a_transfer_is_unapplied_until_its_payment_has_taken_it_in() {
 }
 
 #[tokio::test]
-async fn many_payments_are_told_of_their_own_transfers_with_one_query() {
+async fn many_payments_read_their_unapplied_transfers_with_one_query() {
     let world = World::new().await;
     let (mut payments, mut rows) = (Vec::new(), Vec::new());
     for n in 0_u8..40 {
@@ -382,7 +383,7 @@ async fn many_payments_are_told_of_their_own_transfers_with_one_query() {
 }
 
 #[tokio::test]
-async fn whoever_reads_for_others_may_be_ended() {
+async fn request_that_reads_for_others_may_be_dropped() {
     let world = World::new().await;
     let payment = world.initiated().await;
     world.journal.submit(found(transfer_row(&payment))).await.unwrap();
@@ -390,7 +391,7 @@ async fn whoever_reads_for_others_may_be_ended() {
     for is_reading in [false, true] {
         let mut first = Box::pin(reader.of(PaymentId::generate()));
         let mut second = Box::pin(reader.of(payment.id()));
-        // The first look takes the turn, the second begins to read.
+        // The first poll of `first` takes the turn, the second starts the read.
         assert!(futures::poll!(&mut first).is_pending() && futures::poll!(&mut second).is_pending());
         if is_reading {
             let _ = futures::poll!(&mut first);

@@ -1,4 +1,4 @@
-//! What a transition of the domain writes, as units of the journal.
+//! Journal writes of domain transitions.
 
 use std::collections::BTreeMap;
 
@@ -15,10 +15,10 @@ use crate::journal::{DaySends, Reserve};
 use crate::ledger;
 use crate::observe::Moved;
 
-/// The version in the rows of transfers that their payment has taken note of and does not list.
+/// Version in the rows of transfers that their payment has set aside.
 pub const SET_ASIDE: i64 = 0;
 
-/// A new payment, with the answer that its idempotency key keeps.
+/// Write of a new payment, with the response for its idempotency key.
 pub fn initiation_unit(
     transition: &Transition,
     idempotency: Option<idempotency_keys::Model>,
@@ -27,17 +27,18 @@ pub fn initiation_unit(
     Ok(Initiation { payment, transition: transition_row(transition)?, idempotency, moved })
 }
 
-/// Rows that somebody's request adds to a transition.
+/// Rows that a request adds to a transition.
 #[derive(Debug, Clone, Default)]
 pub struct RowsBeside {
-    /// The caller's idempotency key with the answer.
+    /// The caller's idempotency key with the response.
     pub idempotency: Option<idempotency_keys::Model>,
-    /// Who asked for it; its `number` is ignored.
+    /// Audit entry of the requester; its `number` is ignored.
     pub audit: Option<audit_log::Model>,
 }
 
-/// A transition that `command` brought about on `before`. Every announcement goes into the feed; `wants` says which are delivered.
-/// `real_now` is the wall clock's time, from which on deliveries are due; `send_daily_max` the ceiling of a day's sends.
+/// Write of a transition that `command` caused on `before`. Every announcement goes into the feed; `wants` selects
+/// those that are delivered. `real_now` is the wall-clock time from which on deliveries are due; `send_daily_max` is
+/// the daily send limit.
 pub fn transition_unit(
     before: &Payment,
     transition: &Transition,
@@ -74,8 +75,8 @@ pub fn transition_unit(
     })))
 }
 
-/// What marks the fact in `command` as taken in, if it is one that the database remembers and that changed nothing: else
-/// it would be told again for ever. Money that the payment has set aside is taken in by no version of it.
+/// Write that marks the fact in `command` as applied, if it has a row and changed nothing: otherwise it would be
+/// notified again for ever. Transfers that the payment has set aside are marked with version [`SET_ASIDE`].
 pub fn applied_unit(payment: &Payment, command: &Command, real_now: Timestamp) -> Option<Unit> {
     let transfers = applied(&[], command);
     let operations: Vec<_> = known_outcome(payment, command).into_iter().collect();
@@ -86,7 +87,8 @@ pub fn applied_unit(payment: &Payment, command: &Command, real_now: Timestamp) -
     (!nothing).then(|| Unit::TransfersApplied(Box::new(TransfersApplied { version, transfers, operations, at })))
 }
 
-/// An outcome that the payment knows: mined again elsewhere, told twice, or of a settlement that is not wanted any more.
+/// Outcome that the payment already knows: mined again elsewhere, notified twice, or of a settlement that is no longer
+/// wanted.
 fn known_outcome(payment: &Payment, command: &Command) -> Option<OperationChange> {
     let refund = |id: RefundId| payment.refunds.iter().find(|refund| refund.id == id);
     match command {
@@ -106,9 +108,9 @@ fn known_outcome(payment: &Payment, command: &Command) -> Option<OperationChange
     }
 }
 
-/// What a refund takes off the PSP's balance, and adds to its day. What the operator sends back of blocked money is not
-/// the PSP's. Money that could not be settled goes back whole or not at all, so no ceiling stands in its way; nor is there
-/// one of tokens that nobody deals in.
+/// Amount that a refund takes from the PSP's balance and adds to its daily total. Blocked funds returned by the
+/// operator do not belong to the PSP. Funds that could not be settled are returned in full or not at all, so no limit
+/// applies to them; nor is there a limit for unsupported tokens.
 fn reserve(payment: &Payment, event: &Event, real_now: Timestamp, send_daily_max: Amount) -> Option<Reserve> {
     let Event::RefundRequested { refund, withdraws_settlement } = event else { return None };
     if refund.funds == Funds::Blocked || refund.requested_by == Requester::Schedule {
@@ -206,7 +208,7 @@ fn operation_row(payment: &Payment, operation: &NewOperation, real_now: Timestam
     }
 }
 
-/// The end of an operation that an event takes in.
+/// End of an operation that an event applies.
 fn ended(payment: &Payment, event: &Event) -> Option<OperationChange> {
     let (id, revision) = match event {
         Event::SettlementCompleted { revision, .. } => (OperationId::settlement_of(payment.id()), *revision),
@@ -219,7 +221,7 @@ fn ended(payment: &Payment, event: &Event) -> Option<OperationChange> {
     Some(OperationChange::Succeeded { id: id.to_string(), revision: i64::from(revision) })
 }
 
-/// The transfer rows that the events, or the command itself, took in: each once, at its latest revision.
+/// Transfer rows that the events, or the command itself, applied: each once, at its latest revision.
 fn applied(events: &[Event], command: &Command) -> Vec<AppliedTransfer> {
     let mut revisions: BTreeMap<TransferKey, u32> = BTreeMap::new();
     let mut take_in = |key: TransferKey, revision: u32| {

@@ -1,4 +1,4 @@
-//! Live payments and wallets are found, through their indexes, and whatever becomes of a payment meanwhile.
+//! Live payments and wallets are found through their indexes, also while their payments change.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use super::*;
 use crate::chain::{self, Watchlist};
 
 #[tokio::test]
-async fn live_payments_are_found_page_by_page() {
+async fn live_payments_are_read_in_pages() {
     let world = World::new().await;
     let mut expected = Vec::new();
     for _ in 0..40 {
@@ -49,18 +49,18 @@ async fn live_payments_are_found_page_by_page() {
         assert_eq!(pages_of_ids(shards, 2).await, within);
     }
 
-    // A row that nobody can read keeps no other from starting, whatever page it fills.
+    // An unreadable row keeps no other from starting, whatever page it fills.
     let row = payments::Entity::find_by_id(expected[3].to_string()).one(world.database.reader()).await.unwrap();
     let mut row = row.unwrap().into_active_model();
     row.state = ActiveValue::Set("{}".to_owned());
     row.update(world.database.writer()).await.unwrap();
-    assert_eq!(pages_of_ids(0..=255, 1).await, expected, "it is live all the same");
+    assert_eq!(pages_of_ids(0..=255, 1).await, expected, "an unreadable payment is still live");
     let unreadable = expected.remove(3);
     assert_eq!(pages(0..=255, 1).await, expected);
     assert!(load(&world.database, unreadable).await.is_err());
 }
 
-/// How SQLite reads this.
+/// SQLite's query plan.
 async fn plan(database: &Database, sql: &str, values: Vec<sea_orm::Value>) -> Vec<String> {
     let explain = Statement::from_sql_and_values(DbBackend::Sqlite, format!("EXPLAIN QUERY PLAN {sql}"), values);
     let plan = database.reader().query_all_raw(explain).await.unwrap();
@@ -68,7 +68,7 @@ async fn plan(database: &Database, sql: &str, values: Vec<sea_orm::Value>) -> Ve
 }
 
 #[tokio::test]
-async fn live_payments_and_wallets_are_read_through_their_indexes() {
+async fn live_payments_and_wallets_use_their_indexes() {
     let world = World::new().await;
     if world.database.backend() != DbBackend::Sqlite {
         return;
@@ -107,7 +107,7 @@ async fn wallets_lead_to_their_payments() {
     assert_eq!(live_wallets(&world.database).await.unwrap(), [owner(&live)]);
     assert!(by_wallets(&world.database, &[], Among::All).await.unwrap().is_empty());
 
-    // Money may come to what cannot be read, too.
+    // Unreadable payments may receive transfers, too.
     let row = payments::Entity::find_by_id(live.id().to_string()).one(world.database.reader()).await.unwrap();
     let mut row = row.unwrap().into_active_model();
     row.state = ActiveValue::Set("{}".to_owned());
@@ -117,7 +117,7 @@ async fn wallets_lead_to_their_payments() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_wallet_is_found_whatever_becomes_of_its_payment_meanwhile() {
+async fn wallet_is_found_while_its_payment_ends_and_reopens() {
     let world = World::new().await;
     if world.database.backend() != DbBackend::Sqlite {
         return;
@@ -137,15 +137,14 @@ async fn a_wallet_is_found_whatever_becomes_of_its_payment_meanwhile() {
                     let owners = chain::owners(&database, &watchlist, vec![wallet]).await.unwrap();
                     assert_eq!(owners.get(&wallet), Some(&id), "after {looks} looks");
                     looks += 1;
-                    // One that is watched is found without waiting for anything.
+                    // A lookup of a watched wallet does not await anything.
                     tokio::task::yield_now().await;
                 }
                 looks
             })
         })
         .collect();
-    // Over, live again because of money that comes after all and that the chain takes back, and so on; watched as `Router` has
-    // it watched.
+    // The payment ends, is reopened by a late transfer that the chain orphans, and so on; it is watched as by `Router`.
     let mut payment = world.told(&made.payment, &Command::Cancel).await;
     for round in 0..80 {
         assert!(!payment.is_live());
@@ -167,8 +166,8 @@ async fn a_wallet_is_found_whatever_becomes_of_its_payment_meanwhile() {
 }
 
 #[tokio::test]
-async fn payments_of_before_keep_their_wallets() {
-    let test_database = TestDatabase::create().await;
+async fn payments_from_before_the_migration_keep_their_wallets() {
+    let test_database = TestDatabase::empty().await;
     let database = Database::open(test_database.url()).await.unwrap();
     Migrator::up(database.patient(), Some(15)).await.unwrap();
     let world = World::over(test_database, database).await;
@@ -176,7 +175,7 @@ async fn payments_of_before_keep_their_wallets() {
     let over = world.told(&over, &Command::Cancel).await;
     Migrator::up(world.database.patient(), None).await.unwrap();
     if world.database.backend() == DbBackend::Sqlite {
-        // As when the process had ended before it was noted.
+        // As if the process had ended before the migration was recorded.
         let forget = "DELETE FROM seaql_migrations WHERE version = 'm0016_wallets'";
         world.database.writer().execute_unprepared(forget).await.unwrap();
         Migrator::up(world.database.patient(), None).await.unwrap();
@@ -188,7 +187,7 @@ async fn payments_of_before_keep_their_wallets() {
     assert_eq!(live_wallets(&world.database).await.unwrap(), [owner(&live)]);
     let found = by_wallets(&world.database, &[over.terms.wallet], Among::Over).await.unwrap();
     assert_eq!(found, [owner(&over)]);
-    // What refers to payments still does, and is held to it.
+    // References to payments still exist and are enforced.
     let told = world.told(&live, &Command::Cancel).await;
     assert!(!told.is_live());
     let orphan = "INSERT INTO payment_transitions VALUES ('pay_nobody', 1, 0, '[]')";
