@@ -57,7 +57,7 @@ pub(super) fn only(fields: &Fields<'_>, known: &[&str]) {
     for unknown in fields.names().filter(|name| !known.contains(name)) {
         fields.fault(
             unknown,
-            Fault::new("unknown_field", format!("is not a known field; the fields are {}", known.join(", "))),
+            Fault::new("unknown_field", format!("is not a known field; known fields are {}", known.join(", "))),
         );
     }
 }
