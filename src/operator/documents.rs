@@ -1,4 +1,4 @@
-//! `/ops/customers/{customer_id}/documents/{kind}`: a customer's document, as it was uploaded.
+//! `/ops/customers/{customer_id}/documents/{kind}`: a customer's document, as uploaded.
 
 use axum::extract::State;
 use axum::response::Response;
@@ -9,7 +9,7 @@ use crate::http::documents::download::Reading;
 use crate::http::error::ApiError;
 use crate::http::extract::Path;
 
-/// Any PSP's. Written to the audit log.
+/// Returns a document of any PSP's customer. Each access is written to the audit log.
 pub(super) async fn read(
     State(operator): State<Operator>,
     Path((customer_id, kind)): Path<(String, String)>,

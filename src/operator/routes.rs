@@ -1,4 +1,4 @@
-//! The table of routes.
+//! Table of the routes.
 
 use axum::handler::Handler;
 use axum::http::Method;
@@ -9,27 +9,27 @@ use super::{
     sendings, stuck,
 };
 
-/// Who reaches a route.
+/// Access to a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// Everybody who reaches the listener.
+    /// Every client that reaches the listener.
     Open,
-    /// Whoever shows the operator token, or the session that was given for it.
+    /// Clients with the operator token or a session.
     Token,
 }
 
 /// One route.
 pub struct Route {
-    /// Who reaches it.
+    /// Access.
     pub access: Access,
-    /// With which method.
+    /// Method.
     pub method: Method,
-    /// At which path.
+    /// Path.
     pub path: &'static str,
     pub(super) serve: MethodRouter<Operator>,
 }
 
-/// Every route. All but health, metrics and the login want the token.
+/// Every route. All except health, metrics and login need the token.
 pub fn table() -> Vec<Route> {
     let mut routes = vec![
         open(Method::GET, "/healthz", health::healthz),
@@ -77,16 +77,16 @@ pub fn table() -> Vec<Route> {
 }
 
 fn open<H: Handler<T, Operator>, T: 'static>(method: Method, path: &'static str, handler: H) -> Route {
-    let filter = axum::routing::MethodFilter::try_from(method.clone()).expect("an ordinary method");
+    let filter = axum::routing::MethodFilter::try_from(method.clone()).expect("a standard method");
     Route { access: Access::Open, method, path, serve: on(filter, handler) }
 }
 
-/// A route that shows something.
+/// A GET route.
 pub(super) fn read<H: Handler<T, Operator>, T: 'static>(path: &'static str, handler: H) -> Route {
     Route { access: Access::Token, method: Method::GET, path, serve: get(handler) }
 }
 
-/// A route that does something.
+/// A POST route.
 pub(super) fn write<H: Handler<T, Operator>, T: 'static>(path: &'static str, handler: H) -> Route {
     Route { access: Access::Token, method: Method::POST, path, serve: post(handler) }
 }

@@ -1,5 +1,5 @@
-//! What surrounds every answer of the operator's listener: the request's id, its time limit, and headers that keep
-//! browsers from doing more with it than showing it.
+//! Middleware of every response of the operator's listener: request id, time limit, and headers that restrict what
+//! browsers do with the content.
 
 use axum::extract::{Request, State};
 use axum::http::header::{
@@ -13,15 +13,15 @@ use super::Operator;
 use crate::http::error::Listener;
 use crate::http::{REQUEST_TIMEOUT, edge};
 
-/// The policy of what is no page.
+/// Content security policy of responses that are not pages.
 const POLICY: &str = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// As for the public listener: an id, a line in the log, a document for every failure.
+/// As for the public listener: a request id, a log line, and a problem document for every error.
 pub(super) async fn surround(State(operator): State<Operator>, request: Request, next: Next) -> Response {
     edge::within(Listener::Operator, &operator.door, REQUEST_TIMEOUT, request, next).await
 }
 
-/// Puts in the headers that an answer does not have yet.
+/// Adds the headers that a response does not have yet.
 pub(super) async fn harden(request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     let headers = response.headers_mut();
@@ -30,7 +30,7 @@ pub(super) async fn harden(request: Request, next: Next) -> Response {
         (X_FRAME_OPTIONS, "DENY"),
         (X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (CACHE_CONTROL, "no-store"),
-        // With `no-referrer` browsers would send `Origin: null` with the site's own forms.
+        // With `no-referrer`, browsers would send `Origin: null` with the forms of this site.
         (REFERRER_POLICY, "same-origin"),
         (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
         (HeaderName::from_static("x-robots-tag"), "noindex, nofollow"),

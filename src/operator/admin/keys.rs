@@ -1,4 +1,4 @@
-//! `/ops/psps/{psp_id}/keys`: a PSP's API keys.
+//! `/ops/psps/{psp_id}/keys`: API keys of a PSP.
 
 use axum::extract::State;
 use axum::http::Uri;
@@ -15,10 +15,10 @@ use crate::operator::Operator;
 use crate::operator::read::Moment;
 use crate::tenants::{self, EXPIRES_DAYS_MAX, KeyOrder, KeyRecord, KeyState, NewKey, Slice};
 
-/// The fields of a key that can be set.
+/// Fields of a key that can be set.
 const FIELDS: [&str; 3] = ["name", "scopes", "expires_days"];
 
-/// A key as it is shown: without its secret.
+/// A key without its secret.
 #[derive(Debug, Serialize)]
 struct KeyLine {
     key_id: KeyId,
@@ -62,7 +62,7 @@ struct NewKeyLine {
     key: KeyLine,
 }
 
-/// The keys of a PSP, the oldest first.
+/// Returns the keys of a PSP, oldest first.
 pub(in crate::operator) async fn list(
     State(operator): State<Operator>,
     Path(psp_id): Path<String>,
@@ -78,7 +78,7 @@ pub(in crate::operator) async fn list(
     Answer::ok(&KeyList { total, keys: keys.into_iter().map(|key| KeyLine::of(key, now)).collect() })
 }
 
-/// Makes a key and shows it, this once.
+/// Creates a key and shows it once.
 pub(in crate::operator) async fn create(
     State(operator): State<Operator>,
     Path(psp_id): Path<String>,
@@ -88,13 +88,13 @@ pub(in crate::operator) async fn create(
     let (record, key) = make(&operator, psp_id, body.read(|fields| Some(read_new(fields)))?).await?;
     let now = operator.system.clock().real_now();
     Answer::created(&NewKeyLine {
-        message: "The key is shown this once and stored only as a keyed hash",
+        message: "The key is shown only once and stored as a keyed hash",
         api_key: key.expose().to_owned(),
         key: KeyLine::of(record, now),
     })
 }
 
-/// The fields of a new key.
+/// Reads the fields of a new key.
 pub(in crate::operator) fn read_new(fields: &Fields<'_>) -> NewKey {
     only(fields, &FIELDS);
     let days = |value: &Value| {
@@ -108,7 +108,7 @@ pub(in crate::operator) fn read_new(fields: &Fields<'_>) -> NewKey {
     }
 }
 
-/// Makes a key, whoever asks for the operator.
+/// Creates a key for the operator. Used by the API and the page.
 pub(in crate::operator) async fn make(
     operator: &Operator,
     psp_id: PspId,
@@ -118,11 +118,11 @@ pub(in crate::operator) async fn make(
     let now = system.clock().real_now();
     let (record, key) =
         tenants::create_key(system.database(), system.sealer(), operator.key_mode, psp_id, new, now).await?;
-    tracing::info!(psp.id = %psp_id, key.id = %record.id, "the operator made key {} of {psp_id}", record.id);
+    tracing::info!(psp.id = %psp_id, key.id = %record.id, "operator created key {} of {psp_id}", record.id);
     Ok((record, key))
 }
 
-/// Refuses a key from now on. Repeatable.
+/// Revokes a key. Idempotent.
 pub(in crate::operator) async fn revoke(
     State(operator): State<Operator>,
     Path((psp_id, key_id)): Path<(String, String)>,
@@ -132,7 +132,7 @@ pub(in crate::operator) async fn revoke(
     Answer::ok(&KeyLine::of(key, operator.system.clock().real_now()))
 }
 
-/// Revokes a key, whoever asks for the operator.
+/// Revokes a key for the operator. Used by the API and the page.
 pub(in crate::operator) async fn refuse(
     operator: &Operator,
     psp_id: PspId,
@@ -140,7 +140,7 @@ pub(in crate::operator) async fn refuse(
 ) -> Result<KeyRecord, ApiError> {
     let system = &operator.system;
     let key = tenants::revoke_key(system.database(), Some(psp_id), key_id, system.clock().real_now()).await?;
-    tracing::info!(psp.id = %psp_id, key.id = %key_id, "the operator revoked key {key_id} of {psp_id}");
+    tracing::info!(psp.id = %psp_id, key.id = %key_id, "operator revoked key {key_id} of {psp_id}");
     Ok(key)
 }
 

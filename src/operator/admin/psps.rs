@@ -1,4 +1,4 @@
-//! `/ops/psps`: who uses the service, and on what terms.
+//! `/ops/psps`: PSPs and their policies.
 
 use axum::extract::State;
 use axum::http::Uri;
@@ -20,10 +20,10 @@ use crate::operator::Operator;
 use crate::operator::read::Moment;
 use crate::tenants::{self, DEFAULT_WORD, Name, OwnOrDefault, PolicyChange, PspRecord, Slice};
 
-/// The fields of a PSP that only the operator sets.
+/// Fields of a PSP that only the operator sets.
 const FIELDS: [&str; 4] = ["name", "fee_bps", "send_max", "send_daily_max"];
 
-/// A PSP as it is shown.
+/// A PSP in a response.
 #[derive(Debug, Serialize)]
 struct PspLine {
     psp_id: PspId,
@@ -36,7 +36,7 @@ struct PspLine {
     require_customer: bool,
     dust_floor: String,
     event_families: EventFamilies,
-    /// The PSP's own tiers, where it has some.
+    /// Finality tiers that the PSP has overridden.
     finality: BTreeMap<Chain, Vec<Tier>>,
     send_max: String,
     send_daily_max: String,
@@ -74,7 +74,7 @@ struct PspList {
     psps: Vec<PspLine>,
 }
 
-/// The PSPs, the oldest first.
+/// Returns the PSPs, oldest first.
 pub(in crate::operator) async fn list(State(operator): State<Operator>, uri: Uri) -> Result<Answer, ApiError> {
     let mut query = QueryFields::of(&uri);
     let page = query.page();
@@ -84,7 +84,7 @@ pub(in crate::operator) async fn list(State(operator): State<Operator>, uri: Uri
     Answer::ok(&PspList { total, psps: psps.into_iter().map(|psp| PspLine::of(psp, configured(&operator))).collect() })
 }
 
-/// One PSP.
+/// Returns one PSP.
 pub(in crate::operator) async fn get(
     State(operator): State<Operator>,
     Path(psp_id): Path<String>,
@@ -93,20 +93,20 @@ pub(in crate::operator) async fn get(
     Answer::ok(&PspLine::of(psp, configured(&operator)))
 }
 
-/// Makes a PSP.
+/// Creates a PSP.
 pub(in crate::operator) async fn create(State(operator): State<Operator>, body: JsonBody) -> Result<Answer, ApiError> {
     let (name, change) = body.read(|fields| read_new(fields, operator.system.chains()))?;
     Answer::created(&PspLine::of(make(&operator, &name, change).await?, configured(&operator)))
 }
 
-/// The fields of a new PSP.
+/// Reads the fields of a new PSP.
 pub(in crate::operator) fn read_new(fields: &Fields<'_>, chains: &Chains) -> Option<(Name, PolicyChange)> {
     only(fields, &[FIELDS.as_slice(), &fields::POLICIES].concat());
     let (name, change) = (fields.required("name", name), policies(fields, chains));
     Some((name?, change))
 }
 
-/// Makes a PSP, whoever asks for the operator.
+/// Creates a PSP for the operator. Used by the API and the page.
 pub(in crate::operator) async fn make(
     operator: &Operator,
     name: &Name,
@@ -114,11 +114,11 @@ pub(in crate::operator) async fn make(
 ) -> Result<PspRecord, ApiError> {
     let system = &operator.system;
     let psp = tenants::create_psp(system.database(), name, change, system.clock().real_now()).await?;
-    tracing::info!(psp.id = %psp.id, "the operator made PSP {}", psp.id);
+    tracing::info!(psp.id = %psp.id, "operator created PSP {}", psp.id);
     Ok(psp)
 }
 
-/// Changes a PSP; what is not named stays.
+/// Changes a PSP. Fields that are not given stay unchanged.
 pub(in crate::operator) async fn change(
     State(operator): State<Operator>,
     Path(psp_id): Path<String>,
@@ -129,13 +129,13 @@ pub(in crate::operator) async fn change(
     Answer::ok(&PspLine::of(set(&operator, id, name.as_ref(), change).await?, configured(&operator)))
 }
 
-/// The fields of a changed PSP: what is not named stays.
+/// Reads the fields of a changed PSP. Fields that are not given stay unchanged.
 pub(in crate::operator) fn read_change(fields: &Fields<'_>, chains: &Chains) -> (Option<Name>, PolicyChange) {
     only(fields, &[FIELDS.as_slice(), &fields::POLICIES].concat());
     (fields.optional("name", name), policies(fields, chains))
 }
 
-/// Changes a PSP, whoever asks for the operator.
+/// Changes a PSP for the operator. Used by the API and the page.
 pub(in crate::operator) async fn set(
     operator: &Operator,
     id: PspId,
@@ -144,13 +144,13 @@ pub(in crate::operator) async fn set(
 ) -> Result<PspRecord, ApiError> {
     let system = &operator.system;
     let psp = tenants::change_psp(system.database(), id, name, change, system.clock().real_now()).await?;
-    // Here at once; other nodes see it when what they remember is too old.
+    // Takes effect here at once. Other nodes see the change when their cached copy expires.
     system.psps().forget(id).await;
-    tracing::info!(psp.id = %id, "the operator changed PSP {id}");
+    tracing::info!(psp.id = %id, "operator changed PSP {id}");
     Ok(psp)
 }
 
-/// What the PSP decides, and what only the operator does.
+/// Policies that the PSP sets itself, and those that only the operator sets.
 fn policies(fields: &Fields<'_>, chains: &Chains) -> PolicyChange {
     let fee = |value: &Value| {
         let out = || Fault::new("out_of_range", format!("must be between 0 and {BPS_MAX}"));
@@ -164,7 +164,7 @@ fn policies(fields: &Fields<'_>, chains: &Chains) -> PolicyChange {
     }
 }
 
-/// An amount, or the configuration's.
+/// An amount, or `default` for the configured limit.
 fn ceiling(value: &Value) -> Result<OwnOrDefault<Amount>, Fault> {
     if value == DEFAULT_WORD { Ok(OwnOrDefault::Default) } else { some_amount(value).map(OwnOrDefault::Own) }
 }

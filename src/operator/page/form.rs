@@ -1,4 +1,4 @@
-//! Forms: what a person filled in becomes the same fields that programs send, and comes back with what is wrong beside it.
+//! Forms: converts form input into the fields that programs send, and shows each error next to its field.
 
 use maud::{Markup, html};
 use payferry_domain::Timestamp;
@@ -6,38 +6,38 @@ use serde_json::{Map, Value};
 
 use crate::http::error::{ApiError, FieldError};
 
-/// What was filled in, or is to be.
+/// Values of a form, as sent or as shown first.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Filled {
     pairs: Vec<(String, String)>,
     errors: Vec<FieldError>,
 }
 
-/// How a field of a form is read.
+/// Conversion of a form field.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Sort {
-    /// As it is; left out when it is empty and may be.
+    /// The text. An optional field is left out when empty.
     Text,
-    /// A whole number; left out when it is empty.
+    /// A whole number. Left out when empty.
     Whole,
-    /// A box: ticked or not, it always says something.
+    /// A check box: always sent, as true or false.
     Box,
-    /// Several boxes of one name.
+    /// Several check boxes with the same name.
     Boxes,
 }
 
 impl Filled {
-    /// As it was sent.
+    /// A form as it was sent.
     pub(super) const fn sent(pairs: Vec<(String, String)>) -> Self {
         Self { pairs, errors: Vec::new() }
     }
 
-    /// As it is to be shown first.
+    /// A form with initial values.
     pub(super) fn with<const N: usize>(values: [(&str, String); N]) -> Self {
         Self::sent(values.map(|(name, value)| (name.to_owned(), value)).into())
     }
 
-    /// The fields as JSON. What is no number stays text, so that it is refused by its reader.
+    /// Fields as JSON. Text that is no number stays text, so that the reader of the field refuses it.
     pub(super) fn json(&self, fields: &[(&str, Sort)]) -> Value {
         let read = |&(name, sort): &(&str, Sort)| {
             let text = self.value(name).trim();
@@ -53,7 +53,7 @@ impl Filled {
         Value::Object(fields.iter().filter_map(read).collect::<Map<_, _>>())
     }
 
-    /// The same with what is wrong; the error again if it is not about the fields.
+    /// The form with its field errors. Returns the error unchanged if it is not about fields.
     pub(super) fn refused(mut self, error: ApiError) -> Result<Self, ApiError> {
         match error {
             ApiError::Validation(errors) => {
@@ -73,11 +73,11 @@ impl Filled {
     }
 
     fn errors_of<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a FieldError> {
-        // Of a list: of any of its items.
+        // Errors of a list include the errors of its items.
         self.errors.iter().filter(move |error| error.field == name || error.field.starts_with(&format!("{name}[")))
     }
 
-    /// What is wrong with the whole form, in one place.
+    /// Summary of all errors of the form.
     pub(super) fn summary(&self) -> Markup {
         html! {
             @if !self.errors.is_empty() {
@@ -93,7 +93,7 @@ impl Filled {
         }
     }
 
-    /// A line to fill in.
+    /// Text input.
     pub(super) fn line(&self, name: &str, label: &str, hint: &str, is_required: bool) -> Markup {
         let is_wrong = self.errors_of(name).next().is_some();
         html! {
@@ -106,7 +106,7 @@ impl Filled {
         }
     }
 
-    /// A whole number to fill in.
+    /// Whole number input.
     pub(super) fn whole(&self, name: &str, label: &str, hint: &str, min: i64, max: i64) -> Markup {
         html! {
             label {
@@ -117,7 +117,7 @@ impl Filled {
         }
     }
 
-    /// One of several.
+    /// Selection of one choice.
     pub(super) fn choice(&self, name: &str, label: &str, choices: &[(&str, &str)]) -> Markup {
         html! {
             label {
@@ -132,12 +132,12 @@ impl Filled {
         }
     }
 
-    /// Yes or no.
+    /// Check box.
     pub(super) fn tick(&self, name: &str, label: &str) -> Markup {
         html! { label.check { input type="checkbox" name=(name) value="true" checked[!self.value(name).is_empty()]; (label) } }
     }
 
-    /// Any of several.
+    /// Check boxes of which any number can be selected.
     pub(super) fn ticks(&self, name: &str, legend: &str, choices: &[&str]) -> Markup {
         html! {
             fieldset {
@@ -155,12 +155,12 @@ impl Filled {
     }
 }
 
-/// A box that is ticked or not, as a form has it.
+/// Form value of a check box.
 pub(super) fn ticked(is_ticked: bool) -> String {
     if is_ticked { "true".to_owned() } else { String::new() }
 }
 
-/// A moment that there may not be.
+/// A time, or `otherwise` if there is none.
 pub(super) fn at(moment: Option<Timestamp>, now: Timestamp, otherwise: &str) -> Markup {
     html! { @match moment { Some(at) => (super::words::ago(at, now)), None => span.soft { (otherwise) } } }
 }
@@ -172,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_form_says_what_a_program_would() {
+    fn a_form_sends_the_same_fields_as_a_program() {
         let pairs =
             [("name", " Till "), ("days", ""), ("fee", "80"), ("bad", "8o"), ("scopes", "read"), ("scopes", "money")];
         let form = Filled::sent(pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).into());

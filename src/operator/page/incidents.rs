@@ -1,4 +1,4 @@
-//! The supervision log: what failed, why, and what was done about it.
+//! Supervision log: each failure, its reason, and the action that followed.
 
 use axum::extract::State;
 use axum::response::Response;
@@ -11,15 +11,15 @@ use super::words::{Tone, ago, badge, grouped, payment_link, plain, sending_link}
 use super::{path, permanent};
 use crate::operator::Operator;
 
-/// An incident is marked as new for so long, milliseconds.
+/// Milliseconds for which an incident is marked as new.
 const FRESH_MS: i64 = 4_000;
 
-/// `/ops/view/incidents`: every entry that is kept.
+/// `/ops/view/incidents`: every stored entry.
 pub(super) async fn show(State(operator): State<Operator>, asked: Asked) -> Response {
     let all = operator.system.latest_incidents(LOG_ENTRIES_MAX);
     let now = operator.system.clock().real_now();
     let body = html! {
-        p.crumbs { a href="/ops" { "Overview" } span { "log" } }
+        p.crumbs { a href="/ops" { "Overview" } span { "supervision log" } }
         div.title { h1 { "Supervision log" } p { "The last " (grouped(LOG_ENTRIES_MAX.try_into().unwrap_or(i128::MAX))) " entries since the service started, newest first." } }
         section.panel aria-label="Entries" {
             @if all.is_empty() { p.none { "Nothing has failed since the service started." } } @else { (list(&all, now)) }
@@ -28,7 +28,7 @@ pub(super) async fn show(State(operator): State<Operator>, asked: Asked) -> Resp
     asked.answer(&Page::live("Supervision log", Place::Overview, body))
 }
 
-/// Entries as they are given.
+/// Entries in the given order.
 pub(super) fn list(incidents: &[Incident], now: Timestamp) -> Markup {
     html! {
         ol.log {
@@ -49,7 +49,7 @@ fn who(incident: &Incident) -> Markup {
     let (name, kind) = (&incident.name, plain(incident.kind.as_str()));
     html! {
         @match incident.kind {
-            // An id says what it is of.
+            // The id includes the kind.
             ActorKind::Payment => (payment_link(name)),
             ActorKind::Sending => (sending_link(name)),
             ActorKind::SendingDesk => a href=(path("sendings")) { (kind) },
@@ -68,13 +68,13 @@ fn action(action: Action) -> Markup {
     }
 }
 
-/// The class of a failure, in words.
+/// Class of a failure, in words.
 pub(super) const fn cause(cause: Cause) -> &'static str {
     match cause {
         Cause::Panic => "panic",
         Cause::Error => "error",
         Cause::Killed => "killed",
-        Cause::Stopped => "stopped unasked",
-        Cause::Start => "could not be started",
+        Cause::Stopped => "stopped unexpectedly",
+        Cause::Start => "failed to start",
     }
 }

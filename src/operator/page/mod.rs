@@ -1,8 +1,8 @@
-//! The operator's live page: server-rendered, whole without scripts, kept at the present by one small script.
+//! Live pages of the operator: rendered on the server, complete without scripts, refreshed by one small script.
 //!
-//! Pages are at `/ops` and under `/ops/view/`; everything else under `/ops` is for programs. What a page shows comes from
-//! `operator::read` and the tree, as for programs; what a form changes goes through `operator::admin`. Deliberately absent:
-//! a build step, anything from elsewhere, and any list that grows with the payments.
+//! Pages are at `/ops` and under `/ops/view/`; all other paths under `/ops` are for programs. Pages read the same data
+//! as programs, from `operator::read` and the supervision tree. Forms make changes through `operator::admin`.
+//! Deliberately absent: a build step, content from other origins, and lists that grow with the number of payments.
 
 mod actor;
 mod chains;
@@ -35,7 +35,7 @@ use super::routes::{Route, read, write};
 
 pub(super) use shell::outside;
 
-/// Every page, and what their forms do. Only what is read may be live: the script fetches again what it was loaded from.
+/// Routes of every page and every form. Only GET pages may be live: the script fetches the page's own URL again.
 pub(super) fn routes() -> Vec<Route> {
     vec![
         read("/ops", overview::show),
@@ -75,7 +75,7 @@ pub(super) fn routes() -> Vec<Route> {
     ]
 }
 
-/// The path of the pages of something.
+/// Path of a page, or of a group of pages.
 fn path(what: &str) -> String {
     format!("/ops/view/{what}")
 }

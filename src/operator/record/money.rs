@@ -1,4 +1,4 @@
-//! The money of a payment: what came in, how it is shared out, and what goes back.
+//! Money of a payment: transfers received, settlement, and refunds.
 
 use payferry_actors::wallet::checksummed;
 use payferry_domain::Token;
@@ -48,9 +48,9 @@ pub(super) struct TransferRecord {
     kyt_verdict: &'static str,
     counted: bool,
     excess: bool,
-    /// The newest revision of the watcher's row that the payment took in.
+    /// Newest revision of the watcher's row that the payment has applied.
     revision: u32,
-    /// The newest revision of the watcher's row; null if it has none.
+    /// Newest revision of the watcher's row. Null if there is no row.
     row_revision: Option<i64>,
 }
 

@@ -223,7 +223,7 @@ async fn chains_webhooks_and_journal_are_shown_live() {
     let journal = "section[aria-labelledby=journal] dd";
     let some = |text: &str| text.starts_with(|digit: char| ('1'..='9').contains(&digit));
     browser.until(&format!("{journal}:nth-of-type(2)"), |text| some(text) && text.contains("groups")).await;
-    browser.until(&format!("{journal}:nth-of-type(3)"), |text| some(text) && text.contains("units on average")).await;
+    browser.until(&format!("{journal}:nth-of-type(3)"), |text| some(text) && text.contains("writes on average")).await;
     browser.until(&format!("{journal}:nth-of-type(4)"), |text| text.contains("s on average")).await;
     assert!(desk.is_marked().await, "the page was not reloaded");
     desk.assert_calm().await;

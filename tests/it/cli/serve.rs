@@ -178,7 +178,7 @@ async fn serve_names_missing_configuration() {
         ("PAYFERRY_SECRETS__MASTER_KEY_FILE", "", "`secrets.master_key_file` is not set"),
         ("PAYFERRY_SECRETS__OPERATOR_TOKEN_FILE", "", "`secrets.operator_token_file` is not set"),
         ("PAYFERRY_KYT__SANCTIONS_FILE", "", "no KYT provider"),
-        ("PAYFERRY_KYT__ALLOW_EVERYTHING", "true", "`kyt.allow_everything` contradicts"),
+        ("PAYFERRY_KYT__ALLOW_EVERYTHING", "true", "`kyt.allow_everything` conflicts"),
         ("PAYFERRY_KYT__API_URL", "https://kyt.example/", "`kyt.api_token_file` is not set"),
         ("PAYFERRY_DATABASE__URL", "postgres://me:hunter2@127.0.0.1:1/x", "the database cannot be opened"),
     ] {

@@ -197,7 +197,7 @@ async fn payments_are_shown_only_after_they_are_counted() {
     let overview = desk.get("/ops/overview").await.json;
     assert_eq!(overview.as_object().unwrap().get("payments"), Some(&Value::Null), "{overview:#}");
     let page = desk.get("/ops").await;
-    assert!(page.text().contains("They are being counted") && !page.text().contains("status-settled"));
+    assert!(page.text().contains("Counting payments") && !page.text().contains("status-settled"));
     let tick = listen(&desk, None).await.until("tick").await.data;
     assert_eq!(tick.as_object().unwrap().get("payments"), Some(&Value::Null), "{tick:#}");
 

@@ -36,9 +36,7 @@ async fn overview_during_an_outage_shows_what_is_in_memory() {
 
     let page = desk.get("/ops").await;
     assert_eq!(page.status, 200, "{}", page.text());
-    for words in
-        ["The database does not answer.", "id=\"node-root-root\"", "id=\"chain-base\"", "What waits is not known"]
-    {
+    for words in ["The database does not answer.", "id=\"node-root-root\"", "id=\"chain-base\"", "Backlog unknown"] {
         assert!(page.text().contains(words), "{words}: {}", page.text());
     }
     assert!(page.text().contains(&format!("id=\"quarantined-{id}\"")), "{}", page.text());

@@ -128,7 +128,7 @@ async fn withdrawal_page_has_the_decision_and_is_found_by_search() {
     let view = format!("/ops/view/sendings/{id}");
     assert_eq!(found.header("location"), Some(view.as_str()));
     let page = desk.get(&view).await;
-    assert!(page.text().contains("Where it goes") && page.text().contains("4.00 USDC"), "{}", page.text());
+    assert!(page.text().contains("Destination") && page.text().contains("4.00 USDC"), "{}", page.text());
     let sent = async |form: &'static str| {
         let call = desk.call(Method::POST, &format!("{view}/screen"));
         reply(call.header("content-type", "application/x-www-form-urlencoded").body(form)).await
@@ -142,7 +142,7 @@ async fn withdrawal_page_has_the_decision_and_is_found_by_search() {
     assert_eq!(late.status, 409);
     assert!(!late.text().contains(" data-live"), "{}", late.text());
     let page = desk.get(&view).await;
-    assert!(!page.text().contains("Where it goes") && page.text().contains("screened by hand"), "{}", page.text());
+    assert!(!page.text().contains("Destination") && page.text().contains("screened by hand"), "{}", page.text());
     desk.stop().await;
 }
 

@@ -33,7 +33,7 @@ async fn nothing_is_listed_in_normal_operation() {
     assert_eq!(desk.get("/ops/stuck?kind=overdue&after=pay_1").await.faults(), ["after: invalid_cursor"]);
     assert_eq!(desk.get("/ops/stuck?after=1.pay_1").await.faults(), ["after: invalid_cursor"], "the kind is missing");
     assert_eq!(desk.get("/ops/view/stuck?kind=everything").await.status, 404);
-    assert!(desk.get("/ops/view/stuck?kind=overdue").await.text().contains("Nothing of this kind is stuck."));
+    assert!(desk.get("/ops/view/stuck?kind=overdue").await.text().contains("Nothing of this kind needs attention."));
     desk.stop().await;
 }
 

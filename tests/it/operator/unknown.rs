@@ -74,7 +74,7 @@ fn assert_told_to_look(page: &Reply, path: &str) {
     assert_eq!(page.status, 503);
     let text = page.text();
     assert!(text.contains("may have been carried out") && text.contains("before you repeat it"), "{text}");
-    assert!(text.contains(&format!("href=\"{path}\"")) && !text.contains("does not answer as it should"), "{text}");
+    assert!(text.contains(&format!("href=\"{path}\"")) && !text.contains("did not return the data"), "{text}");
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! What the rows of payments and transfers tell.
+//! Kinds that are read from payments and transfers.
 
 use std::collections::HashMap;
 
@@ -15,7 +15,7 @@ use super::super::decisions::{possible, take_in};
 use super::part::{Part, Position};
 use super::{Count, Found, OVERDUE_AFTER_SECS, StuckItem, StuckKind, UNAPPLIED_AFTER_SECS, UNSETTLED_AFTER_SECS};
 
-// States are spelled out, not bound: a partial index serves only a query that shows its condition.
+// Literal states, not bound values: a partial index is used only for a query that contains its condition.
 const ATTENTION: &str = "FROM payments WHERE attention = $1";
 const CONFIRMED: &str = "FROM payments WHERE status = 'confirmed' AND updated_at < $1 AND attention IS NULL";
 const PENDING: &str = "FROM payments WHERE status = 'pending' AND expires_at < $1 AND attention IS NULL";
@@ -24,10 +24,10 @@ const UNAPPLIED: &str = "FROM transfers WHERE applied_revision < revision AND cr
 const BY_CHANGE: [&str; 2] = ["updated_at", "id"];
 const BY_DEADLINE: [&str; 2] = ["expires_at", "id"];
 pub(super) const BY_CREATION: [&str; 2] = ["created_at", "id"];
-/// Of transfers, which have no id of one column.
+/// Order of transfers, whose key has several columns.
 const BY_RECORDING: [&str; 4] = ["created_at", "chain", "tx_hash", "log_index"];
 
-/// What the rows tell of one kind.
+/// Reads one kind.
 pub(super) async fn of(system: &System, kind: StuckKind, part: Part<'_>) -> Result<Found, DbErr> {
     let now = system.clock().now();
     let before = |secs: i64| Value::from(now.plus_secs(-secs).as_millis());
@@ -62,7 +62,7 @@ pub(super) async fn of(system: &System, kind: StuckKind, part: Part<'_>) -> Resu
     Ok((total, rows.iter().map(item).collect()))
 }
 
-/// Since when, and why.
+/// Start and reason of the problem.
 fn told(kind: StuckKind, payment: &Payment) -> (Timestamp, String) {
     let updated = payment.updated_at;
     let chain = payment.terms.chain;
@@ -86,7 +86,7 @@ fn told(kind: StuckKind, payment: &Payment) -> (Timestamp, String) {
     }
 }
 
-/// The blocked money, by token and chain.
+/// Blocked money, by token and chain.
 fn held(payment: &Payment) -> String {
     let due = Some(payment.blocked_held()).filter(|held| !held.is_zero());
     let due = due.map(|held| format!("{held} {}", payment.terms.token));
@@ -118,7 +118,7 @@ async fn unapplied(system: &System, before: Value, now: Timestamp, part: Part<'_
     let rows: Vec<transfers::Model> = rows(system, part.sql(UNAPPLIED, &BY_RECORDING), values).await?;
     let item = |row: &transfers::Model| {
         let id = format!("{}:{}:{}", row.chain, row.tx_hash, row.log_index);
-        let reason = format!("revision {} of it is known, {} was taken in", row.revision, row.applied_revision);
+        let reason = format!("revision {} is recorded, revision {} was applied", row.revision, row.applied_revision);
         StuckItem::new(id, Some(Timestamp(row.created_at)), now, reason).of_payment(&row.payment_id, None)
     };
     Ok((total, rows.iter().map(item).collect()))
@@ -145,7 +145,7 @@ async fn set_aside(system: &System, now: Timestamp, part: Part<'_>) -> Result<Fo
         StuckItem::new(id, Some(line.since.0), now, reason)
             .of_payment(id, row.map(|row| row.psp_id.as_str()))
             .with(can.map(|payment| take_in(payment.id())).into_iter().collect())
-            // They stand in the order in which the index is walked along.
+            // Items are in the order of the index.
             .standing(0, format!("{id}:{}:{}", line.chain, line.token_address))
     };
     Ok((total, lines.iter().map(item).collect()))
@@ -178,9 +178,9 @@ mod tests {
     use super::super::operations::OVERDUE;
     use super::*;
 
-    /// However many payments there are, only what is stuck is looked at.
+    /// Every query reads only matching rows, for any number of payments.
     #[tokio::test]
-    async fn every_query_goes_by_an_index_of_its_own() {
+    async fn every_query_uses_its_own_index() {
         let folder = tempfile::tempdir().unwrap();
         let url = format!("sqlite://{}?mode=rwc", folder.path().join("payferry.db").display());
         let database = Database::open(&url).await.unwrap();
