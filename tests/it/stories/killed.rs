@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use futures::StreamExt;
 use payferry_domain::{Chain, Token};
-use payferry_harness::{PATIENCE, short_or_long};
 use payferry_harness::psp::Psp;
 use payferry_harness::receiver::Receiver;
+use payferry_harness::{PATIENCE, short_or_long};
 use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::sync::RwLock;
