@@ -7,7 +7,8 @@
 pub mod auditors;
 pub mod chain;
 pub mod chains;
-pub mod clock;
+pub use payferry_runtime::{clock, seal, tls};
+
 pub mod compliance;
 pub mod customers;
 pub mod destination;
@@ -19,11 +20,8 @@ pub mod pauses;
 pub mod payment;
 pub mod psps;
 pub mod reconcile;
-pub mod seal;
 pub mod sending;
-mod supervise;
 pub mod system;
-pub mod tls;
 pub mod wallet;
 pub mod webhook;
 

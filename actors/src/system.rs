@@ -16,24 +16,25 @@ use std::time::Duration;
 use payferry_domain::payment::{Command, ObservedTransfer, Payment, Rejection};
 use payferry_domain::{Amount, Chain, PaymentId};
 use payferry_entities::Database;
+use payferry_runtime::clock::Clock;
+use payferry_runtime::observe::{ActorKind, Mailbox};
+use payferry_runtime::seal::Sealer;
+use payferry_runtime::supervise::RootMessage;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::chain::ChainView;
 use crate::chains::Chains;
-use crate::clock::Clock;
 use crate::compliance::identity::ComplianceDesk;
 use crate::journal::{Hindrance, Journal};
 use crate::ledger::check::LedgerView;
-use crate::observe::{ActorKind, Books, Ferried, Mailbox, Quarantine};
+use crate::observe::{Ferried, Quarantine, TreeBooks};
 use crate::pauses::Pauses;
 use crate::payment::store;
 use crate::payment::{Ask, Beside, CommandFailure, Message, Services};
 use crate::psps::PspDirectory;
 use crate::reconcile::watch::VaultsView;
-use crate::seal::Sealer;
 use crate::sending;
 use crate::sending::DeskMessage;
-use crate::supervise::RootMessage;
 use crate::webhook::WebhookSender;
 
 pub use initiate::{ChainAsked, InitiateError, InitiatePayment};
@@ -139,7 +140,7 @@ impl System {
         chains.facts(database, &rows).await.map_err(|error| unavailable(&error))
     }
 
-    fn books(&self) -> &Books {
+    fn books(&self) -> &TreeBooks {
         &self.inner.services.books
     }
 

@@ -7,8 +7,9 @@ use std::collections::{HashMap, HashSet};
 
 use alloy::primitives::U256;
 use alloy::rpc::types::Log;
-use payferry_domain::{Address, Hash32, PaymentId};
+use payferry_domain::{Address, Hash32, PaymentId, Timestamp};
 use payferry_entities::{Database, transfers};
+use payferry_runtime::clock::Clock;
 use sea_orm::{ColumnTrait, DbBackend, EntityTrait, QueryFilter};
 
 use super::client::{ChainClient, ClientError};
@@ -20,7 +21,6 @@ use super::reader::decode;
 use super::rows;
 use super::watcher::WatcherArgs;
 use super::watchlist::Watchlist;
-use crate::clock::Clock;
 use crate::payment::store::{self, Among, StoreError};
 use crate::wallet::domain_hash;
 
@@ -150,7 +150,7 @@ fn row(args: Lookup<'_>, transfer: &FoundTransfer, payment_id: PaymentId) -> Opt
         revision: 1,
         applied_revision: 0,
         applied_version: 0,
-        created_at: args.clock.now().as_millis(),
+        created_at: args.clock.now::<Timestamp>().as_millis(),
     })
 }
 

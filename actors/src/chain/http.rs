@@ -27,7 +27,7 @@ pub(super) struct Http {
 
 /// A client for any number of endpoints. How long an answer may take is the caller's to say.
 pub(super) fn client() -> Result<reqwest::Client, reqwest::Error> {
-    crate::tls::install();
+    payferry_runtime::tls::install();
     reqwest::Client::builder().connect_timeout(CONNECT_TIMEOUT).redirect(reqwest::redirect::Policy::none()).build()
 }
 

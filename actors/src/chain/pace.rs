@@ -4,10 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use payferry_runtime::observe::Mailbox;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
-
-use crate::observe::Mailbox;
 
 /// The first wait after an error; doubled with each further one.
 const BACKOFF_MIN: Duration = Duration::from_millis(200);

@@ -85,7 +85,7 @@ impl<'a> Poll<'a> {
         let tip = self.state.known.tip();
         let cursor = tip.map(|tip| tip.number);
         // An endpoint that stands still looks like one with nothing new: after a while the others are asked as well.
-        let quiet_ms = tip.map_or(0, |tip| self.state.args.clock.now().millis_since(tip.time));
+        let quiet_ms = tip.map_or(0, |tip| self.state.args.clock.now::<Timestamp>().millis_since(tip.time));
         let floor = cursor.map_or(0, |cursor| cursor + u64::from(quiet_ms > STANDSTILL_MS));
         let heads = client.heads(spec.has_safe, spec.has_finalized, cursor, floor).await?;
         let latest = (heads.latest.number, heads.latest.hash);

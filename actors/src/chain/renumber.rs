@@ -5,7 +5,7 @@ use std::iter;
 
 use alloy::sol_types::SolCall;
 use payferry_contracts::Payferry;
-use payferry_domain::Chain;
+use payferry_domain::{Chain, Timestamp};
 use payferry_entities::{Database, chain_counters, operations};
 use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QueryOrder};
 
@@ -40,7 +40,7 @@ impl SettlerState {
             revision: row.revision,
             lowest,
             failure: why.clone(),
-            at: clock.real_now().as_millis(),
+            at: clock.real_now::<Timestamp>().as_millis(),
         };
         let renumbered = journal.submit(Unit::Renumbering(Box::new(renumbering))).await?.operations;
         self.searched.remove(&row.id);

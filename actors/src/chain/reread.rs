@@ -7,6 +7,7 @@
 //! has it is named and left alone.
 
 use payferry_entities::{Database, chain_cursors, transfers};
+use payferry_runtime::clock::Clock;
 use sea_orm::{EntityTrait, IntoActiveModel, TryInsertResult};
 
 use super::client::{ChainClient, ClientError};
@@ -16,7 +17,6 @@ use super::found::{self, Lookup};
 use super::poll::PollError;
 use super::reader::Reader;
 use super::watchlist::Watchlist;
-use crate::clock::Clock;
 use crate::payment::store::StoreError;
 
 /// Why blocks could not be read again.

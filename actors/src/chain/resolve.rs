@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use alloy::rpc::types::TransactionReceipt;
 use futures::future::join_all;
-use payferry_domain::Hash32;
+use payferry_domain::{Hash32, Timestamp};
 use payferry_entities::{chain_tx_attempts, chain_txs, operations};
 use tokio::time::Instant;
 
@@ -176,7 +176,7 @@ impl SettlerState {
             };
         }
         let Some(last) = of(first) else { return Ok(()) };
-        let age_ms = self.args.clock.real_now().as_millis().saturating_sub(last.created_at);
+        let age_ms = self.args.clock.real_now::<Timestamp>().as_millis().saturating_sub(last.created_at);
         let stuck_ms = i64::try_from(self.args.spec.stuck_after.as_millis()).unwrap_or(i64::MAX);
         if age_ms < stuck_ms {
             return Ok(());
@@ -331,7 +331,7 @@ impl SettlerState {
             tx_hash: place.map(|place| place.tx_hash.to_string()),
             block_number: place.map(|place| row_number(place.block_number)),
             block_hash: place.map(|place| place.block_hash.to_string()),
-            at: self.args.clock.real_now().as_millis(),
+            at: self.args.clock.real_now::<Timestamp>().as_millis(),
             operations,
         };
         Ok(self.args.journal.submit(Unit::ChainTxOutcome(Box::new(outcome))).await?.operations)
@@ -347,7 +347,7 @@ impl SettlerState {
             block_number: None,
             carried: None,
             failure: Some(why.to_owned()),
-            not_before: self.args.clock.real_now().as_millis().saturating_add(wait_ms),
+            not_before: self.args.clock.real_now::<Timestamp>().as_millis().saturating_add(wait_ms),
         }
     }
 }

@@ -6,8 +6,8 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use crate::observe::Mailbox;
 use payferry_entities::transfers;
+use payferry_runtime::observe::Mailbox;
 use tokio::time::Instant;
 
 use super::client::ClientError;

@@ -13,6 +13,8 @@ use std::time::Duration;
 use parking_lot::RwLock;
 use payferry_domain::{Address, Timestamp};
 use payferry_entities::Database;
+use payferry_runtime::clock::Clock;
+use payferry_runtime::observe::{ActorKind, Behaviour, Books, Mailbox};
 use ractor::{ActorCell, ActorProcessingErr, RpcReplyPort, SpawnErr};
 use serde::Serialize;
 use tokio::sync::Notify;
@@ -28,10 +30,8 @@ use super::metrics;
 use super::operations::Role;
 use super::pace::{AbortOnDrop, HeldUp, Looks, Pass, gather};
 use super::watchlist::Watchlist;
-use crate::clock::Clock;
 use crate::inbox::PaymentInbox;
 use crate::journal::Journal;
-use crate::observe::{ActorKind, Behaviour, Books, Mailbox};
 use crate::wallet::OperatorSigner;
 
 /// Reaches a chain's settler, whichever incarnation of it runs. Clones are the same.

@@ -7,7 +7,7 @@ use alloy::consensus::TxEip1559;
 use alloy::primitives::{Bytes, TxKind, U256};
 use alloy::sol_types::SolCall;
 use payferry_contracts::{Token as TokenContract, batch_gas_limit, salt_of, vault_address};
-use payferry_domain::Address;
+use payferry_domain::{Address, Timestamp};
 use payferry_entities::{chain_tx_attempts, chain_txs, operations};
 use tokio::time::Instant;
 
@@ -107,7 +107,8 @@ impl SettlerState {
                 revision: row.revision,
                 failure: why.to_owned(),
             };
-            let (at, operations) = (self.args.clock.real_now().as_millis(), refused.iter().map(refusal).collect());
+            let (at, operations) =
+                (self.args.clock.real_now::<Timestamp>().as_millis(), refused.iter().map(refusal).collect());
             let refusal = Unit::Refusal(Box::new(Refusal { at, operations }));
             let refused = self.args.journal.submit(refusal).await?.operations;
             self.reached(Step::Recorded)?;
@@ -182,7 +183,7 @@ impl SettlerState {
         input: &Bytes,
         gas_limit: u64,
     ) -> Result<chain_txs::Model, SettleError> {
-        let now = self.args.clock.real_now().as_millis();
+        let now = self.args.clock.real_now::<Timestamp>().as_millis();
         Ok(chain_txs::Model {
             id: 0,
             chain: self.args.spec.chain.as_str().to_owned(),
@@ -259,7 +260,7 @@ impl SettlerState {
             raw: signed.raw.to_string(),
             max_fee_per_gas: fees.max_fee_wei.to_string(),
             max_priority_fee_per_gas: fees.priority_fee_wei.to_string(),
-            created_at: self.args.clock.real_now().as_millis(),
+            created_at: self.args.clock.real_now::<Timestamp>().as_millis(),
         })
     }
 

@@ -10,6 +10,8 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
 use payferry_entities::Database;
+use payferry_runtime::clock::Clock;
+use payferry_runtime::observe::{ActorKind, Behaviour, Books, Mailbox};
 use ractor::{ActorCell, ActorProcessingErr, RpcReplyPort, SpawnErr};
 use serde::Serialize;
 use tokio::time::Instant;
@@ -26,10 +28,8 @@ use super::second_look::{LookedAgain, SecondLook};
 use super::sweep::{SWEEP_INTERVAL, Sweep};
 use super::trouble::Trouble;
 use super::watchlist::Watchlist;
-use crate::clock::Clock;
 use crate::inbox::PaymentInbox;
 use crate::journal::Journal;
-use crate::observe::{ActorKind, Behaviour, Books, Mailbox};
 
 /// Looks in a row at a node that lags before it is called trouble.
 const LAG_LOOKS_QUIET: u32 = 3;

@@ -1,10 +1,10 @@
 //! Allows everything: for networks whose money is worth nothing.
 
 use payferry_domain::payment::{Decision, Verdict};
+use payferry_runtime::clock::Clock;
 
 use super::kyt::{KytError, KytScreener, ScreenRequest};
 use super::verdict;
-use crate::clock::Clock;
 
 /// The name that stands in each verdict, so that nobody takes it for a screening.
 const NAME: &str = "allow_everything_unscreened";

@@ -28,7 +28,7 @@ pub(super) fn api_url(text: &str) -> Option<Url> {
 
 /// A client that follows no redirects: they would carry secrets elsewhere.
 pub(super) fn client_for(api: &Url) -> Result<Client, reqwest::Error> {
-    crate::tls::install();
+    payferry_runtime::tls::install();
     let client = Client::builder()
         .redirect(redirect::Policy::none())
         .user_agent(concat!("Payferry/", env!("CARGO_PKG_VERSION")));

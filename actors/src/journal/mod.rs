@@ -29,7 +29,7 @@ use payferry_entities::Database;
 use tokio::sync::{Mutex, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use crate::observe::{ActorBooks, ActorKind, Books, Stamp};
+use crate::observe::TreeBooks;
 
 pub use queue::{GROUP_INITIATIONS_MIN, GROUP_UNITS_MAX, GROUP_WAIT, INITIATIONS_QUEUED_MAX, TRANSITIONS_QUEUED_MAX};
 pub use stats::{Hindrance, JournalStats};
@@ -43,6 +43,7 @@ pub use wake::Wake;
 
 use metrics::JournalMetrics;
 pub(crate) use metrics::{COMMIT_SECONDS, GROUP_UNITS};
+use payferry_runtime::observe::{ActorBooks, ActorKind, Stamp};
 use queue::Queues;
 use statements::Statements;
 use stats::Counters;
@@ -101,11 +102,11 @@ pub struct Journal {
 impl Journal {
     /// Opens the queues. Nothing is written before the task runs; see [`JournalTask::supervise`].
     pub fn start(database: Database) -> (Self, JournalTask) {
-        Self::start_with(database, Books::default())
+        Self::start_with(database, TreeBooks::default())
     }
 
     /// As [`Journal::start`], with these books.
-    pub fn start_with(database: Database, books: Books) -> (Self, JournalTask) {
+    pub fn start_with(database: Database, books: TreeBooks) -> (Self, JournalTask) {
         let (transitions, transitions_queue) = mpsc::channel(TRANSITIONS_QUEUED_MAX);
         let (initiations, initiations_queue) = mpsc::channel(INITIATIONS_QUEUED_MAX);
         let announced = Arc::new(AtomicUsize::new(0));

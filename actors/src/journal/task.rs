@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use payferry_entities::{Database, Failure};
+use payferry_runtime::observe::{ActorBooks, ActorKind, words_of};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -17,7 +18,7 @@ use super::stats::Counters;
 use super::wake::Wakes;
 use super::write::{Attempt, Losers, attempt, outwait};
 use super::{JournalError, NAME, Submitted, Unit};
-use crate::observe::{ActorBooks, ActorKind, Books, words_of};
+use crate::observe::TreeBooks;
 
 /// How often a group is tried again when another writer was in the way.
 const CONTENTION_RETRIES_MAX: u32 = 8;
@@ -43,7 +44,7 @@ pub(super) struct Shared {
     pub(super) announced: Arc<AtomicUsize>,
     pub(super) counters: Counters,
     pub(super) metrics: JournalMetrics,
-    pub(super) books: Books,
+    pub(super) books: TreeBooks,
     /// Who waits for commits.
     pub(super) wakes: Arc<Wakes>,
     /// Whether a commit of before may still be under way.
@@ -146,7 +147,7 @@ impl Shared {
             let begun = Instant::now();
             let attempt = self.attempt(&part).await;
             if let Attempt::Failed(Failure::Contention | Failure::Away, error) | Attempt::Unknown(error) = &attempt {
-                self.counters.hindered(Failure::words(error), self.books.now());
+                self.counters.hindered(Failure::words(error), self.books.now().into());
             }
             match attempt {
                 Attempt::Committed(receipts) => {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use payferry_domain::payment::{self, Command, Effect, Event, Payment, Rejection, Requester, TransferStatus, resume};
 use payferry_domain::{Amount, Timestamp};
 use payferry_entities::{audit_log, idempotency_keys};
+use payferry_runtime::observe::{ActorKind, Behaviour, Mailbox};
 use ractor::{ActorProcessingErr, RpcReplyPort};
 use serde::Serialize;
 
@@ -17,7 +18,7 @@ use super::store::{self, StoreError};
 use crate::chain::LoadError;
 use crate::customers::audit::{self, Actor, Entry};
 use crate::journal::{JournalError, Unit};
-use crate::observe::{ActorKind, Behaviour, Mailbox, line_note};
+use crate::observe::line_note;
 use crate::psps::PspError;
 
 /// Attempts at one command when other writers keep moving the row.
@@ -262,7 +263,7 @@ impl PaymentActor {
         let id = state.payment.id();
         tracing::warn!(payment.id = %id, error = %failure, "payment {id} could not be written and is tried again");
         state.stale = true;
-        let at = self.services.clock.real_now().plus_secs(RETRY_PAUSE_SECS);
+        let at = self.services.clock.real_now::<Timestamp>().plus_secs(RETRY_PAUSE_SECS);
         self.services.to_shard(&state.payment, ShardMessage::Remind(id, Reminder::Resume, at));
         Ok(())
     }

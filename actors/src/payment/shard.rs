@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 
 use payferry_domain::payment::{Command, OutageId, Payment, Requester};
 use payferry_domain::{Chain, PaymentId, Timestamp};
+use payferry_runtime::observe::{ActorKind, Behaviour, Cause, Mailbox, ended};
+use payferry_runtime::supervise::Budget;
 use ractor::{ActorProcessingErr, SupervisionEvent};
 
 use super::actor::{CommandFailure, Message};
 use super::effects::Services;
 use super::router::LOGICAL_SHARDS;
 use super::store;
-use crate::observe::{ActorKind, Behaviour, Cause, Mailbox, ended};
-use crate::supervise::Budget;
 
 /// How often the wheel is looked at.
 const TICK: Duration = Duration::from_millis(250);
@@ -246,7 +246,7 @@ impl Shard {
             }
         };
         let Some(last) = page.last().copied() else { return };
-        let before = clock.real_now().as_millis().saturating_sub(UNATTENDED_AFTER_MS);
+        let before = clock.real_now::<Timestamp>().as_millis().saturating_sub(UNATTENDED_AFTER_MS);
         for id in page {
             let is_attended = router.live(id).is_some() || state.resumes.contains_key(&id) || books.is_quarantined(id);
             if is_attended || id.made_at().as_millis() > before {
@@ -275,7 +275,7 @@ impl Shard {
         if let Some(message) = message {
             message.refuse(CommandFailure::Unavailable(error.to_owned()));
         }
-        let at = self.services.clock.real_now().plus_secs(RELOAD_PAUSE_SECS);
+        let at = self.services.clock.real_now::<Timestamp>().plus_secs(RELOAD_PAUSE_SECS);
         state.remind_at(id, Reminder::Resume, at);
     }
 
@@ -289,7 +289,7 @@ impl Shard {
         state: &mut State,
     ) {
         if state.budget.spend(id, Instant::now()).is_none() {
-            self.services.books.quarantined(id, cause, reason);
+            self.services.books.give_up(id, cause, reason);
             return;
         }
         self.services.books.restarted(ActorKind::Payment, &id.to_string(), cause, reason);

@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use payferry_domain::sending::{self, Command, Effect, Rejection, Sending, resume};
 use payferry_entities::audit_log;
+use payferry_runtime::observe::{ActorKind, Behaviour, Mailbox};
 use ractor::{ActorProcessingErr, RpcReplyPort};
 use serde::Serialize;
 
 use super::store;
 use crate::compliance::{ScreenRequest, Subject};
 use crate::journal::{JournalError, Unit};
-use crate::observe::{ActorKind, Behaviour, Mailbox, sending_note};
+use crate::observe::sending_note;
 use crate::payment::Services;
 use crate::payment::store::{RowsBeside, StoreError};
 use crate::psps::PspError;

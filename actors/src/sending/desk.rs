@@ -9,15 +9,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use payferry_domain::sending::{Sending, SendingId};
+use payferry_runtime::observe::{ActorKind, Behaviour, Cause, Mailbox, ended};
+use payferry_runtime::supervise::Budget;
 use ractor::{ActorId, ActorProcessingErr, MessagingErr, SupervisionEvent};
 use tokio::task::JoinHandle;
 
 use super::actor::{CommandFailure, Message, SendingActor};
 use super::live::LiveSendings;
 use super::store;
-use crate::observe::{ActorKind, Behaviour, Cause, Mailbox, ended};
 use crate::payment::Services;
-use crate::supervise::Budget;
 
 /// Sendings read at once.
 const REHYDRATION_PAGE: u64 = 500;
@@ -159,7 +159,7 @@ impl SendingDesk {
             put_off(myself, id, restart_pause(nth), state);
         } else {
             state.put_off.end(id);
-            self.services.books.quarantined(id, cause, reason);
+            self.services.books.give_up(id, cause, reason);
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use payferry_domain::payment::{
     self, ChainCandidate, ChainChoice, Decision, OverpaymentPolicy, Payment, Purpose, Terms,
 };
-use payferry_domain::{Address, Amount, Chain, CustomerId, FeeBps, MerchantId, PaymentId, PspId, Token};
+use payferry_domain::{Address, Amount, Chain, CustomerId, FeeBps, MerchantId, PaymentId, PspId, Timestamp, Token};
 use payferry_entities::postgres::LATE_COMMIT_MAX;
 use tracing::Instrument;
 
@@ -283,7 +283,7 @@ async fn bring_to_life(services: &Arc<Services>, transition: Box<payment::Transi
 fn look_after_all(services: &Services, id: PaymentId) {
     services.router.send(id, Message::Resume);
     if let Some(shard) = services.router.shard_of(id) {
-        let at = services.clock.real_now().plus_secs(LATE_COMMIT_SECS);
+        let at = services.clock.real_now::<Timestamp>().plus_secs(LATE_COMMIT_SECS);
         let _ = shard.cast(ShardMessage::Remind(id, Reminder::Resume, at));
     }
 }

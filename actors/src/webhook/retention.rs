@@ -10,12 +10,11 @@ use std::time::Duration;
 use metrics::{counter, describe_counter};
 use payferry_domain::Timestamp;
 use payferry_entities::{Database, deliveries, delivery_attempts, event_floors, events};
+use payferry_runtime::clock::Clock;
 use sea_orm::sea_query::OnConflict;
 use sea_orm::{
     ColumnTrait, DbErr, EntityTrait, FromQueryResult, IntoActiveModel, QueryFilter, QueryOrder, QuerySelect,
 };
-
-use crate::clock::Clock;
 
 /// Days that events are kept at least, whatever is configured.
 pub const KEPT_DAYS_MIN: i64 = 30;
@@ -267,7 +266,7 @@ mod tests {
                 sequence: position,
                 name: "payment.settled".to_owned(),
                 payload: "{}".to_owned(),
-                created_at: Clock::default().real_now().plus_secs(-days * DAY_SECS).as_millis(),
+                created_at: Clock::default().real_now::<Timestamp>().plus_secs(-days * DAY_SECS).as_millis(),
             };
             let insert = events::Entity::insert(row.into_active_model());
             insert.exec_without_returning(self.database.writer()).await.unwrap();

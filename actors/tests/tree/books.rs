@@ -151,7 +151,7 @@ async fn restarts_have_a_reason_and_a_time_and_the_quarantined_is_shown_as_such(
     };
     assert_eq!((view.restarts, view.last_failure.unwrap().cause), (1, Cause::Panic));
     assert_eq!(view.memory.unwrap().status, "pending");
-    assert!(view.since.unwrap() >= incident.at);
+    assert!(view.since.unwrap() >= incident.at.into());
 
     for number in 2..=4 {
         world.system.inject_panic(id);

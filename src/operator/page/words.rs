@@ -103,7 +103,8 @@ pub(super) fn span(length: Duration) -> String {
 }
 
 /// A moment as its distance from `now`; the exact one shows when it is pointed at.
-pub(super) fn ago(at: Timestamp, now: Timestamp) -> Markup {
+pub(super) fn ago(at: impl Into<Timestamp>, now: Timestamp) -> Markup {
+    let at = at.into();
     let past_ms = now.millis_since(at);
     let length = Duration::from_millis(past_ms.unsigned_abs());
     let words = match span(length) {

@@ -3,10 +3,10 @@
 use payferry_domain::customer::{Command, Verdict};
 use payferry_domain::{CheckId, CustomerId};
 use payferry_entities::{Database, checks};
+use payferry_runtime::clock::Clock;
 use sea_orm::EntityTrait;
 
 use super::provider::CallbackFact;
-use crate::clock::Clock;
 use crate::customers::audit::Actor;
 use crate::customers::{ChangeError, Opened};
 

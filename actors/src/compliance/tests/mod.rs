@@ -13,6 +13,8 @@ use payferry_devchain::{ChainConfig, Devchain, Faults, GenesisAccount};
 use payferry_domain::payment::{Command, Decision, TransferKey, Verdict};
 use payferry_domain::sending::{self, SendingId};
 use payferry_domain::{Address, Amount, Chain, Hash32, PaymentId, Timestamp};
+use payferry_runtime::clock::Clock;
+use payferry_runtime::observe::Books;
 use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 
 use super::{
@@ -20,9 +22,7 @@ use super::{
     Strictest, Subject,
 };
 use crate::chain::ChainClient;
-use crate::clock::Clock;
 use crate::inbox::PaymentInbox;
-use crate::observe::Books;
 use crate::wallet::alloy_address;
 
 const PATIENCE: Duration = Duration::from_mins(1);

@@ -22,9 +22,9 @@ pub(crate) use findings::Findings;
 pub use findings::{IMBALANCES_MAX, Imbalance, ImbalanceKind, LedgerView};
 pub(crate) use metrics::describe;
 
-use crate::observe::{ActorKind, Behaviour, Mailbox};
 use crate::payment::Services;
 use look::Look;
+use payferry_runtime::observe::{ActorKind, Behaviour, Mailbox};
 
 /// The auditor's name among the actors.
 pub(crate) const NAME: &str = "ledger";

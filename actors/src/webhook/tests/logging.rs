@@ -99,7 +99,7 @@ async fn a_range_of_very_many_is_chosen_in_parts() {
     // Ten in each millisecond; the last that would fit shares its millisecond with one more.
     let spread = "UPDATE events SET created_at = created_at + position / 10";
     world.database.writer().execute_unprepared(spread).await.unwrap();
-    let (now, all) = (world.clock.real_now().plus_secs(5), Timestamp(0));
+    let (now, all) = (world.clock.real_now::<Timestamp>().plus_secs(5), Timestamp(0));
     let chosen = log::choose(&world.database, psp, all, now, &[]).await.unwrap();
     assert_eq!(chosen.delivery_ids.len(), REDELIVERED_MAX - 1);
     let next = chosen.continue_from.expect("there are two more");
@@ -119,7 +119,7 @@ async fn more_of_one_millisecond_than_one_call_takes_are_chosen_together() {
     let world = World::new(quick()).await;
     let psp = world.psp(None).await;
     world.queue_many(psp, REDELIVERED_MAX + 1, 4).await;
-    let now = world.clock.real_now().plus_secs(1);
+    let now = world.clock.real_now::<Timestamp>().plus_secs(1);
     let chosen = log::choose(&world.database, psp, Timestamp(0), now, &[]).await.unwrap();
     assert_eq!(chosen.delivery_ids.len(), REDELIVERED_MAX + 1);
     let next = chosen.continue_from.expect("whatever is later comes next");

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use futures::future::BoxFuture;
 use ractor::{ActorCell, ActorProcessingErr, RpcReplyPort, SupervisionEvent};
 
-pub(crate) use budget::Budget;
+pub use budget::Budget;
 
 use crate::observe::{ActorKind, Behaviour, Books, Cause, Mailbox, ended};
 
@@ -23,21 +23,25 @@ pub const BACKOFF_MAX: Duration = Duration::from_secs(10);
 pub const BACKOFF_FORGIVEN_AFTER: Duration = Duration::from_mins(1);
 
 /// Starts an actor under the given supervisor.
-pub(crate) type Start =
-    Arc<dyn Fn(ActorCell) -> BoxFuture<'static, Result<ActorCell, ActorProcessingErr>> + Send + Sync>;
+pub type Start = Arc<dyn Fn(ActorCell) -> BoxFuture<'static, Result<ActorCell, ActorProcessingErr>> + Send + Sync>;
 
 /// What is to be forgotten of an actor that has failed, before it is started again: that may be a while.
-pub(crate) type Forget = Arc<dyn Fn() + Send + Sync>;
+pub type Forget = Arc<dyn Fn() + Send + Sync>;
 
 /// A permanent actor.
-pub(crate) struct Child {
-    pub(crate) kind: ActorKind,
-    pub(crate) name: String,
-    pub(crate) start: Start,
-    pub(crate) forget: Forget,
+pub struct Child {
+    /// Its kind.
+    pub kind: ActorKind,
+    /// Its name.
+    pub name: String,
+    /// Starts it.
+    pub start: Start,
+    /// Runs when it has failed.
+    pub forget: Forget,
 }
 
-pub(crate) enum RootMessage {
+/// Message to the root supervisor.
+pub enum RootMessage {
     /// Start an actor and keep it running from now on. A first start that fails is the caller's to hear of.
     Adopt(Child, RpcReplyPort<Result<(), String>>),
     /// Start the child again.
@@ -49,8 +53,9 @@ pub(crate) enum RootMessage {
 }
 
 /// The root supervisor.
-pub(crate) struct Root {
-    pub(crate) books: Books,
+pub struct Root {
+    /// Where failures are recorded.
+    pub books: Books,
 }
 
 struct Slot {
@@ -61,8 +66,9 @@ struct Slot {
     retired: bool,
 }
 
+/// The permanent actors.
 #[derive(Default)]
-pub(crate) struct State {
+pub struct State {
     slots: Vec<Slot>,
 }
 

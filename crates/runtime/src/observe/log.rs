@@ -2,15 +2,15 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
+use std::time::SystemTime;
 
 use parking_lot::Mutex;
-use payferry_domain::Timestamp;
 use ractor::{ActorCell, ActorProcessingErr, SupervisionEvent};
 use serde::Serialize;
 use tokio::sync::watch;
 
-use super::quarantine::{GivenUp, Quarantine, Quarantined};
-use super::{ActorKind, Ferried};
+use super::ActorKind;
+use crate::clock::serialize_millis;
 
 /// Entries kept; the counters go on.
 pub const LOG_ENTRIES_MAX: usize = 1_000;
@@ -55,7 +55,8 @@ impl Cause {
 #[derive(Debug, Clone, Serialize)]
 pub struct Failure {
     /// When, by the wall clock.
-    pub at: Timestamp,
+    #[serde(serialize_with = "serialize_millis")]
+    pub at: SystemTime,
     /// Its class.
     pub cause: Cause,
     /// Why: the panic's or error's message, cut to [`REASON_CHARS_MAX`].
@@ -78,7 +79,8 @@ pub struct Incident {
     /// Grows by one with each.
     pub number: u64,
     /// When, by the wall clock.
-    pub at: Timestamp,
+    #[serde(serialize_with = "serialize_millis")]
+    pub at: SystemTime,
     /// What failed.
     pub kind: ActorKind,
     /// Which one: a payment's or withdrawal's id, a chain, a shard's number.
@@ -104,7 +106,7 @@ impl fmt::Display for Panicked {
 impl std::error::Error for Panicked {}
 
 /// Whose end an event tells of, and why it ended; `None` if it tells of none.
-pub(crate) fn ended(event: SupervisionEvent) -> Option<(ActorCell, Cause, String)> {
+pub fn ended(event: SupervisionEvent) -> Option<(ActorCell, Cause, String)> {
     match event {
         SupervisionEvent::ActorFailed(cell, error) => {
             let cause = cause_of(&error);
@@ -134,7 +136,6 @@ pub(super) struct SupervisionLog {
 #[derive(Debug, Default)]
 struct Inner {
     recent: VecDeque<Incident>,
-    quarantined: Quarantined,
     restarts: BTreeMap<ActorKind, u64>,
     records: HashMap<(ActorKind, String), Record>,
     /// Those of very many with a record, the oldest record first.
@@ -162,10 +163,8 @@ impl SupervisionLog {
         self.push(inner, kind, name, failure, Action::Restarted);
     }
 
-    pub(super) fn quarantined(&self, of: Ferried, failure: &Failure) {
-        let mut inner = self.inner.lock();
-        inner.quarantined.insert(of, Quarantine { since: failure.at, reason: failure.reason.clone() });
-        self.push(inner, of.kind(), &of.to_string(), failure, Action::Quarantined);
+    pub(super) fn quarantined(&self, kind: ActorKind, name: &str, failure: &Failure) {
+        self.push(self.inner.lock(), kind, name, failure, Action::Quarantined);
     }
 
     fn push(
@@ -185,29 +184,6 @@ impl SupervisionLog {
         inner.recent.push_back(Incident { number, at, kind, name: name.to_owned(), cause, reason, action });
         // Under the lock, so that numbers grow in the order of the log.
         self.newest.send_replace(number);
-    }
-
-    pub(super) fn is_quarantined(&self, of: Ferried) -> bool {
-        self.inner.lock().quarantined.contains(of)
-    }
-
-    pub(super) fn release(&self, of: Ferried) -> bool {
-        self.inner.lock().quarantined.remove(of)
-    }
-
-    /// Those that are given up, the longest first.
-    pub(super) fn given_up(&self, after: Option<(Timestamp, Ferried)>, limit: usize) -> Vec<GivenUp> {
-        self.inner.lock().quarantined.page(after, limit)
-    }
-
-    pub(super) fn quarantine_of(&self, of: Ferried) -> Option<Quarantine> {
-        self.inner.lock().quarantined.get(of).cloned()
-    }
-
-    /// Payments that are given up; payouts and withdrawals.
-    pub(super) fn quarantined_lens(&self) -> (usize, usize) {
-        let inner = self.inner.lock();
-        (inner.quarantined.payments_len(), inner.quarantined.sendings_len())
     }
 
     /// Incidents with a number above `after`, oldest first.
@@ -273,7 +249,7 @@ mod tests {
     #[test]
     fn of_very_many_the_oldest_records_are_forgotten_and_permanent_actors_keep_theirs() {
         let log = SupervisionLog::default();
-        let failure = Failure { at: Timestamp(1), cause: Cause::Panic, reason: "on purpose".to_owned() };
+        let failure = Failure { at: SystemTime::UNIX_EPOCH, cause: Cause::Panic, reason: "on purpose".to_owned() };
         log.restarted(ActorKind::SendingDesk, "sending desk", &failure);
         for number in 0..RECORDS_MAX {
             log.restarted(ActorKind::Sending, &format!("wd_{number}"), &failure);

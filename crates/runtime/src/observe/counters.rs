@@ -7,7 +7,7 @@ use metrics::{Counter, counter};
 use parking_lot::RwLock;
 
 /// The counters of one name, by the value of its one label.
-pub(crate) struct Counters {
+pub struct Counters {
     name: &'static str,
     label: &'static str,
     handles: RwLock<BTreeMap<&'static str, Counter>>,
@@ -15,23 +15,19 @@ pub(crate) struct Counters {
 
 impl Counters {
     /// With values that are not known yet: each appears when it is first counted.
-    pub(crate) fn new(name: &'static str, label: &'static str) -> Self {
+    pub fn new(name: &'static str, label: &'static str) -> Self {
         Self { name, label, handles: RwLock::default() }
     }
 
     /// With the values that the label can have, so that each stands at 0 from the start: an alarm on a rise sees none in a
     /// counter that appears as 1.
-    pub(crate) fn closed(
-        name: &'static str,
-        label: &'static str,
-        values: impl IntoIterator<Item = &'static str>,
-    ) -> Self {
+    pub fn closed(name: &'static str, label: &'static str, values: impl IntoIterator<Item = &'static str>) -> Self {
         let handles = values.into_iter().map(|value| (value, counter!(name, label => value))).collect();
         Self { name, label, handles: RwLock::new(handles) }
     }
 
     /// Counts one. Values are static: the label does not grow with use.
-    pub(crate) fn increment(&self, value: &'static str) {
+    pub fn increment(&self, value: &'static str) {
         if let Some(counter) = self.handles.read().get(value) {
             return counter.increment(1);
         }

@@ -54,7 +54,8 @@ impl<M> Mailbox<M> {
         self.actor.get_cell()
     }
 
-    pub(crate) fn books(&self) -> &ActorBooks {
+    /// The actor's books.
+    pub fn books(&self) -> &ActorBooks {
         &self.books
     }
 }
@@ -90,7 +91,7 @@ impl<M: Send + 'static> Mailbox<M> {
     }
 
     /// Sends after a while.
-    pub(crate) fn send_after(&self, wait: Duration, message: impl FnOnce() -> M + Send + 'static) -> JoinHandle<()> {
+    pub fn send_after(&self, wait: Duration, message: impl FnOnce() -> M + Send + 'static) -> JoinHandle<()> {
         let mailbox = self.clone();
         tokio::spawn(async move {
             tokio::time::sleep(wait).await;
@@ -100,7 +101,7 @@ impl<M: Send + 'static> Mailbox<M> {
     }
 
     /// Sends again and again, first after `period`, until the actor takes no more.
-    pub(crate) fn send_interval(&self, period: Duration, message: impl Fn() -> M + Send + 'static) -> JoinHandle<()> {
+    pub fn send_interval(&self, period: Duration, message: impl Fn() -> M + Send + 'static) -> JoinHandle<()> {
         let mailbox = self.clone();
         tokio::spawn(async move {
             let mut ticks = tokio::time::interval_at(tokio::time::Instant::now() + period, period);

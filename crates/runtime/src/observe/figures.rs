@@ -6,18 +6,18 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
-use payferry_domain::Timestamp;
 
 use super::ActorKind;
 use super::log::{Cause, Failure};
 use super::metrics::{self, KindMetrics};
 use super::view::Figures;
+use crate::clock::{from_millis, millis};
 
 /// One actor's figures.
-pub(crate) struct ActorBooks {
+pub struct ActorBooks {
     kind: Arc<KindBooks>,
     since_ms: AtomicI64,
     /// What the actor lets be seen at a glance; what it means is its kind's.
@@ -36,8 +36,8 @@ impl ActorBooks {
     }
 
     /// The actor is there from now on.
-    pub(super) fn began(&self, now: Timestamp) {
-        self.since_ms.store(now.as_millis(), Ordering::Relaxed);
+    pub(super) fn began(&self, now: SystemTime) {
+        self.since_ms.store(millis(now), Ordering::Relaxed);
         self.kind.live.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -47,43 +47,46 @@ impl ActorBooks {
     }
 
     /// Messages that wait in its mailbox.
-    pub(crate) fn depth(&self) -> usize {
+    pub fn depth(&self) -> usize {
         self.depth.load(Ordering::Relaxed) as usize
     }
 
     /// When it was last started.
-    pub(crate) fn since(&self) -> Timestamp {
-        Timestamp(self.since_ms.load(Ordering::Relaxed))
+    pub fn since(&self) -> SystemTime {
+        from_millis(self.since_ms.load(Ordering::Relaxed))
     }
 
-    pub(crate) fn note(&self) -> u64 {
+    /// What the actor lets be seen at a glance, as it set it.
+    pub fn note(&self) -> u64 {
         self.note.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn set_note(&self, note: u64) {
+    /// Lets this be seen at a glance.
+    pub fn set_note(&self, note: u64) {
         self.note.store(note, Ordering::Relaxed);
     }
 
     /// What is taken out of a queue was waiting for so long.
-    pub(crate) fn waited(&self, waited: Duration) {
+    pub fn waited(&self, waited: Duration) {
         self.totals.waited(waited);
         self.kind.totals.waited(waited);
         self.kind.metrics.wait.record(waited.as_secs_f64());
     }
 
     /// One piece of work took so long.
-    pub(crate) fn handled(&self, took: Duration) {
+    pub fn handled(&self, took: Duration) {
         self.totals.handled(took);
         self.kind.totals.handled(took);
         self.kind.metrics.handling.record(took.as_secs_f64());
     }
 
     /// What is measured of it.
-    pub(crate) fn figures(&self) -> Figures {
+    pub fn figures(&self) -> Figures {
         self.totals.figures(self.depth())
     }
 
-    pub(crate) fn is_measuring(&self) -> bool {
+    /// Whether waits and handling are measured.
+    pub fn is_measuring(&self) -> bool {
         self.kind.measuring
     }
 }
@@ -128,7 +131,7 @@ fn raise(max: &AtomicU32, us: u64) {
 }
 
 /// The figures of all actors of a kind, those that have ended included.
-pub(crate) struct KindBooks {
+pub struct KindBooks {
     pub(super) kind: ActorKind,
     measuring: bool,
     live: AtomicI64,
@@ -167,12 +170,12 @@ impl KindBooks {
     }
 
     /// Actors of the kind that are there.
-    pub(crate) fn live(&self) -> usize {
+    pub fn live(&self) -> usize {
         usize::try_from(self.live.load(Ordering::Relaxed)).unwrap_or_default()
     }
 
     /// Messages that wait in all their mailboxes.
-    pub(crate) fn depth(&self) -> usize {
+    pub fn depth(&self) -> usize {
         usize::try_from(self.depth.load(Ordering::Relaxed)).unwrap_or_default()
     }
 
@@ -197,7 +200,6 @@ impl KindBooks {
     pub(super) fn quarantined(&self, failure: &Failure) {
         self.quarantined.fetch_add(1, Ordering::Relaxed);
         *self.last_failure.lock() = Some(failure.clone());
-        metrics::quarantined(self.kind, failure.cause);
     }
 
     /// Shows what is not counted as it happens.
@@ -207,7 +209,7 @@ impl KindBooks {
 }
 
 /// What waits in a mailbox or queue: since when, and counted there until this is dropped.
-pub(crate) struct Stamp(Option<Stamped>);
+pub struct Stamp(Option<Stamped>);
 
 struct Stamped {
     books: Arc<ActorBooks>,
@@ -215,7 +217,8 @@ struct Stamped {
 }
 
 impl Stamp {
-    pub(crate) fn new(books: &Arc<ActorBooks>) -> Self {
+    /// Counts one more that waits, from now on.
+    pub fn new(books: &Arc<ActorBooks>) -> Self {
         if !books.kind.measuring {
             return Self(None);
         }
@@ -225,7 +228,7 @@ impl Stamp {
     }
 
     /// It is taken out: its wait is over at `now`.
-    pub(crate) fn taken(self, now: Instant) {
+    pub fn taken(self, now: Instant) {
         if let Some(stamped) = &self.0 {
             stamped.books.waited(now.saturating_duration_since(stamped.sent));
         }

@@ -12,7 +12,7 @@ pub const RESTARTS_WINDOW: Duration = Duration::from_mins(1);
 
 /// The recent failures of those that failed.
 #[derive(Debug)]
-pub(crate) struct Budget<K> {
+pub struct Budget<K> {
     failures: HashMap<K, VecDeque<Instant>>,
 }
 
@@ -25,7 +25,7 @@ impl<K> Default for Budget<K> {
 impl<K: Eq + Hash> Budget<K> {
     /// Notes a failure; answers which one within the window it is, counted from 1. Nothing if it was one too many: it is to
     /// be given up, and its budget is whole again for when somebody lets it run.
-    pub(crate) fn spend(&mut self, of: K, now: Instant) -> Option<usize> {
+    pub fn spend(&mut self, of: K, now: Instant) -> Option<usize> {
         let failures = self.failures.entry(of).or_default();
         failures.retain(|failure| now.duration_since(*failure) < RESTARTS_WINDOW);
         failures.push_back(now);
@@ -38,7 +38,7 @@ impl<K: Eq + Hash> Budget<K> {
     }
 
     /// Forgets failures that are out of the window.
-    pub(crate) fn forget_old(&mut self, now: Instant) {
+    pub fn forget_old(&mut self, now: Instant) {
         let is_recent = |last: &Instant| now.duration_since(*last) < RESTARTS_WINDOW;
         self.failures.retain(|_, failures| failures.back().is_some_and(is_recent));
     }

@@ -1,23 +1,21 @@
-//! The books of a tree: who is there, the figures of each and of each kind, the log, and the tally of payments.
+//! The books of a tree: who is there, the figures of each and of each kind, and the log.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use parking_lot::Mutex;
-use payferry_domain::Timestamp;
 use ractor::{Actor, ActorCell, SpawnErr};
 use tokio::sync::watch;
 
+use super::ActorKind;
 use super::figures::{ActorBooks, KindBooks};
 use super::kept::{Behaviour, Kept};
 use super::log::{Cause, Failure, Incident, Record, SupervisionLog, cut};
 use super::mailbox::Mailbox;
 use super::metrics;
-use super::quarantine::{GivenUp, Quarantine};
-use super::tally::Tally;
 use super::view::NodeState;
-use super::{ActorKind, Ferried};
 use crate::clock::Clock;
 
 /// The books of one tree. Clones are the same books.
@@ -32,7 +30,6 @@ struct Inner {
     /// Everything but payments, payouts and withdrawals.
     nodes: Mutex<BTreeMap<(ActorKind, String), Arc<Node>>>,
     log: SupervisionLog,
-    tally: Tally,
 }
 
 impl Default for Books {
@@ -53,11 +50,11 @@ impl Books {
         metrics::describe();
         let kinds = ActorKind::ALL.iter().map(|kind| Arc::new(KindBooks::new(*kind, measuring))).collect();
         let (nodes, log) = (Mutex::default(), SupervisionLog::default());
-        Self { inner: Arc::new(Inner { clock, kinds, nodes, log, tally: Tally::default() }) }
+        Self { inner: Arc::new(Inner { clock, kinds, nodes, log }) }
     }
 
     /// Starts an actor that the tree's view lists by name.
-    pub(crate) async fn spawn<B: Behaviour>(
+    pub async fn spawn<B: Behaviour>(
         &self,
         name: &str,
         behaviour: B,
@@ -68,7 +65,7 @@ impl Books {
     }
 
     /// Starts one of very many, which are only counted.
-    pub(crate) async fn spawn_unlisted<B: Behaviour>(
+    pub async fn spawn_unlisted<B: Behaviour>(
         &self,
         behaviour: B,
         args: B::Arguments,
@@ -95,13 +92,13 @@ impl Books {
     }
 
     /// Marks a listed actor, or what is kept like one, as running until the answer is dropped.
-    pub(crate) fn present(&self, kind: ActorKind, name: &str) -> Presence {
+    pub fn present(&self, kind: ActorKind, name: &str) -> Presence {
         let node = self.node(kind, name);
         Presence::new(Arc::clone(&node.books), Some(node), self.now())
     }
 
     /// The books of a listed actor, which go on when it is restarted.
-    pub(crate) fn of(&self, kind: ActorKind, name: &str) -> Arc<ActorBooks> {
+    pub fn of(&self, kind: ActorKind, name: &str) -> Arc<ActorBooks> {
         Arc::clone(&self.node(kind, name).books)
     }
 
@@ -121,22 +118,18 @@ impl Books {
         of_kind.map(|(_, node)| Arc::clone(node)).collect()
     }
 
-    pub(crate) fn kind(&self, kind: ActorKind) -> &Arc<KindBooks> {
+    /// The figures of a kind.
+    pub fn kind(&self, kind: ActorKind) -> &Arc<KindBooks> {
         &self.inner.kinds[kind as usize]
     }
 
-    /// Payments by status.
-    pub(crate) fn tally(&self) -> &Tally {
-        &self.inner.tally
-    }
-
     /// By the wall clock.
-    pub(crate) fn now(&self) -> Timestamp {
+    pub fn now(&self) -> SystemTime {
         self.inner.clock.real_now()
     }
 
     /// Records a failure and that the actor is started again.
-    pub(crate) fn restarted(&self, kind: ActorKind, name: &str, cause: Cause, reason: &str) {
+    pub fn restarted(&self, kind: ActorKind, name: &str, cause: Cause, reason: &str) {
         let failure = Failure { at: self.now(), cause, reason: cut(reason) };
         tracing::warn!(actor.kind = kind.as_str(), actor.name = %name, cause = cause.as_str(), reason = %failure.reason,
             "actor failed and is restarted");
@@ -147,39 +140,15 @@ impl Books {
         self.inner.log.restarted(kind, name, &failure);
     }
 
-    /// Records a failure and that the payment, payout or withdrawal is given up.
-    pub(crate) fn quarantined(&self, of: impl Into<Ferried>, cause: Cause, reason: &str) {
-        let of = of.into();
+    /// Records a failure and that the actor is given up. Answers the failure as it is recorded.
+    pub fn quarantined(&self, kind: ActorKind, name: &str, cause: Cause, reason: &str) -> Failure {
         let failure = Failure { at: self.now(), cause, reason: cut(reason) };
-        let (kind, cause) = (of.kind().as_str(), cause.as_str());
-        tracing::error!(actor.kind = kind, actor.name = %of, cause, reason = %failure.reason,
-            "{kind} {of} failed too often and is quarantined");
-        self.kind(of.kind()).quarantined(&failure);
-        self.inner.log.quarantined(of, &failure);
-    }
-
-    /// Whether it is given up.
-    pub fn is_quarantined(&self, of: impl Into<Ferried>) -> bool {
-        self.inner.log.is_quarantined(of.into())
-    }
-
-    /// Lets it run again. Answers whether it was quarantined.
-    pub(crate) fn release(&self, of: Ferried) -> bool {
-        self.inner.log.release(of)
-    }
-
-    /// Those that are given up, the longest first: at most so many, behind `after` if that is given.
-    pub fn given_up(&self, after: Option<(Timestamp, Ferried)>, limit: usize) -> Vec<GivenUp> {
-        self.inner.log.given_up(after, limit)
-    }
-
-    /// How many are given up: payments, and payouts and withdrawals.
-    pub fn quarantined_lens(&self) -> (usize, usize) {
-        self.inner.log.quarantined_lens()
-    }
-
-    pub(crate) fn quarantine_of(&self, of: impl Into<Ferried>) -> Option<Quarantine> {
-        self.inner.log.quarantine_of(of.into())
+        let (shown, cause) = (kind.as_str(), cause.as_str());
+        tracing::error!(actor.kind = shown, actor.name = %name, cause, reason = %failure.reason,
+            "{shown} {name} failed too often and is quarantined");
+        self.kind(kind).quarantined(&failure);
+        self.inner.log.quarantined(kind, name, &failure);
+        failure
     }
 
     /// Incidents with a number above `after` that are still kept, oldest first.
@@ -213,13 +182,8 @@ impl Books {
     }
 
     /// Shows what is not counted as it happens.
-    pub(crate) fn refresh_metrics(&self) {
+    pub fn refresh_metrics(&self) {
         self.inner.kinds.iter().for_each(|kind| kind.refresh_metrics());
-        let (payments, sendings) = self.quarantined_lens();
-        metrics::refresh_quarantined(payments, sendings);
-        if self.inner.tally.is_counted() {
-            metrics::refresh_payments(&self.inner.tally.read());
-        }
     }
 
     pub(super) fn record_of(&self, kind: ActorKind, name: &str) -> Record {
@@ -227,9 +191,8 @@ impl Books {
     }
 
     /// Its restarts and its last failure, as far as they are remembered.
-    pub(crate) fn failures_of(&self, of: impl Into<Ferried>) -> (u64, Option<Failure>) {
-        let of = of.into();
-        let Record { restarts, last } = self.record_of(of.kind(), &of.to_string());
+    pub fn failures_of(&self, kind: ActorKind, name: &str) -> (u64, Option<Failure>) {
+        let Record { restarts, last } = self.record_of(kind, name);
         (restarts, last)
     }
 }
@@ -262,13 +225,13 @@ impl Node {
 }
 
 /// An actor is there for as long as this lives.
-pub(crate) struct Presence {
+pub struct Presence {
     books: Arc<ActorBooks>,
     node: Option<Box<(Arc<Node>, u64)>>,
 }
 
 impl Presence {
-    fn new(books: Arc<ActorBooks>, node: Option<Arc<Node>>, now: Timestamp) -> Self {
+    fn new(books: Arc<ActorBooks>, node: Option<Arc<Node>>, now: SystemTime) -> Self {
         books.began(now);
         let node = node.map(|node| {
             let incarnation = {
@@ -281,7 +244,8 @@ impl Presence {
         Self { books, node }
     }
 
-    pub(crate) fn books(&self) -> &Arc<ActorBooks> {
+    /// Its books.
+    pub fn books(&self) -> &Arc<ActorBooks> {
         &self.books
     }
 }

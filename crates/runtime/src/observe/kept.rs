@@ -17,7 +17,7 @@ use super::log::Panicked;
 use super::mailbox::{Envelope, Mailbox};
 
 /// What an actor does. As [`ractor::Actor`], except that a supervisor survives its children unless it says otherwise.
-pub(crate) trait Behaviour: Sized + Send + Sync + 'static {
+pub trait Behaviour: Sized + Send + Sync + 'static {
     /// Its kind.
     const KIND: ActorKind;
     /// What it is told.
@@ -137,7 +137,8 @@ async fn caught(future: impl Future<Output = Result<(), ActorProcessingErr>> + S
     }
 }
 
-pub(crate) fn words_of(panic: Box<dyn Any + Send>) -> String {
+/// The message of a panic.
+pub fn words_of(panic: Box<dyn Any + Send>) -> String {
     match panic.downcast::<String>() {
         Ok(words) => *words,
         Err(panic) => panic.downcast_ref::<&str>().map_or("a panic without a message", |words| words).to_owned(),
