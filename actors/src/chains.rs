@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use payferry_domain::payment::{ObservedTransfer, TransferKey};
 use payferry_domain::{Chain, Finality, PaymentId, Timestamp};
 use payferry_entities::{Database, transfers};
+use payferry_evm::ChainSpec;
+use payferry_evm::wallet::Vaults;
 
-use crate::chain::{self, ChainSpec, ChainView, LoadError, Selector, SettlerHandle, Watchlist};
-use crate::wallet::Vaults;
+use crate::chain::{self, ChainView, LoadError, Selector, SettlerHandle, Watchlist};
 
 /// The running chains, shared by payments, HTTP and the supervisors.
 #[derive(Debug)]

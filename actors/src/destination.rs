@@ -5,12 +5,13 @@
 
 use payferry_domain::Address;
 use payferry_entities::{Database, psps};
+use payferry_evm::ChainSpec;
+use payferry_evm::wallet::Vaults;
 use sea_orm::{DbErr, EntityTrait, QuerySelect};
 
-use crate::chain::{self, ChainSpec, Watchlist};
+use crate::chain::{self, Watchlist};
 use crate::payment::store::StoreError;
 use crate::system::System;
-use crate::wallet::Vaults;
 
 /// Built-in contracts have the numbers from 1 to this one.
 const RESERVED_MAX: u16 = 0x01ff;

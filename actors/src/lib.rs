@@ -7,6 +7,7 @@
 pub mod auditors;
 pub mod chain;
 pub mod chains;
+pub use payferry_evm::wallet;
 pub use payferry_runtime::{clock, seal, tls};
 
 pub mod compliance;
@@ -22,7 +23,6 @@ pub mod psps;
 pub mod reconcile;
 pub mod sending;
 pub mod system;
-pub mod wallet;
 pub mod webhook;
 
 pub use system::{

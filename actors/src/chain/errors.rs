@@ -2,13 +2,14 @@
 //!
 //! Deliberately absent: what becomes of a pass that did (`pace`, `trouble`).
 
+use payferry_evm::client::ClientError;
+use payferry_evm::fees::AboveCeiling;
+use payferry_evm::pace::{Gravity, HeldUp};
+use payferry_evm::wallet::SignerError;
+
 use super::checkpoint::Killed;
-use super::client::ClientError;
-use super::fees::AboveCeiling;
 use super::operations::BadOperation;
-use super::pace::{Gravity, HeldUp};
 use crate::journal::JournalError;
-use crate::wallet::SignerError;
 
 /// Why a pass, or the part of it that one item is, ended early. What was begun is taken up by the next one.
 #[derive(Debug, thiserror::Error)]
@@ -101,7 +102,7 @@ impl Errors {
 mod tests {
     use super::*;
     use crate::chain::checkpoint::Step;
-    use crate::chain::pace::gather;
+    use payferry_evm::pace::gather;
 
     fn item() -> SettleError {
         SettleError::Item { what: "the receipt of 0x01".to_owned(), why: "it has no block".to_owned() }

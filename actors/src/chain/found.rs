@@ -9,11 +9,12 @@ use alloy::primitives::U256;
 use alloy::rpc::types::Log;
 use payferry_domain::{Address, Hash32, PaymentId, Timestamp};
 use payferry_entities::{Database, transfers};
+use payferry_evm::client::{ChainClient, ClientError};
+use payferry_evm::config::ChainSpec;
+use payferry_evm::wallet::domain_hash;
 use payferry_runtime::clock::Clock;
 use sea_orm::{ColumnTrait, DbBackend, EntityTrait, QueryFilter};
 
-use super::client::{ChainClient, ClientError};
-use super::config::ChainSpec;
 use super::cursor::Link;
 use super::metrics;
 use super::poll::PollError;
@@ -22,7 +23,6 @@ use super::rows;
 use super::watcher::WatcherArgs;
 use super::watchlist::Watchlist;
 use crate::payment::store::{self, Among, StoreError};
-use crate::wallet::domain_hash;
 
 /// Most transactions looked up in the database with one statement.
 const LOOKUP_HASHES_MAX: usize = 500;

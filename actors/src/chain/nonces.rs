@@ -8,14 +8,14 @@ use std::time::Duration;
 use alloy::primitives::Bytes;
 use payferry_domain::Address;
 use payferry_entities::chain_txs;
+use payferry_evm::fees::Fees;
+use payferry_evm::wallet::OperatorSigner;
 use tokio::time::Instant;
 
 use super::checkpoint::Step;
 use super::errors::SettleError;
-use super::fees::Fees;
 use super::ledger;
 use super::settler::{SettlerArgs, SettlerState};
-use crate::wallet::OperatorSigner;
 
 /// How long a nonce must have been used by something that is none of our hashes before the transaction is given up.
 const USURPED_FOR: Duration = Duration::from_secs(5);

@@ -10,10 +10,10 @@ use payferry_domain::payment::Command;
 use payferry_domain::sending::{self, FailureReason, SendingId};
 use payferry_domain::{Address, Amount, Hash32, OperationId, PaymentId, RefundId, Timestamp};
 use payferry_entities::operations;
+use payferry_evm::wallet::{alloy_address, domain_address};
 
 use crate::inbox::PaymentInbox;
 use crate::journal::Carried;
-use crate::wallet::{alloy_address, domain_address};
 
 /// Why an operation to a customer that may not be paid any more failed.
 pub(super) const NOT_CLEARED: &str = "the customer is not cleared to be paid at this wallet";

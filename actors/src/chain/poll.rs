@@ -8,10 +8,12 @@ use payferry_domain::payment::Command;
 use payferry_domain::{Hash32, Timestamp};
 use payferry_entities::transfers;
 
-use super::client::{BlockHeader, ClientError, Heads};
-use super::config::SpecError;
+use payferry_evm::Trouble;
+use payferry_evm::client::{BlockHeader, ClientError, Heads};
+use payferry_evm::config::SpecError;
+use payferry_evm::finality::Reach;
+
 use super::cursor::{Link, Next, Unlinked, gaps};
-use super::finality::Reach;
 use super::reader::ReadError;
 use super::watcher::{WatcherArgs, WatcherState};
 use super::watchlist::ChainView;
@@ -52,6 +54,17 @@ impl From<ReadError> for PollError {
 }
 
 impl PollError {
+    /// Its kind.
+    pub(super) fn trouble(&self) -> Trouble {
+        match self {
+            Self::Spec(SpecError::Unreachable { source, .. }) | Self::Client(source) => Trouble::of_call(source),
+            Self::Spec(SpecError::ChainId { .. }) => Trouble::WrongChain,
+            Self::Spec(SpecError::NoCode { .. } | SpecError::Decimals { .. }) => Trouble::Misconfigured,
+            Self::Inconsistent(_) => Trouble::Inconsistent,
+            Self::Journal(_) | Self::Store(_) => Trouble::Database,
+        }
+    }
+
     pub(super) fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Client(ClientError::RateLimited { retry_after }) => *retry_after,

@@ -11,14 +11,14 @@ use alloy::rpc::types::{Filter, Log};
 use alloy::sol_types::SolEvent;
 use payferry_contracts::Token as TokenContract;
 use payferry_domain::{Address, Chain, Hash32};
+use payferry_evm::client::{BlockHeader, ChainClient, ClientError};
+use payferry_evm::config::ChainSpec;
+use payferry_evm::wallet::{alloy_address, domain_address, domain_hash};
 
-use super::client::{BlockHeader, ChainClient, ClientError};
-use super::config::ChainSpec;
 use super::cursor::Link;
 use super::found::FoundTransfer;
 use super::metrics;
 use super::watchlist::Watchlist;
-use crate::wallet::{alloy_address, domain_address, domain_hash};
 
 /// JSON-RPC: the method does not exist.
 const METHOD_NOT_FOUND: i64 = -32_601;

@@ -7,10 +7,10 @@ use alloy::sol_types::SolCall;
 use payferry_contracts::Payferry;
 use payferry_domain::{Chain, Timestamp};
 use payferry_entities::{Database, chain_counters, operations};
+use payferry_evm::client::ClientError;
 use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QueryOrder};
 
 use super::checkpoint::Step;
-use super::client::ClientError;
 use super::done::is_done_call;
 use super::errors::{Errors, SettleError};
 use super::settler::{SettlerArgs, SettlerState};

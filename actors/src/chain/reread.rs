@@ -7,11 +7,11 @@
 //! has it is named and left alone.
 
 use payferry_entities::{Database, chain_cursors, transfers};
+use payferry_evm::client::{ChainClient, ClientError};
+use payferry_evm::config::ChainSpec;
 use payferry_runtime::clock::Clock;
 use sea_orm::{EntityTrait, IntoActiveModel, TryInsertResult};
 
-use super::client::{ChainClient, ClientError};
-use super::config::ChainSpec;
 use super::cursor::Link;
 use super::found::{self, Lookup};
 use super::poll::PollError;

@@ -10,11 +10,12 @@ use alloy::rpc::types::TransactionReceipt;
 use futures::future::join_all;
 use payferry_domain::{Hash32, Timestamp};
 use payferry_entities::{chain_tx_attempts, chain_txs, operations};
+use payferry_evm::client::ClientError;
+use payferry_evm::wallet::domain_hash;
 use tokio::time::Instant;
 
 use super::attempts::{self, Attempts};
 use super::checkpoint::Step;
-use super::client::ClientError;
 use super::errors::{Errors, SettleError};
 use super::ledger;
 use super::metrics;
@@ -23,7 +24,6 @@ use super::rows::row_number;
 use super::settler::{SettlerArgs, SettlerState};
 use super::watchlist::ChainView;
 use crate::journal::{Carried, ChainTxOutcome, OperationOutcome, Unit};
-use crate::wallet::domain_hash;
 
 /// A transaction that is not mined is sent again this often.
 const SEND_AGAIN_AFTER: Duration = Duration::from_secs(5);

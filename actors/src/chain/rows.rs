@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use payferry_domain::payment::{BlockRef, ObservedTransfer, Presence, TransferKey};
 use payferry_domain::{Address, Amount, Chain, Hash32, PaymentId, Timestamp};
 use payferry_entities::{Database, chain_cursors, chain_headers, transfers};
+use payferry_evm::config::ChainSpec;
 use sea_orm::{ColumnTrait, ConnectionTrait, DbBackend, DbErr, EntityTrait, QueryFilter, QueryOrder, Statement};
 
-use super::config::ChainSpec;
 use super::cursor::{Known, Link};
 
 /// Most addresses looked up with one statement.

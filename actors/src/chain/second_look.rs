@@ -7,13 +7,13 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use payferry_entities::transfers;
+use payferry_evm::client::ClientError;
+use payferry_evm::pace::{AbortOnDrop, backoff};
 use payferry_runtime::observe::Mailbox;
 use tokio::time::Instant;
 
-use super::client::ClientError;
 use super::cursor::Link;
 use super::metrics;
-use super::pace::{AbortOnDrop, backoff};
 use super::poll::PollError;
 use super::watcher::{WatcherArgs, WatcherMessage, WatcherState};
 use super::{found, rows};

@@ -13,6 +13,10 @@ use std::time::Duration;
 use parking_lot::RwLock;
 use payferry_domain::{Address, Timestamp};
 use payferry_entities::Database;
+use payferry_evm::client::ChainClient;
+use payferry_evm::config::ChainSpec;
+use payferry_evm::pace::{AbortOnDrop, HeldUp, Looks, Pass, gather};
+use payferry_evm::wallet::OperatorSigner;
 use payferry_runtime::clock::Clock;
 use payferry_runtime::observe::{ActorKind, Behaviour, Books, Mailbox};
 use ractor::{ActorCell, ActorProcessingErr, RpcReplyPort, SpawnErr};
@@ -21,18 +25,14 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::checkpoint::{Checkpoint, NoCheckpoint};
-use super::client::ChainClient;
-use super::config::ChainSpec;
 use super::errors::{Errors, SettleError};
 use super::gas_money;
 use super::ledger;
 use super::metrics;
 use super::operations::Role;
-use super::pace::{AbortOnDrop, HeldUp, Looks, Pass, gather};
 use super::watchlist::Watchlist;
 use crate::inbox::PaymentInbox;
 use crate::journal::Journal;
-use crate::wallet::OperatorSigner;
 
 /// Reaches a chain's settler, whichever incarnation of it runs. Clones are the same.
 #[derive(Clone, Debug, Default)]

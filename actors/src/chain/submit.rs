@@ -9,22 +9,22 @@ use alloy::sol_types::SolCall;
 use payferry_contracts::{Token as TokenContract, batch_gas_limit, salt_of, vault_address};
 use payferry_domain::{Address, Timestamp};
 use payferry_entities::{chain_tx_attempts, chain_txs, operations};
+use payferry_evm::client::ClientError;
+use payferry_evm::config::L1Gas;
+use payferry_evm::fees::Fees;
+use payferry_evm::pace::HeldUp;
+use payferry_evm::wallet::{OperatorSigner, alloy_address};
 use tokio::time::Instant;
 
 use super::checkpoint::Step;
-use super::client::ClientError;
-use super::config::L1Gas;
 use super::errors::{Errors, SettleError, gravity_of_call};
-use super::fees::Fees;
 use super::given_up::given_up;
 use super::ledger;
 use super::metrics;
 use super::operations::{GIVEN_UP, NOT_CLEARED, Role, batch_input, vault_id};
-use super::pace::HeldUp;
 use super::recipients;
 use super::settler::{SettlerArgs, SettlerState};
 use crate::journal::{Refusal, RefusedOperation, SignedOperation, Submission, Unit};
-use crate::wallet::{OperatorSigner, alloy_address};
 
 /// Looks at a vault that does not hold enough, before the contract is asked to say so itself.
 const SHORT_LOOKS_MAX: u32 = 3;

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use payferry_domain::{Hash32, Timestamp};
 use payferry_entities::operations;
+use payferry_evm::client::ClientError;
 use tokio::time::Instant;
 
 use super::checkpoint::Step;
-use super::client::ClientError;
 use super::errors::{Errors, SettleError};
 use super::ledger;
 use super::operations::{Outcome, tell};

@@ -10,23 +10,23 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
 use payferry_entities::Database;
+use payferry_evm::Trouble;
+use payferry_evm::client::ChainClient;
+use payferry_evm::config::{ChainSpec, SpecError};
+use payferry_evm::pace::{AbortOnDrop, Looks, backoff};
 use payferry_runtime::clock::Clock;
 use payferry_runtime::observe::{ActorKind, Behaviour, Books, Mailbox};
 use ractor::{ActorCell, ActorProcessingErr, RpcReplyPort, SpawnErr};
 use serde::Serialize;
 use tokio::time::Instant;
 
-use super::client::ChainClient;
-use super::config::{ChainSpec, SpecError};
 use super::cursor::Known;
 use super::metrics;
-use super::pace::{AbortOnDrop, Looks, backoff};
 use super::poll::{Poll, PollError};
 use super::reader::Reader;
 use super::rows;
 use super::second_look::{LookedAgain, SecondLook};
 use super::sweep::{SWEEP_INTERVAL, Sweep};
-use super::trouble::Trouble;
 use super::watchlist::Watchlist;
 use crate::inbox::PaymentInbox;
 use crate::journal::Journal;
@@ -303,13 +303,13 @@ impl WatcherState {
         };
         self.not_before = Instant::now() + wait;
         self.report.failures = self.report.failures.saturating_add(1);
-        metrics::look_failed(self.args.spec.chain, Trouble::of(&error));
+        metrics::look_failed(self.args.spec.chain, error.trouble());
         if error.wants_reload() {
             self.reload().await;
         }
         // Nodes behind one address are often a block apart: only what lasts is worth a word.
         if !error.is_lag() || self.report.failures > LAG_LOOKS_QUIET {
-            self.note(Some((Trouble::of(&error), error.to_string())));
+            self.note(Some((error.trouble(), error.to_string())));
         }
         self.note_standstill();
     }

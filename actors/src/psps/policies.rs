@@ -5,9 +5,8 @@ use std::collections::BTreeMap;
 use payferry_domain::money::AMOUNT_MAX;
 use payferry_domain::payment::{EventName, OverpaymentPolicy};
 use payferry_domain::{Amount, Chain, FeeBps, FinalityPolicy, Tolerance};
+use payferry_evm::ChainSpec;
 use serde::{Deserialize, Serialize};
-
-use crate::chain::ChainSpec;
 
 /// Transfers below this are ignored unless the PSP says otherwise: address poisoning is sent in such amounts.
 pub const DUST_FLOOR_DEFAULT: Amount = Amount(1_000);

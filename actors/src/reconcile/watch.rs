@@ -10,6 +10,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use parking_lot::RwLock;
 use payferry_domain::Timestamp;
+use payferry_evm::{ChainClient, ChainSpec};
 use payferry_runtime::observe::{ActorKind, Behaviour, Mailbox, words_of};
 use ractor::ActorProcessingErr;
 use sea_orm::DbErr;
@@ -17,7 +18,6 @@ use serde::Serialize;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{Difference, Options, Part, Report, metrics, reconcile_part};
-use crate::chain::{ChainClient, ChainSpec};
 use crate::payment::Services;
 
 /// The auditor's name among the actors.

@@ -7,6 +7,8 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use parking_lot::{Mutex, RwLock};
 use payferry_entities::Database;
+use payferry_evm::wallet::OperatorSigner;
+use payferry_evm::{ChainClient, ChainSpec};
 use payferry_runtime::clock::Clock;
 use payferry_runtime::observe::{ActorKind, Books, Cause, ROOT_NAME};
 use payferry_runtime::seal::Sealer;
@@ -17,7 +19,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::refresh::refresh;
 use super::{Inner, System, wallets};
 use crate::auditors::AuditorsConfig;
-use crate::chain::{ChainClient, ChainSpec, Checkpoint, Settler, SettlerArgs, WakeUps, Watcher, WatcherArgs};
+use crate::chain::{Checkpoint, Settler, SettlerArgs, WakeUps, Watcher, WatcherArgs};
 use crate::chains::Chains;
 use crate::compliance::identity::{ComplianceDesk, DeskConfig, IdentityProvider};
 use crate::compliance::{KytScreener, Screening, ScreeningConfig, SenderKind};
@@ -32,7 +34,6 @@ use crate::psps::{Ceilings, PspDirectory};
 use crate::reconcile;
 use crate::reconcile::watch::{self, VaultAuditor, VaultFindings};
 use crate::sending::SendingDesk;
-use crate::wallet::OperatorSigner;
 use crate::webhook::{WebhookConfig, WebhookSender};
 
 /// What a tree is started with.

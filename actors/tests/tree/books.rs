@@ -133,7 +133,7 @@ async fn restarts_have_a_reason_and_a_time_and_the_quarantined_is_shown_as_such(
     let world = World::new().await;
     let id = world.initiate("10").await.id();
     let mut news = world.system.watch_incidents();
-    let began = world.system.clock().real_now();
+    let began: std::time::SystemTime = world.system.clock().real_now();
     assert_eq!((*news.borrow_and_update(), world.system.incidents(None).len()), (0, 0));
     world.system.inject_panic(id);
     news.changed().await.unwrap();
@@ -141,7 +141,7 @@ async fn restarts_have_a_reason_and_a_time_and_the_quarantined_is_shown_as_such(
     assert_eq!((incident.number, incident.kind, incident.cause), (1, ActorKind::Payment, Cause::Panic));
     assert_eq!((incident.name, incident.action), (id.to_string(), Action::Restarted));
     assert!(incident.reason.contains("on purpose"), "{}", incident.reason);
-    assert!(began <= incident.at && incident.at <= world.system.clock().real_now());
+    assert!(began <= incident.at && incident.at <= world.system.clock().real_now::<std::time::SystemTime>());
 
     let view = loop {
         if let Some(view) = world.system.observe_payment(id).await {

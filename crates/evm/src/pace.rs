@@ -14,14 +14,14 @@ const BACKOFF_MIN: Duration = Duration::from_millis(200);
 const BACKOFF_MAX: Duration = Duration::from_secs(15);
 
 /// Doubles with each failure, with jitter of a quarter, so that many do not come back at once.
-pub(super) fn backoff(failures: u32) -> Duration {
+pub fn backoff(failures: u32) -> Duration {
     let wait = BACKOFF_MIN.saturating_mul(1 << failures.min(8)).min(BACKOFF_MAX);
     wait.mul_f64(1.0 - rand::random::<f64>() / 4.0)
 }
 
 /// How grave an error is for the pass that came upon it, the least first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Gravity {
+pub enum Gravity {
     /// Another writer was faster: the next pass sees what is there.
     Overtaken,
     /// One item waits, or those of one account: the others go on, and all are looked at as often as ever.
@@ -40,20 +40,22 @@ impl Gravity {
 
 /// That something cannot go on, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct HeldUp {
-    pub(super) gravity: Gravity,
-    pub(super) why: String,
+pub struct HeldUp {
+    /// How grave it is.
+    pub gravity: Gravity,
+    /// Why.
+    pub why: String,
 }
 
 /// What is said of these, and by which the pace goes on: the gravest, and of equals the first. `None` if there are none.
-pub(super) fn gather(all: impl IntoIterator<Item = HeldUp>) -> Option<HeldUp> {
+pub fn gather(all: impl IntoIterator<Item = HeldUp>) -> Option<HeldUp> {
     all.into_iter().reduce(|gravest, next| if next.gravity > gravest.gravity { next } else { gravest })
 }
 
 /// How a task that comes again and again gets on. Each task has its own and waits out its own errors: one that stands for
 /// long neither keeps the others from going on, nor is it forgotten when they do.
 #[derive(Debug, Default)]
-pub(super) struct Pass {
+pub struct Pass {
     failures: u32,
     /// How many of the last failures in a row slowed it down.
     slowed: u32,
@@ -63,17 +65,17 @@ pub(super) struct Pass {
 
 impl Pass {
     /// Whether the wait after the last error is over.
-    pub(super) fn is_due(&self) -> bool {
+    pub fn is_due(&self) -> bool {
         self.not_before.is_none_or(|not_before| Instant::now() >= not_before)
     }
 
     /// Nothing holds it up.
-    pub(super) fn went_well(&mut self) {
+    pub fn went_well(&mut self) {
         *self = Self::default();
     }
 
     /// It came to its end, with all of these errors.
-    pub(super) fn conclude(&mut self, errors: impl IntoIterator<Item = HeldUp>) {
+    pub fn conclude(&mut self, errors: impl IntoIterator<Item = HeldUp>) {
         match gather(errors) {
             None => self.went_well(),
             // What stood before it stands, until a pass has seen more.
@@ -93,37 +95,37 @@ impl Pass {
     }
 
     /// Why it cannot go on, if it cannot.
-    pub(super) fn held_up(&self) -> Option<&HeldUp> {
+    pub fn held_up(&self) -> Option<&HeldUp> {
         self.held_up.as_ref()
     }
 
     /// Passes with errors in a row.
-    pub(super) fn failures(&self) -> u32 {
+    pub fn failures(&self) -> u32 {
         self.failures
     }
 }
 
 /// Looks that were asked for, of which one at most waits in the actor's mailbox.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Looks {
+pub struct Looks {
     queued: Arc<AtomicBool>,
 }
 
 impl Looks {
     /// Asks for one; answers whether the actor is still there.
-    pub(super) fn ask<M: Send + 'static>(&self, actor: &Mailbox<M>, look: M) -> bool {
+    pub fn ask<M: Send + 'static>(&self, actor: &Mailbox<M>, look: M) -> bool {
         self.queued.swap(true, Ordering::AcqRel) || actor.cast(look).is_ok()
     }
 
     /// The one that waited is under way.
-    pub(super) fn begun(&self) {
+    pub fn begun(&self) {
         self.queued.store(false, Ordering::Release);
     }
 }
 
 /// A task that ends with whoever holds this.
 #[derive(Debug)]
-pub(super) struct AbortOnDrop(pub(super) JoinHandle<()>);
+pub struct AbortOnDrop(pub JoinHandle<()>);
 
 impl Drop for AbortOnDrop {
     fn drop(&mut self) {

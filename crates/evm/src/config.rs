@@ -9,7 +9,7 @@ use payferry_domain::{Address, Chain, FinalityPolicy, Token};
 use super::client::{ChainClient, ClientError};
 
 /// Decimals that every token must have.
-pub(super) const TOKEN_DECIMALS: u8 = 6;
+pub const TOKEN_DECIMALS: u8 = 6;
 
 /// One chain as it is configured.
 #[derive(Clone, Debug)]

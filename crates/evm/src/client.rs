@@ -118,7 +118,7 @@ impl ChainClient {
     }
 
     /// How many there are.
-    pub(crate) fn endpoints_len(&self) -> usize {
+    pub fn endpoints_len(&self) -> usize {
         self.endpoints.len()
     }
 

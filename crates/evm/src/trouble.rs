@@ -1,12 +1,10 @@
 //! Kinds of trouble with a chain, for metrics and alarms. The words for people are the errors' own.
 
 use super::client::ClientError;
-use super::config::SpecError;
-use super::poll::PollError;
 
 /// Why a chain cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Trouble {
+pub enum Trouble {
     /// No endpoint can be reached, or those that can are out of order.
     Away,
     /// Answers take too long.
@@ -30,7 +28,8 @@ pub(super) enum Trouble {
 }
 
 impl Trouble {
-    pub(super) const ALL: [Self; 10] = [
+    /// Every kind.
+    pub const ALL: [Self; 10] = [
         Self::Away,
         Self::Slow,
         Self::RateLimited,
@@ -43,7 +42,8 @@ impl Trouble {
         Self::Database,
     ];
 
-    pub(super) const fn as_str(self) -> &'static str {
+    /// The name as it stands in metrics.
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Away => "away",
             Self::Slow => "slow",
@@ -59,7 +59,7 @@ impl Trouble {
     }
 
     /// Of a call.
-    pub(super) fn of_call(error: &ClientError) -> Self {
+    pub fn of_call(error: &ClientError) -> Self {
         match error {
             ClientError::Unavailable(_) => Self::Away,
             ClientError::Timeout => Self::Slow,
@@ -74,17 +74,6 @@ impl Trouble {
             | ClientError::InsufficientFunds
             | ClientError::Reverted(_)
             | ClientError::Refused { .. } => Self::Refused,
-        }
-    }
-
-    /// Of a look at the chain.
-    pub(super) fn of(error: &PollError) -> Self {
-        match error {
-            PollError::Spec(SpecError::Unreachable { source, .. }) | PollError::Client(source) => Self::of_call(source),
-            PollError::Spec(SpecError::ChainId { .. }) => Self::WrongChain,
-            PollError::Spec(SpecError::NoCode { .. } | SpecError::Decimals { .. }) => Self::Misconfigured,
-            PollError::Inconsistent(_) => Self::Inconsistent,
-            PollError::Journal(_) | PollError::Store(_) => Self::Database,
         }
     }
 }

@@ -105,7 +105,7 @@ impl OperatorSigner {
     }
 
     /// Signs a transaction.
-    pub(crate) async fn sign(&self, tx: TxEip1559) -> Result<SignedTx, SignerError> {
+    pub async fn sign(&self, tx: TxEip1559) -> Result<SignedTx, SignerError> {
         let digest = tx.signature_hash();
         let signature = match self {
             Self::Local(signer) => signer.sign_hash(&digest).await.map_err(|_| SignerError::Refused)?,
