@@ -7,10 +7,10 @@ use payferry_domain::Address;
 use payferry_entities::{Database, psps};
 use payferry_evm::ChainSpec;
 use payferry_evm::wallet::Vaults;
+use payferry_journal::payments::StoreError;
 use sea_orm::{DbErr, EntityTrait, QuerySelect};
 
 use crate::chain::{self, Watchlist};
-use crate::payment::store::StoreError;
 use crate::system::System;
 
 /// Built-in contracts have the numbers from 1 to this one.

@@ -12,13 +12,13 @@ use payferry_domain::{Address, Timestamp};
 use payferry_entities::operations;
 use payferry_evm::client::ClientError;
 use payferry_evm::wallet::{alloy_address, domain_hash};
+use payferry_journal::Carried;
+use payferry_journal::chain::attempts;
 
-use super::attempts;
 use super::errors::SettleError;
 use super::operations::{Route, success, vault_id, verdicts};
 use super::resolve::Place;
 use super::settler::{SettlerArgs, SettlerState};
-use crate::journal::Carried;
 
 /// Transactions of each account whose receipts are searched for an operation that is done already.
 const DONE_SEARCH_ATTEMPTS_MAX: u64 = 1_000;

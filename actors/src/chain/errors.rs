@@ -6,10 +6,10 @@ use payferry_evm::client::ClientError;
 use payferry_evm::fees::AboveCeiling;
 use payferry_evm::pace::{Gravity, HeldUp};
 use payferry_evm::wallet::SignerError;
+use payferry_journal::JournalError;
 
 use super::checkpoint::Killed;
 use super::operations::BadOperation;
-use crate::journal::JournalError;
 
 /// Why a pass, or the part of it that one item is, ended early. What was begun is taken up by the next one.
 #[derive(Debug, thiserror::Error)]

@@ -8,6 +8,7 @@ use payferry_entities::{chain_txs, operations};
 use payferry_evm::client::ClientError;
 use payferry_evm::finality::Reach;
 use payferry_evm::pace::Gravity;
+use payferry_journal::OperationOutcome;
 
 use super::checkpoint::Step;
 use super::done::{DoneBy, is_done_call};
@@ -16,7 +17,6 @@ use super::metrics;
 use super::operations::{Verdict, failure_text, is_done_before, is_transient, verdicts};
 use super::resolve::{Place, done_at, outcome};
 use super::settler::SettlerState;
-use crate::journal::OperationOutcome;
 
 /// Failures for a reason that may pass, before the PSP is told.
 const TRANSIENT_ATTEMPTS_MAX: i64 = 3;

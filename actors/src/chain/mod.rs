@@ -4,26 +4,21 @@
 //! settler turns rows of `operations` into transactions. Both rebuild all they know from the database and the chain.
 //! alloy's types end here and in `payferry_evm`: what leaves these modules are the domain's words.
 
-mod attempts;
 pub mod checkpoint;
-pub mod cursor;
 mod done;
 mod errors;
 mod failures;
 mod found;
 mod gas_money;
 mod given_up;
-mod ledger;
 pub(crate) mod metrics;
 mod nonces;
 pub mod operations;
 mod poll;
 mod reader;
-mod recipients;
 mod renumber;
 mod reread;
 mod resolve;
-mod rows;
 mod second_look;
 pub mod selector;
 pub mod settler;
@@ -35,13 +30,12 @@ pub mod watchlist;
 
 pub use payferry_evm::{ChainClient, ChainSpec, ClientError, FeeCeilings, L1Gas, SpecError};
 pub use payferry_evm::{client, config, deploy, fees, finality, inspect};
+pub use payferry_journal::chain::{Role, cursor};
 
 pub use checkpoint::{Checkpoint, HoldAfter, Killed, NoCheckpoint, Step};
 pub(crate) use found::owners;
 pub(crate) use metrics::REORG_DEPTH;
-pub use operations::Role;
 pub use reread::{Reread, RereadError, reread};
-pub(crate) use rows::{LoadError, facts};
 pub use selector::{Choice, NoChain, Selector};
 pub use settler::{Settler, SettlerArgs, SettlerHandle, SettlerMessage, SettlerReport};
 pub use watcher::{WakeUps, Watcher, WatcherArgs, WatcherMessage, WatcherReport, wake_on_change};

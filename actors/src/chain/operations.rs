@@ -11,37 +11,16 @@ use payferry_domain::sending::{self, FailureReason, SendingId};
 use payferry_domain::{Address, Amount, Hash32, OperationId, PaymentId, RefundId, Timestamp};
 use payferry_entities::operations;
 use payferry_evm::wallet::{alloy_address, domain_address};
+use payferry_journal::Carried;
+use payferry_journal::chain::{Role, is_sending};
 
 use crate::inbox::PaymentInbox;
-use crate::journal::Carried;
 
 /// Why an operation to a customer that may not be paid any more failed.
 pub(super) const NOT_CLEARED: &str = "the customer is not cleared to be paid at this wallet";
 
 /// Why an operation that nobody wants any more failed.
 pub(super) const GIVEN_UP: &str = "it was given up before it could be sent again";
-
-/// Which role of the contract carries an operation out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Role {
-    /// Settlements.
-    Settle,
-    /// Sendings.
-    Send,
-}
-
-impl Role {
-    /// Both.
-    pub const ALL: [Self; 2] = [Self::Settle, Self::Send];
-
-    /// Values of `operations.kind` that it carries out.
-    pub const fn kinds(self) -> &'static [&'static str] {
-        match self {
-            Self::Settle => &["settle"],
-            Self::Send => &["deliver", "send", "send_psp", "payout", "withdrawal"],
-        }
-    }
-}
 
 /// A row that cannot be carried out because it makes no sense.
 #[derive(Debug, thiserror::Error)]
@@ -238,16 +217,6 @@ pub(super) enum Outcome<'a> {
 /// Whether a payment is settled by it, to the PSP or to a transfer's recipient. Everything else moves one amount for ever.
 fn settles(row: &operations::Model) -> bool {
     matches!(row.kind.as_str(), "settle" | "deliver")
-}
-
-/// Whether it is a payout's or a withdrawal's.
-pub(super) fn is_sending(row: &operations::Model) -> bool {
-    matches!(row.kind.as_str(), "payout" | "withdrawal")
-}
-
-/// Whether a customer is paid by it, who must be cleared when it is signed.
-pub(super) fn pays_customer(row: &operations::Model) -> bool {
-    matches!(row.kind.as_str(), "payout" | "deliver")
 }
 
 /// Tells whoever an operation belongs to what became of it; answers whether there was anything to tell.

@@ -12,14 +12,15 @@ use payferry_evm::Trouble;
 use payferry_evm::client::{BlockHeader, ClientError, Heads};
 use payferry_evm::config::SpecError;
 use payferry_evm::finality::Reach;
+use payferry_journal::chain::cursor::{Link, Next, Unlinked, gaps};
+use payferry_journal::chain::rows;
+use payferry_journal::payments::StoreError;
+use payferry_journal::{ChainBatch, JournalError, Unit};
 
-use super::cursor::{Link, Next, Unlinked, gaps};
-use super::reader::ReadError;
+use super::reader::{ReadError, link_of};
 use super::watcher::{WatcherArgs, WatcherState};
 use super::watchlist::ChainView;
-use super::{found, metrics, rows};
-use crate::journal::{ChainBatch, JournalError, Unit};
-use crate::payment::store::StoreError;
+use super::{found, metrics};
 
 /// Headers compared in one request while looking for the block where a reorganisation began.
 const ANCESTOR_HEADERS: usize = 32;
@@ -140,7 +141,7 @@ impl<'a> Poll<'a> {
     async fn read(&mut self, from: u64, to: u64, heads: &Heads) -> Result<(), PollError> {
         let WatcherArgs { spec, client, .. } = &self.state.args;
         let headers = if from == heads.latest.number { vec![heads.latest] } else { client.headers(from..=to).await? };
-        let links: Vec<Link> = headers.iter().map(Link::of).collect();
+        let links: Vec<Link> = headers.iter().map(link_of).collect();
         match self.state.known.check(&links) {
             Ok(()) if links.first().is_some_and(|first| first.number == from) => {}
             Ok(()) | Err(Unlinked::First) => return Err(PollError::Inconsistent("a block of another branch")),
@@ -241,8 +242,8 @@ impl<'a> Poll<'a> {
             let lowest = known.links().next().map_or(0, |link| link.number);
             let gone = known.links().map(|link| link.hash).collect();
             let below = self.state.args.client.headers([lowest.saturating_sub(1)]).await?;
-            let cursor = below.first().map(Link::of).ok_or(ClientError::UnknownBlock)?;
-            known = super::cursor::Known::from_links([cursor]);
+            let cursor = below.first().map(link_of).ok_or(ClientError::UnknownBlock)?;
+            known = payferry_journal::chain::cursor::Known::from_links([cursor]);
             (cursor, gone)
         };
         let depth = gone.len();

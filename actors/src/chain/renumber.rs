@@ -8,13 +8,13 @@ use payferry_contracts::Payferry;
 use payferry_domain::{Chain, Timestamp};
 use payferry_entities::{Database, chain_counters, operations};
 use payferry_evm::client::ClientError;
+use payferry_journal::{Renumbering, Unit, counter_of_operations};
 use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QueryOrder};
 
 use super::checkpoint::Step;
 use super::done::is_done_call;
 use super::errors::{Errors, SettleError};
 use super::settler::{SettlerArgs, SettlerState};
-use crate::journal::{Renumbering, Unit, counter_of_operations};
 
 /// Numbers asked for at once, each twice as far on as the one before: as far as half a million.
 const GALLOP_DOUBLINGS: u32 = 20;

@@ -12,18 +12,18 @@ use payferry_domain::{Hash32, Timestamp};
 use payferry_entities::{chain_tx_attempts, chain_txs, operations};
 use payferry_evm::client::ClientError;
 use payferry_evm::wallet::domain_hash;
+use payferry_journal::chain::attempts::{self, Attempts};
+use payferry_journal::chain::queue;
+use payferry_journal::chain::rows::row_number;
+use payferry_journal::{Carried, ChainTxOutcome, OperationOutcome, Unit};
 use tokio::time::Instant;
 
-use super::attempts::{self, Attempts};
 use super::checkpoint::Step;
 use super::errors::{Errors, SettleError};
-use super::ledger;
 use super::metrics;
 use super::operations::verdicts;
-use super::rows::row_number;
 use super::settler::{SettlerArgs, SettlerState};
 use super::watchlist::ChainView;
-use crate::journal::{Carried, ChainTxOutcome, OperationOutcome, Unit};
 
 /// A transaction that is not mined is sent again this often.
 const SEND_AGAIN_AFTER: Duration = Duration::from_secs(5);
@@ -49,9 +49,9 @@ impl SettlerState {
     pub(super) async fn resolve(&mut self, errors: &mut Errors) -> Result<(), SettleError> {
         let SettlerArgs { spec, database, watchlist, .. } = &self.args;
         let view = watchlist.view(spec.chain);
-        let submitted = ledger::submitted_txs(database, spec.chain).await?;
-        let mut mined = ledger::mined_txs(database, spec.chain, &mut self.mined_page).await?;
-        let mined_len = ledger::mined_txs_len(database, spec.chain).await?;
+        let submitted = queue::submitted_txs(database, spec.chain).await?;
+        let mut mined = queue::mined_txs(database, spec.chain, &mut self.mined_page).await?;
+        let mined_len = queue::mined_txs_len(database, spec.chain).await?;
         self.report.unmined = submitted.len();
         self.report.open = submitted.len() + usize::try_from(mined_len).unwrap_or(usize::MAX);
         metrics::settling(spec.chain, self.report.open, self.report.unmined);
@@ -71,11 +71,11 @@ impl SettlerState {
             // What was reverted may be taken back only while its block is not final.
             let finalized = view.finalized.unwrap_or(0).min(view.read_number);
             let SettlerArgs { spec, database, .. } = &self.args;
-            mined.extend(ledger::reverted_txs(database, spec.chain, finalized).await?);
+            mined.extend(queue::reverted_txs(database, spec.chain, finalized).await?);
             mined.sort_by_key(|tx| tx.nonce);
             let ids: Vec<i64> = mined.iter().map(|tx| tx.id).collect();
             let mut failed: HashMap<i64, Vec<operations::Model>> = HashMap::new();
-            for row in ledger::carried_undecided(database, &ids).await? {
+            for row in queue::carried_undecided(database, &ids).await? {
                 failed.entry(row.chain_tx_id.unwrap_or_default()).or_default().push(row);
             }
             for tx in &mined {
@@ -211,7 +211,7 @@ impl SettlerState {
         let Mined { tx, receipt } = &mined;
         self.reached(Step::Mined)?;
         let SettlerArgs { spec, database, .. } = &self.args;
-        let mut rows = ledger::carried(database, &[tx.id]).await?;
+        let mut rows = queue::carried(database, &[tx.id]).await?;
         let place = Place::of(receipt)?;
         if !receipt.status() {
             metrics::reverted(self.args.spec.chain);
@@ -229,7 +229,7 @@ impl SettlerState {
         let is_known = |number: &i64| rows.iter().any(|row| row.number == *number);
         let succeeded = verdicts.iter().filter(|(_, verdict)| verdict.is_success()).map(|(number, _)| *number);
         let others: Vec<i64> = succeeded.filter(|number| !is_known(number)).collect();
-        rows.extend(ledger::idle(database, spec.chain, &others).await?);
+        rows.extend(queue::idle(database, spec.chain, &others).await?);
         let carried = |row: &operations::Model| verdicts.get(&row.number).and_then(|verdict| verdict.carried_for(row));
         let (done, other): (Vec<_>, Vec<_>) = rows.iter().partition(|row| carried(row).is_some());
         let mut outcomes: Vec<_> = done.iter().map(|row| done_at(row, carried(row), &place)).collect();
@@ -305,7 +305,7 @@ impl SettlerState {
         metrics::taken_back(self.args.spec.chain);
         tracing::warn!(chain = %self.args.spec.chain, tx.nonce = tx.nonce,
             "a transaction of ours was taken back; it is sent again");
-        let rows = ledger::carried(&self.args.database, &[tx.id]).await?;
+        let rows = queue::carried(&self.args.database, &[tx.id]).await?;
         let undone: Vec<_> = rows.iter().filter(|row| matches!(row.status.as_str(), "mined" | "succeeded")).collect();
         let outcomes = undone.iter().map(|row| outcome(row, "submitted", None)).collect();
         let changed = self.record(tx, "submitted", None, outcomes).await?;

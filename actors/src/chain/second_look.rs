@@ -9,15 +9,16 @@ use std::time::Duration;
 use payferry_entities::transfers;
 use payferry_evm::client::ClientError;
 use payferry_evm::pace::{AbortOnDrop, backoff};
+use payferry_journal::chain::cursor::Link;
+use payferry_journal::chain::rows;
+use payferry_journal::{ChainBatch, Unit};
 use payferry_runtime::observe::Mailbox;
 use tokio::time::Instant;
 
-use super::cursor::Link;
+use super::found;
 use super::metrics;
 use super::poll::PollError;
 use super::watcher::{WatcherArgs, WatcherMessage, WatcherState};
-use super::{found, rows};
-use crate::journal::{ChainBatch, Unit};
 
 /// Blocks that are worth a request; fewer are waited for.
 const RANGE_MIN_BLOCKS: u64 = 16;

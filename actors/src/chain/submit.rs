@@ -14,17 +14,18 @@ use payferry_evm::config::L1Gas;
 use payferry_evm::fees::Fees;
 use payferry_evm::pace::HeldUp;
 use payferry_evm::wallet::{OperatorSigner, alloy_address};
+use payferry_journal::chain::Role;
+use payferry_journal::chain::queue;
+use payferry_journal::chain::recipients;
+use payferry_journal::{Refusal, RefusedOperation, SignedOperation, Submission, Unit};
 use tokio::time::Instant;
 
 use super::checkpoint::Step;
 use super::errors::{Errors, SettleError, gravity_of_call};
 use super::given_up::given_up;
-use super::ledger;
 use super::metrics;
-use super::operations::{GIVEN_UP, NOT_CLEARED, Role, batch_input, vault_id};
-use super::recipients;
+use super::operations::{GIVEN_UP, NOT_CLEARED, batch_input, vault_id};
 use super::settler::{SettlerArgs, SettlerState};
-use crate::journal::{Refusal, RefusedOperation, SignedOperation, Submission, Unit};
 
 /// Looks at a vault that does not hold enough, before the contract is asked to say so itself.
 const SHORT_LOOKS_MAX: u32 = 3;
@@ -64,12 +65,12 @@ impl SettlerState {
     async fn submit_batch(&mut self, role: Role) -> Result<bool, SettleError> {
         let SettlerArgs { spec, database, clock, .. } = &self.args;
         let signer = self.args.signer(role);
-        if ledger::unmined(database, spec.chain, signer.address()).await? >= spec.in_flight_max as u64 {
+        if queue::unmined(database, spec.chain, signer.address()).await? >= spec.in_flight_max as u64 {
             return Ok(false);
         }
         let now = Instant::now();
         let limit = spec.batch_items_max + self.short.len();
-        let mut rows = ledger::queued(database, spec.chain, role, clock.real_now(), limit).await?;
+        let mut rows = queue::queued(database, spec.chain, role, clock.real_now(), limit).await?;
         rows.retain(|row| self.short.get(&row.id).is_none_or(|(_, until)| *until <= now));
         rows.retain(|row| match batch_input(role, std::slice::from_ref(row)) {
             Ok(_) => true,
@@ -158,7 +159,7 @@ impl SettlerState {
         let input = Bytes::from(batch_input(role, rows)?);
         let fees = Fees::first(client.fee_market().await?, spec.fees)?;
         let gas_limit = batch_gas_limit(rows.len()) + self.l1_gas(&input).await?;
-        let ours = ledger::next_nonce(database, spec.chain, signer.address()).await?.unwrap_or(0);
+        let ours = queue::next_nonce(database, spec.chain, signer.address()).await?.unwrap_or(0);
         // One endpoint's word: where it says too much, a nonce is left out, and filled when what is signed here gets stuck.
         let theirs = client.nonce(signer.address(), "latest").await?;
         let nonce = ours.max(i64::try_from(theirs).map_err(|_| SettleError::Row("a nonce is out of range"))?);

@@ -14,22 +14,22 @@ use payferry_evm::Trouble;
 use payferry_evm::client::ChainClient;
 use payferry_evm::config::{ChainSpec, SpecError};
 use payferry_evm::pace::{AbortOnDrop, Looks, backoff};
+use payferry_journal::Journal;
+use payferry_journal::chain::cursor::Known;
+use payferry_journal::chain::rows;
 use payferry_runtime::clock::Clock;
 use payferry_runtime::observe::{ActorKind, Behaviour, Books, Mailbox};
 use ractor::{ActorCell, ActorProcessingErr, RpcReplyPort, SpawnErr};
 use serde::Serialize;
 use tokio::time::Instant;
 
-use super::cursor::Known;
 use super::metrics;
 use super::poll::{Poll, PollError};
 use super::reader::Reader;
-use super::rows;
 use super::second_look::{LookedAgain, SecondLook};
 use super::sweep::{SWEEP_INTERVAL, Sweep};
 use super::watchlist::Watchlist;
 use crate::inbox::PaymentInbox;
-use crate::journal::Journal;
 
 /// Looks in a row at a node that lags before it is called trouble.
 const LAG_LOOKS_QUIET: u32 = 3;
@@ -370,7 +370,7 @@ impl WatcherState {
         });
         for row in rows {
             let first = times.get(&(row.tx_hash.clone(), row.payment_id.clone())).copied();
-            match rows::observed(spec, row, first) {
+            match rows::observed(spec.chain, |address| spec.token_at(address), row, first) {
                 Ok((payment_id, fact)) => {
                     watchlist.drop_outdated(fact.key, fact.revision);
                     inbox.tell(payment_id, payferry_domain::payment::Command::ObserveTransfer(fact));
@@ -383,7 +383,7 @@ impl WatcherState {
     /// Outages that the watcher before this one recorded and may not have told; each is applied once.
     fn tell_gaps_again(&self) {
         let WatcherArgs { spec, inbox, .. } = &self.args;
-        for gap in super::cursor::gaps(self.known.links(), spec.outage_secs) {
+        for gap in payferry_journal::chain::cursor::gaps(self.known.links(), spec.outage_secs) {
             inbox.chain_stood_still(spec.chain, gap.block, gap.from, gap.to);
         }
     }

@@ -23,7 +23,7 @@ pub const BUCKETS: &[(&str, &[f64])] = &[
     (super::MAILBOX_WAIT, MAILBOX),
     (super::HANDLING, MAILBOX),
     (super::metrics::TRANSITION, TRANSITION),
-    (crate::journal::COMMIT_SECONDS, COMMIT),
-    (crate::journal::GROUP_UNITS, GROUP_UNITS),
+    (payferry_journal::COMMIT_SECONDS, COMMIT),
+    (payferry_journal::GROUP_UNITS, GROUP_UNITS),
     (crate::chain::REORG_DEPTH, REORG_BLOCKS),
 ];

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use payferry_domain::payment::{Command, OutageId, Payment, Requester};
 use payferry_domain::{Chain, PaymentId, Timestamp};
+use payferry_journal::payments;
 use payferry_runtime::observe::{ActorKind, Behaviour, Cause, Mailbox, ended};
 use payferry_runtime::supervise::Budget;
 use ractor::{ActorProcessingErr, SupervisionEvent};
@@ -17,7 +18,6 @@ use ractor::{ActorProcessingErr, SupervisionEvent};
 use super::actor::{CommandFailure, Message};
 use super::effects::Services;
 use super::router::LOGICAL_SHARDS;
-use super::store;
 
 /// How often the wheel is looked at.
 const TICK: Duration = Duration::from_millis(250);
@@ -173,7 +173,7 @@ impl Shard {
     async fn rehydrate(&self, myself: &Mailbox<ShardMessage>) -> Result<(), ActorProcessingErr> {
         let mut after = None;
         loop {
-            let page = store::load_live(&self.services.database, self.logical(), after, REHYDRATION_PAGE).await?;
+            let page = payments::load_live(&self.services.database, self.logical(), after, REHYDRATION_PAGE).await?;
             let Some(last) = page.last() else { break };
             after = Some(last.id());
             for payment in page {
@@ -229,7 +229,7 @@ impl Shard {
         id: PaymentId,
         is_wanted: fn(&Payment) -> bool,
     ) -> Result<Option<Mailbox<Message>>, ActorProcessingErr> {
-        let payment = store::load(&self.services.database, id).await?.filter(is_wanted);
+        let payment = payments::load(&self.services.database, id).await?.filter(is_wanted);
         let Some(payment) = payment else { return Ok(None) };
         self.services.router.spawn(&self.services, Box::new(payment), myself.get_cell()).await.map(Some)
     }
@@ -238,7 +238,7 @@ impl Shard {
     /// who had asked for them had given up, or could not be started then.
     async fn sweep(&self, myself: &Mailbox<ShardMessage>, after: Option<PaymentId>, state: &mut State) {
         let Services { database, router, books, metrics, clock, .. } = &*self.services;
-        let page = match store::live_ids(database, self.logical(), after, SWEEP_PAGE).await {
+        let page = match payments::live_ids(database, self.logical(), after, SWEEP_PAGE).await {
             Ok(page) => page,
             Err(error) => {
                 tracing::warn!(%error, "shard {} could not look for live payments without an actor", self.index);

@@ -7,14 +7,15 @@ use payferry_domain::payment::{
 };
 use payferry_domain::{Address, Amount, Chain, CustomerId, FeeBps, MerchantId, PaymentId, PspId, Timestamp, Token};
 use payferry_entities::postgres::LATE_COMMIT_MAX;
+use payferry_journal::payments::initiation_unit;
+use payferry_journal::psps::PspError;
+use payferry_journal::{JournalError, Unit};
 use tracing::Instrument;
 
 use super::System;
 use crate::compliance::{ScreenRequest, Subject};
-use crate::journal::{JournalError, Unit};
 use crate::pauses::Scope;
-use crate::payment::{AnswerRow, Message, Reminder, Services, ShardMessage, store};
-use crate::psps::PspError;
+use crate::payment::{AnswerRow, Message, Reminder, Services, ShardMessage};
 
 /// Random bytes of a magic link.
 const LINK_RANDOM_BYTES: usize = 24;
@@ -164,12 +165,12 @@ impl System {
             overpayment: if is_pay_in { psp.policies.overpayment } else { OverpaymentPolicy::KeepExcess },
             refund_to_sender: psp.policies.refund_to_sender,
             dust_floor: psp.policies.dust_floor,
-            finality: psp.policies.finality_on(spec),
+            finality: psp.policies.finality_on(spec.chain, spec.finality, spec.finality_least),
             created_at: now,
         };
         let transition = Box::new(payment::initiate(terms, now.plus_secs(request.expires_in_secs)));
         let row = request.answer.as_ref().map(|answer| answer(&transition.payment));
-        let unit = store::initiation_unit(&transition, row).map_err(|e| InitiateError::Unavailable(e.to_string()))?;
+        let unit = initiation_unit(&transition, row).map_err(|e| InitiateError::Unavailable(e.to_string()))?;
         let unit = Unit::Initiation(Box::new(unit));
         // What is queued is written whether or not the caller waits for it, and then it must be looked after. Whoever
         // makes the answer keeps its idempotency key so long: a second request hears that the first still runs.

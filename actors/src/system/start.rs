@@ -9,6 +9,9 @@ use parking_lot::{Mutex, RwLock};
 use payferry_entities::Database;
 use payferry_evm::wallet::OperatorSigner;
 use payferry_evm::{ChainClient, ChainSpec};
+use payferry_journal::payments::Unapplied;
+use payferry_journal::psps::{Ceilings, PspDirectory};
+use payferry_journal::{Journal, JournalTask, opening};
 use payferry_runtime::clock::Clock;
 use payferry_runtime::observe::{ActorKind, Books, Cause, ROOT_NAME};
 use payferry_runtime::seal::Sealer;
@@ -24,13 +27,10 @@ use crate::chains::Chains;
 use crate::compliance::identity::{ComplianceDesk, DeskConfig, IdentityProvider};
 use crate::compliance::{KytScreener, Screening, ScreeningConfig, SenderKind};
 use crate::inbox::PaymentInbox;
-use crate::journal::{self, Journal, JournalTask};
-use crate::ledger;
 use crate::ledger::check::{self, Findings, LedgerAuditor};
 use crate::observe::TreeBooks;
 use crate::pauses::Pauses;
-use crate::payment::{PaymentMetrics, Router, Services, Shard, Unapplied};
-use crate::psps::{Ceilings, PspDirectory};
+use crate::payment::{PaymentMetrics, Router, Services, Shard};
 use crate::reconcile;
 use crate::reconcile::watch::{self, VaultAuditor, VaultFindings};
 use crate::sending::SendingDesk;
@@ -118,7 +118,7 @@ impl System {
             bookkeeping,
         } = config;
         let opened =
-            if posts { ledger::open(&database, clock.real_now()).await.map_err(failed("ledger"))? } else { 0 };
+            if posts { opening::open(&database, clock.real_now()).await.map_err(failed("ledger"))? } else { 0 };
         if opened > 0 {
             tracing::info!(payments = opened, "{opened} payments from before the ledger were posted");
         }
@@ -132,7 +132,7 @@ impl System {
         books.tally().doubt();
         let root =
             books.spawn(ROOT_NAME, Root { books: Books::clone(&books) }, (), None).await.map_err(failed("root"))?;
-        let (journal, task) = Journal::start_with(database.clone(), books.clone());
+        let (journal, task) = Journal::start_with(database.clone(), Books::clone(&books), books.tally().clone());
         let journal = if posts { journal } else { journal.without_postings() };
         let writing = write(task, Books::clone(&books));
         let services = Arc::new(Services {
@@ -392,7 +392,8 @@ impl System {
 
 /// Runs the journal's task, and again when it panics; its queues outlive it.
 fn write(task: JournalTask, books: Books) -> AbortOnDropHandle<()> {
-    let panicked = move |reason: &str| books.restarted(ActorKind::Journal, journal::NAME, Cause::Panic, reason);
+    let panicked =
+        move |reason: &str| books.restarted(ActorKind::Journal, payferry_journal::NAME, Cause::Panic, reason);
     AbortOnDropHandle::new(tokio::spawn(task.supervise(panicked)))
 }
 

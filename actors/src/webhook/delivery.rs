@@ -12,12 +12,12 @@ use futures::FutureExt as _;
 use futures::future::{BoxFuture, Shared};
 use payferry_domain::Timestamp;
 use payferry_entities::delivery_attempts;
+use payferry_journal::{DeliveryOutcome, JournalError, Unit};
 
 use super::attempt::{Outcome, Target, attempt};
 use super::queue::{self, Due};
 use super::schedule::AfterFailure;
 use super::sender::Desk;
-use crate::journal::{DeliveryOutcome, JournalError, Unit};
 
 /// Pause before an outcome that could not be written is written again.
 const RECORD_PAUSE: Duration = Duration::from_millis(500);

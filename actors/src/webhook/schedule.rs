@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::journal::DELIVERY_RETRIES_MAX;
+use payferry_journal::DELIVERY_RETRIES_MAX;
 
 /// How far a delay is spread, so that many deliveries that failed together do not come back together.
 pub const JITTER_PERCENT: u32 = 10;

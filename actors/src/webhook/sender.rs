@@ -11,6 +11,7 @@ use dashmap::{DashMap, DashSet};
 use payferry_domain::payment::test_payload;
 use payferry_domain::{EventId, PspId};
 use payferry_entities::Database;
+use payferry_journal::Journal;
 use payferry_runtime::clock::Clock;
 use payferry_runtime::observe::{ActorKind, Behaviour, Books, Cause, Mailbox, ended};
 use payferry_runtime::seal::Sealer;
@@ -22,7 +23,6 @@ use super::attempt::{Target, attempt, client};
 use super::endpoint::{self, Endpoint, EndpointView};
 use super::metrics::WebhookMetrics;
 use super::{IN_FLIGHT_SHARED_MAX, STOP_PATIENCE, WebhookConfig, endpoints, queue};
-use crate::journal::Journal;
 
 /// How often PSPs with open deliveries are looked for: a lost nudge costs at most this.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(5);

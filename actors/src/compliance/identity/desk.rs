@@ -13,6 +13,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use payferry_domain::CheckId;
 use payferry_entities::Database;
+use payferry_journal::customers::ChangeError;
 use payferry_runtime::clock::Clock;
 use payferry_runtime::observe::{ActorKind, Behaviour, Books, Mailbox};
 use payferry_runtime::seal::Sealer;
@@ -26,7 +27,6 @@ use super::metrics::DeskMetrics;
 use super::provider::{CallbackError, IdentityProvider};
 use super::queue::{self, Backlog, Task};
 use super::work::{ProviderTrouble, Workshop, verdict_word};
-use crate::customers::ChangeError;
 
 /// The actor's name.
 const NAME: &str = "compliance_desk";

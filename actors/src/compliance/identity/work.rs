@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 use payferry_domain::Timestamp;
 use payferry_domain::customer::{CheckPurpose, Verdict};
 use payferry_entities::{Database, customers};
+use payferry_journal::customers::{ChangeError, customer_of};
 use payferry_runtime::clock::Clock;
 use payferry_runtime::seal::Sealer;
 use sea_orm::{DbErr, EntityTrait};
@@ -17,7 +18,6 @@ use super::desk::DeskConfig;
 use super::metrics::DeskMetrics;
 use super::provider::{Begun, CheckRequest, IdentityError, IdentityProvider, Look, Subject};
 use super::queue::{self, Task};
-use crate::customers::{ChangeError, customer_of};
 
 /// The share of a link's lifetime after which it is renewed: whoever is given it can still use it for a while.
 const LINK_RENEWED_AFTER: (u32, u32) = (3, 4);

@@ -2,9 +2,9 @@
 
 use payferry_domain::Timestamp;
 use payferry_entities::delivery_attempts;
+use payferry_journal::webhooks::log::{ATTEMPTS_LISTED_MAX, REDELIVERED_MAX};
 
 use super::*;
-use crate::webhook::log::{ATTEMPTS_LISTED_MAX, REDELIVERED_MAX};
 
 #[tokio::test]
 async fn a_range_is_queued_again_by_event_and_by_time() {

@@ -14,6 +14,7 @@ use payferry_domain::{PspId, Timestamp};
 use payferry_entities::{Database, deliveries, events, psps};
 use payferry_harness::PATIENCE;
 use payferry_harness::database::TestDatabase;
+use payferry_journal::{DELIVERY_RETRIES_MAX, Journal};
 use payferry_migration::{Migrator, MigratorTrait};
 use payferry_runtime::clock::Clock;
 use payferry_runtime::observe::{ActorKind, Books};
@@ -25,7 +26,6 @@ use wiremock::matchers::any;
 use wiremock::{Mock, MockServer, Request, ResponseTemplate};
 
 use super::{ATTEMPT_TIMEOUT, EndpointView, Schedule, UrlPolicy, WebhookConfig, WebhookSender, endpoints, log};
-use crate::journal::{DELIVERY_RETRIES_MAX, Journal};
 
 /// A supervisor that lets its children be.
 struct Roof;

@@ -1,0 +1,162 @@
+//! Changes a customer: the row is locked, the domain decides, and the row, its checks and the audit entries are written
+//! in the transaction that the caller commits.
+
+use payferry_domain::customer::{self, Command, Customer, Event, Rejection};
+use payferry_domain::{CheckId, CustomerId, PspId, Timestamp};
+use payferry_entities::{Database, Transaction, checks, customers};
+use sea_orm::sea_query::Expr;
+use sea_orm::{ActiveModelTrait, ColumnTrait, DbErr, EntityTrait, IntoActiveModel, QueryFilter, QuerySelect};
+
+use super::store::{StoreError, customer_of, write_into};
+use crate::audit::{self, Actor, Entry};
+
+/// A check that waits to be begun at the provider.
+pub const QUEUED: &str = "queued";
+/// A check that the provider knows of.
+pub const OPEN: &str = "open";
+
+/// Why a customer was not changed.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum ChangeError {
+    /// There is none with this id, or it is another PSP's.
+    #[error("no such customer")]
+    NotFound,
+    /// The customer does not allow it.
+    #[error(transparent)]
+    Rejected(#[from] Rejection),
+    /// Its row is damaged.
+    #[error(transparent)]
+    Unreadable(#[from] StoreError),
+    /// The database is away.
+    #[error("the database is not available: {0}")]
+    Database(#[from] DbErr),
+}
+
+/// A customer whose row is locked until the transaction ends. Dropped: nothing has changed.
+#[derive(Debug)]
+pub struct Opened {
+    /// The row. Whoever changes what the domain does not know (`particulars`) does it here, before [`Self::apply`].
+    pub row: customers::Model,
+    customer: Customer,
+    transaction: Transaction,
+}
+
+impl Opened {
+    /// Locks the customer; `owner`: it has to be this PSP's.
+    pub async fn find(database: &Database, id: CustomerId, owner: Option<PspId>) -> Result<Self, ChangeError> {
+        let transaction = database.begin().await?;
+        let mut query = customers::Entity::find_by_id(id.to_string());
+        if let Some(psp_id) = owner {
+            query = query.filter(customers::Column::PspId.eq(psp_id.to_string()));
+        }
+        let row = query.lock_exclusive().one(&transaction).await?.ok_or(ChangeError::NotFound)?;
+        let customer = customer_of(&row)?;
+        Ok(Self { row, customer, transaction })
+    }
+
+    /// As it is in this transaction.
+    pub fn customer(&self) -> &Customer {
+        &self.customer
+    }
+
+    /// For whatever else belongs to the change.
+    pub fn transaction(&self) -> &Transaction {
+        &self.transaction
+    }
+
+    /// Decides the command and writes what follows; answers what happened, nothing if it is old or known.
+    pub async fn apply(&mut self, command: &Command, by: &Actor, now: Timestamp) -> Result<Vec<Event>, ChangeError> {
+        let Some(transition) = customer::transition(&self.customer, command, now)? else { return Ok(Vec::new()) };
+        let before = self.customer.version;
+        self.customer = transition.customer;
+        write_into(&self.customer, &mut self.row);
+        self.row.updated_at = now.as_millis();
+        self.write_row(before).await?;
+        for event in &transition.events {
+            self.write_check(event, now).await?;
+        }
+        let entries = transition.events.iter().map(|event| self.entry(event)).collect();
+        audit::append(&self.transaction, by, now, entries).await?;
+        Ok(transition.events)
+    }
+
+    /// The transaction, to be committed.
+    pub fn into_transaction(self) -> Transaction {
+        self.transaction
+    }
+
+    /// Commits.
+    pub async fn commit(self) -> Result<(), ChangeError> {
+        Ok(self.transaction.commit().await?)
+    }
+
+    async fn write_row(&self, version_before: i64) -> Result<(), ChangeError> {
+        let row = self.row.clone().into_active_model().reset_all();
+        let written = customers::Entity::update_many()
+            .set(row)
+            .filter(customers::Column::Id.eq(&self.row.id))
+            .filter(customers::Column::Version.eq(version_before))
+            .exec(&self.transaction)
+            .await?;
+        match written.rows_affected {
+            1 => Ok(()),
+            rows => Err(DbErr::Custom(format!("{rows} rows of a locked customer were written")).into()),
+        }
+    }
+
+    async fn write_check(&self, event: &Event, now: Timestamp) -> Result<(), ChangeError> {
+        let (check, status) = match event {
+            Event::CheckQueued { check, purpose, revision } => {
+                let row = checks::Model {
+                    id: check.to_string(),
+                    customer_id: self.row.id.clone(),
+                    psp_id: self.row.psp_id.clone(),
+                    purpose: purpose.as_str().to_owned(),
+                    revision: (*revision).into(),
+                    status: QUEUED.to_owned(),
+                    provider: None,
+                    provider_ref: None,
+                    url: None,
+                    attempts: 0,
+                    next_attempt_at: Some(now.as_millis()),
+                    last_error: None,
+                    created_at: now.as_millis(),
+                    updated_at: now.as_millis(),
+                };
+                checks::Entity::insert(row.into_active_model()).exec_without_returning(&self.transaction).await?;
+                return Ok(());
+            }
+            Event::CheckSuperseded { check } => (check, "superseded"),
+            Event::CheckLapsed { check } => (check, "lapsed"),
+            Event::CheckPassed { check } => (check, "passed"),
+            Event::CheckFailed { check } => (check, "failed"),
+            _ => return Ok(()),
+        };
+        self.end_check(*check, status, now).await
+    }
+
+    async fn end_check(&self, check: CheckId, status: &str, now: Timestamp) -> Result<(), ChangeError> {
+        checks::Entity::update_many()
+            .col_expr(checks::Column::Status, Expr::value(status))
+            .col_expr(checks::Column::NextAttemptAt, Expr::value(Option::<i64>::None))
+            .col_expr(checks::Column::UpdatedAt, Expr::value(now.as_millis()))
+            .filter(checks::Column::Id.eq(check.to_string()))
+            .exec(&self.transaction)
+            .await?;
+        Ok(())
+    }
+
+    fn entry(&self, event: &Event) -> Entry {
+        let mut detail = serde_json::to_value(event).unwrap_or_default();
+        if let Some(fields) = detail.as_object_mut() {
+            // The name stands in the action.
+            fields.remove("event");
+        }
+        Entry {
+            action: format!("customer.{}", event.name()),
+            psp_id: Some(self.customer.psp_id),
+            subject: self.row.id.clone(),
+            detail,
+        }
+    }
+}
