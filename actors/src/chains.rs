@@ -5,9 +5,11 @@ use std::collections::BTreeMap;
 use payferry_domain::payment::{ObservedTransfer, TransferKey};
 use payferry_domain::{Chain, Finality, PaymentId, Timestamp};
 use payferry_entities::{Database, transfers};
+use payferry_evm::ChainSpec;
+use payferry_evm::wallet::Vaults;
+use payferry_journal::chain::rows::{self, LoadError};
 
-use crate::chain::{self, ChainSpec, ChainView, LoadError, Selector, SettlerHandle, Watchlist};
-use crate::wallet::Vaults;
+use crate::chain::{self, ChainView, Selector, SettlerHandle, Watchlist};
 
 /// Configured chains, shared by payments, HTTP and the supervisors.
 #[derive(Debug)]
@@ -113,7 +115,12 @@ impl Chains {
             let Some(spec) = self.spec(chain) else { continue };
             let of_chain: Vec<_> = rows.iter().filter(|row| row.chain == chain.as_str()).cloned().collect();
             if !of_chain.is_empty() {
-                facts.extend(chain::facts(database, spec, &of_chain).await?.into_iter().map(|(_, fact)| fact));
+                facts.extend(
+                    rows::facts(database, spec.chain, |address| spec.token_at(address), &of_chain)
+                        .await?
+                        .into_iter()
+                        .map(|(_, fact)| fact),
+                );
             }
         }
         Ok(facts)

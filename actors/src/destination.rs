@@ -4,12 +4,13 @@
 
 use payferry_domain::Address;
 use payferry_entities::{Database, psps};
+use payferry_evm::ChainSpec;
+use payferry_evm::wallet::Vaults;
+use payferry_journal::payments::StoreError;
 use sea_orm::{DbErr, EntityTrait, QuerySelect};
 
-use crate::chain::{self, ChainSpec, Watchlist};
-use crate::payment::store::StoreError;
+use crate::chain::{self, Watchlist};
 use crate::system::System;
-use crate::wallet::Vaults;
 
 /// Highest number of a built-in contract; the lowest is 1.
 const RESERVED_MAX: u16 = 0x01ff;

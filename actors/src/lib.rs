@@ -7,24 +7,25 @@
 pub mod auditors;
 pub mod chain;
 pub mod chains;
-pub mod clock;
+pub use payferry_evm::wallet;
+pub use payferry_journal::{self as journal, psps};
+pub use payferry_runtime::{clock, seal, tls};
+
 pub mod compliance;
-pub mod customers;
 pub mod destination;
+/// Customers as rows, and the audit log.
+pub mod customers {
+    pub use payferry_journal::audit;
+    pub use payferry_journal::customers::*;
+}
 pub mod inbox;
-pub mod journal;
 pub mod ledger;
 pub mod observe;
 pub mod pauses;
 pub mod payment;
-pub mod psps;
 pub mod reconcile;
-pub mod seal;
 pub mod sending;
-mod supervise;
 pub mod system;
-pub mod tls;
-pub mod wallet;
 pub mod webhook;
 
 pub use system::{

@@ -14,13 +14,13 @@ use metrics::{Unit, describe_gauge, gauge};
 use parking_lot::RwLock;
 use payferry_domain::{Chain, PspId, Timestamp};
 use payferry_entities::{Database, Transaction, pauses};
+use payferry_journal::audit::{self, Actor, Entry};
 use sea_orm::{DbErr, EntityTrait, IntoActiveModel, QuerySelect};
 use serde_json::json;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::chain::Role;
 use crate::chains::Chains;
-use crate::customers::audit::{self, Actor, Entry};
 
 /// Maximum time until other nodes apply a pause.
 pub const STALE_MAX: Duration = Duration::from_secs(1);

@@ -16,24 +16,25 @@ use std::time::Duration;
 use payferry_domain::payment::{Command, ObservedTransfer, Payment, Rejection};
 use payferry_domain::{Amount, Chain, PaymentId};
 use payferry_entities::Database;
+use payferry_journal::payments;
+use payferry_journal::psps::PspDirectory;
+use payferry_journal::{Hindrance, Journal};
+use payferry_runtime::clock::Clock;
+use payferry_runtime::observe::{ActorKind, Mailbox};
+use payferry_runtime::seal::Sealer;
+use payferry_runtime::supervise::RootMessage;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::chain::ChainView;
 use crate::chains::Chains;
-use crate::clock::Clock;
 use crate::compliance::identity::ComplianceDesk;
-use crate::journal::{Hindrance, Journal};
 use crate::ledger::check::LedgerView;
-use crate::observe::{ActorKind, Books, Ferried, Mailbox, Quarantine};
+use crate::observe::{Ferried, Quarantine, TreeBooks};
 use crate::pauses::Pauses;
-use crate::payment::store;
 use crate::payment::{Ask, Beside, CommandFailure, Message, Services};
-use crate::psps::PspDirectory;
 use crate::reconcile::watch::VaultsView;
-use crate::seal::Sealer;
 use crate::sending;
 use crate::sending::DeskMessage;
-use crate::supervise::RootMessage;
 use crate::webhook::WebhookSender;
 
 pub use initiate::{ChainAsked, InitiateError, InitiatePayment};
@@ -133,13 +134,13 @@ impl System {
     pub async fn set_aside(&self, payment_id: PaymentId, limit: u64) -> Result<Vec<ObservedTransfer>, CommandError> {
         let Services { database, chains, .. } = &*self.inner.services;
         let unavailable = |error: &dyn std::fmt::Display| CommandError::Unavailable(error.to_string());
-        let rows = store::set_aside_of(database, payment_id, chains.names(), limit)
+        let rows = payments::set_aside_of(database, payment_id, chains.names(), limit)
             .await
             .map_err(|error| unavailable(&error))?;
         chains.facts(database, &rows).await.map_err(|error| unavailable(&error))
     }
 
-    fn books(&self) -> &Books {
+    fn books(&self) -> &TreeBooks {
         &self.inner.services.books
     }
 

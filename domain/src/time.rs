@@ -1,6 +1,7 @@
 //! A point in time: milliseconds since 1970 UTC. There is no clock here; the caller passes the time as data.
 
 use std::fmt;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde::{Deserialize, Serialize};
@@ -43,6 +44,17 @@ impl From<DateTime<Utc>> for Timestamp {
     }
 }
 
+impl From<SystemTime> for Timestamp {
+    /// Cut to whole milliseconds.
+    fn from(moment: SystemTime) -> Self {
+        let millis = |span: std::time::Duration| i64::try_from(span.as_millis()).unwrap_or(i64::MAX);
+        match moment.duration_since(UNIX_EPOCH) {
+            Ok(since) => Self(millis(since)),
+            Err(before) => Self(-millis(before.duration())),
+        }
+    }
+}
+
 impl From<Timestamp> for DateTime<Utc> {
     /// Clamps values outside the range of chrono (about 260,000 years) to the nearest bound.
     fn from(moment: Timestamp) -> Self {
@@ -73,5 +85,8 @@ mod tests {
         assert!(!Timestamp(i64::MAX).to_string().is_empty());
         assert_eq!(serde_json::to_string(&Timestamp(5)).unwrap(), "5");
         assert_eq!(Timestamp::from(DateTime::<Utc>::from(Timestamp(77))), Timestamp(77));
+        let moment = |ms| UNIX_EPOCH + std::time::Duration::from_millis(ms);
+        assert_eq!(Timestamp::from(moment(1_732_175_655_007)), Timestamp(1_732_175_655_007));
+        assert_eq!(Timestamp::from(UNIX_EPOCH - std::time::Duration::from_millis(5)), Timestamp(-5));
     }
 }

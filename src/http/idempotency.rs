@@ -116,7 +116,7 @@ impl Idempotency {
     /// The row that stores `answer`, if the request came with a key.
     pub fn row(&self, answer: &Answer) -> Option<idempotency_keys::Model> {
         let kept = self.0.as_deref()?;
-        let now = kept.clock.now();
+        let now: Timestamp = kept.clock.now();
         Some(idempotency_keys::Model {
             psp_id: kept.psp_id.to_string(),
             route: kept.route.clone(),
@@ -181,7 +181,7 @@ impl Idempotency {
         let id = (kept.psp_id.to_string(), kept.route.clone(), kept.key.clone());
         let row = idempotency_keys::Entity::find_by_id(id).one(app.database().reader()).await?;
         let Some(row) = row else { return Ok(None) };
-        let now = app.clock().now().as_millis();
+        let now = app.clock().now::<Timestamp>().as_millis();
         if row.expires_at <= now {
             // The new answer needs the key's row.
             idempotency_keys::Entity::delete_many()
@@ -214,7 +214,7 @@ impl Kept {
 impl Running {
     /// Deletes expired answers, at most once a minute, in a task of its own.
     fn prune(&self, app: &Shared) {
-        let now = app.clock().now();
+        let now: Timestamp = app.clock().now();
         let last = self.pruned_at_ms.load(Ordering::Relaxed);
         let due = now.millis_since(Timestamp(last)) >= PRUNE_EVERY_MS;
         let swap = |last| self.pruned_at_ms.compare_exchange(last, now.0, Ordering::Relaxed, Ordering::Relaxed);

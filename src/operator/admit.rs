@@ -75,7 +75,7 @@ impl Admission {
 
     /// Cookie of a new session. `secure`: send it over TLS only.
     pub(super) fn session(&self, secure: bool) -> HeaderValue {
-        let ends_at = self.clock.real_now().plus_secs(SESSION_SECS).as_millis();
+        let ends_at = self.clock.real_now::<Timestamp>().plus_secs(SESSION_SECS).as_millis();
         let session = format!("{ends_at}.{}", hex::encode(self.seal(ends_at)));
         cookie(&session, SESSION_SECS, secure)
     }
@@ -229,7 +229,7 @@ mod tests {
         assert_eq!(look(&[("cookie", &longer)]), Err(TokenProblem::Wrong), "a session cannot be extended");
         let other = Admission::new("another token", Clock::default());
         assert_eq!(look(&[("cookie", &session(&other))]), Err(TokenProblem::Wrong));
-        let over = admission.clock.real_now().as_millis() - 1;
+        let over = admission.clock.real_now::<Timestamp>().as_millis() - 1;
         let over = format!("payferry_operator={over}.{}", hex::encode(admission.seal(over)));
         assert_eq!(look(&[("cookie", &over)]), Err(TokenProblem::SessionOver));
     }

@@ -202,7 +202,7 @@ async fn tick(system: &System) -> Tick {
         payments.retain(|line| line.count > 0);
     }
     Tick {
-        at: system.clock().real_now().into(),
+        at: system.clock().real_now::<Timestamp>().into(),
         ready: view.ready,
         payments_live: view.payments_live,
         restarts: view.restarts.values().sum(),

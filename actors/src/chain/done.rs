@@ -10,15 +10,15 @@ use alloy::sol_types::{SolCall, SolEvent};
 use payferry_contracts::Payferry;
 use payferry_domain::{Address, Timestamp};
 use payferry_entities::operations;
+use payferry_evm::client::ClientError;
+use payferry_evm::wallet::{alloy_address, domain_hash};
+use payferry_journal::Carried;
+use payferry_journal::chain::attempts;
 
-use super::attempts;
-use super::client::ClientError;
 use super::errors::SettleError;
 use super::operations::{Route, success, vault_id, verdicts};
 use super::resolve::Place;
 use super::settler::{SettlerArgs, SettlerState};
-use crate::journal::Carried;
-use crate::wallet::{alloy_address, domain_hash};
 
 /// Maximum number of transactions per account with receipts to search for a completed operation.
 const DONE_SEARCH_ATTEMPTS_MAX: u64 = 1_000;

@@ -2,13 +2,14 @@
 //!
 //! Deliberately absent: the reaction to them (`pace`, `trouble`).
 
+use payferry_evm::client::ClientError;
+use payferry_evm::fees::AboveCeiling;
+use payferry_evm::pace::{Gravity, HeldUp};
+use payferry_evm::wallet::SignerError;
+use payferry_journal::JournalError;
+
 use super::checkpoint::Killed;
-use super::client::ClientError;
-use super::fees::AboveCeiling;
 use super::operations::BadOperation;
-use super::pace::{Gravity, HeldUp};
-use crate::journal::JournalError;
-use crate::wallet::SignerError;
 
 /// Reason why a pass, or the part of it for one item, ended early. The next pass continues it.
 #[derive(Debug, thiserror::Error)]
@@ -101,7 +102,7 @@ impl Errors {
 mod tests {
     use super::*;
     use crate::chain::checkpoint::Step;
-    use crate::chain::pace::gather;
+    use payferry_evm::pace::gather;
 
     fn item() -> SettleError {
         SettleError::Item { what: "the receipt of 0x01".to_owned(), why: "it has no block".to_owned() }

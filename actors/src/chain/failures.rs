@@ -5,18 +5,18 @@ use alloy::sol_types::SolCall;
 use payferry_contracts::{Payferry, Token as TokenContract};
 use payferry_domain::{Amount, Finality};
 use payferry_entities::{chain_txs, operations};
+use payferry_evm::client::ClientError;
+use payferry_evm::finality::Reach;
+use payferry_evm::pace::Gravity;
+use payferry_journal::OperationOutcome;
 
 use super::checkpoint::Step;
-use super::client::ClientError;
 use super::done::{DoneBy, is_done_call};
 use super::errors::{Errors, SettleError};
-use super::finality::Reach;
 use super::metrics;
 use super::operations::{Verdict, failure_text, is_done_before, is_transient, verdicts};
-use super::pace::Gravity;
 use super::resolve::{Place, done_at, outcome};
 use super::settler::SettlerState;
-use crate::journal::OperationOutcome;
 
 /// Retries of a failure that may pass, before the PSP is notified.
 const TRANSIENT_ATTEMPTS_MAX: i64 = 3;

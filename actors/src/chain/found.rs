@@ -7,22 +7,22 @@ use std::collections::{HashMap, HashSet};
 
 use alloy::primitives::U256;
 use alloy::rpc::types::Log;
-use payferry_domain::{Address, Hash32, PaymentId};
+use payferry_domain::{Address, Hash32, PaymentId, Timestamp};
 use payferry_entities::{Database, transfers};
+use payferry_evm::client::{ChainClient, ClientError};
+use payferry_evm::config::ChainSpec;
+use payferry_evm::wallet::domain_hash;
+use payferry_journal::chain::cursor::Link;
+use payferry_journal::chain::rows;
+use payferry_journal::payments::{self, Among, StoreError};
+use payferry_runtime::clock::Clock;
 use sea_orm::{ColumnTrait, DbBackend, EntityTrait, QueryFilter};
 
-use super::client::{ChainClient, ClientError};
-use super::config::ChainSpec;
-use super::cursor::Link;
 use super::metrics;
 use super::poll::PollError;
 use super::reader::decode;
-use super::rows;
 use super::watcher::WatcherArgs;
 use super::watchlist::Watchlist;
-use crate::clock::Clock;
-use crate::payment::store::{self, Among, StoreError};
-use crate::wallet::domain_hash;
 
 /// Maximum number of transactions per database lookup.
 const LOOKUP_HASHES_MAX: usize = 500;
@@ -79,7 +79,8 @@ pub(crate) async fn owners(
     watchlist: &Watchlist,
     addresses: Vec<Address>,
 ) -> Result<HashMap<Address, PaymentId>, StoreError> {
-    let look_up = |strangers: Vec<Address>, among| async move { store::by_wallets(database, &strangers, among).await };
+    let look_up =
+        |strangers: Vec<Address>, among| async move { payments::by_wallets(database, &strangers, among).await };
     // PostgreSQL has one index of all wallets.
     let is_whole = watchlist.is_whole() && database.backend() == DbBackend::Sqlite;
     owners_by(watchlist, is_whole, addresses, look_up).await
@@ -150,7 +151,7 @@ fn row(args: Lookup<'_>, transfer: &FoundTransfer, payment_id: PaymentId) -> Opt
         revision: 1,
         applied_revision: 0,
         applied_version: 0,
-        created_at: args.clock.now().as_millis(),
+        created_at: args.clock.now::<Timestamp>().as_millis(),
     })
 }
 
@@ -233,7 +234,10 @@ fn is_log_of(log: &Log, row: &transfers::Model) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
+mod tests;
+
+#[cfg(test)]
+mod lookups {
     use std::cell::RefCell;
     use std::convert::Infallible;
     use std::time::Instant;

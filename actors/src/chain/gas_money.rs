@@ -4,7 +4,8 @@
 
 use std::time::Duration;
 
-use super::client::ClientError;
+use payferry_evm::client::ClientError;
+
 use super::metrics;
 use super::settler::SettlerArgs;
 

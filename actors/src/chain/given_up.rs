@@ -8,10 +8,9 @@ use std::collections::HashSet;
 
 use payferry_domain::payment::{Payment, RefundState, SettlementState};
 use payferry_entities::{Database, operations, payments, sendings};
+use payferry_journal::chain::is_sending;
+use payferry_journal::payments::payment_of;
 use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QuerySelect};
-
-use super::operations::is_sending;
-use crate::payment::store;
 
 /// Ids of operations that were attempted before and that their outbound transfer, refund or settlement has given up
 /// since.
@@ -33,7 +32,7 @@ pub(super) async fn given_up(database: &Database, rows: &[operations::Model]) ->
         let ids = paid.iter().map(|row| row.payment_id.as_str());
         let owners = payments::Entity::find().filter(payments::Column::Id.is_in(ids)).all(database.reader()).await?;
         // An unreadable row decides nothing.
-        let owners: Vec<Payment> = owners.iter().filter_map(|row| store::payment_of(row).ok()).collect();
+        let owners: Vec<Payment> = owners.iter().filter_map(|row| payment_of(row).ok()).collect();
         let is_wanted = |row: &operations::Model| {
             let owner = owners.iter().find(|payment| payment.id().to_string() == row.payment_id);
             owner.is_none_or(|payment| wants(payment, &row.id))

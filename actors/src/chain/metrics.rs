@@ -1,19 +1,12 @@
-//! Metrics of chains: every name with its unit and meaning. Labels are chains, endpoints by their index in the
-//! configuration, and kinds listed here; never an address, an id or a block number.
-
-use std::time::Duration;
+//! What chains count: every name with its unit and meaning in one place; those of endpoints are in `payferry_evm`. Labels are
+//! chains and kinds that are listed here; never an address, an id or a number of a block.
 
 use metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
 use payferry_domain::{Chain, Timestamp};
+use payferry_evm::Trouble;
 
-use super::trouble::Trouble;
 use super::watchlist::ChainView;
 
-const REQUESTS: &str = "payferry_chain_requests_total";
-const REQUEST_ERRORS: &str = "payferry_chain_request_errors_total";
-const REQUEST_SECONDS: &str = "payferry_chain_request_seconds";
-const ENDPOINT_USABLE: &str = "payferry_chain_endpoint_usable";
-const ENDPOINT_WRONG_CHAIN: &str = "payferry_chain_endpoint_wrong_chain";
 const HEAD_NUMBER: &str = "payferry_chain_head_number";
 const HEAD_AGE: &str = "payferry_chain_head_age_seconds";
 const WALLETS_WATCHED: &str = "payferry_chain_wallets_watched";
@@ -65,11 +58,7 @@ const WEI_PER_GWEI: u128 = 1_000_000_000;
 
 /// Registers the help texts.
 pub(crate) fn describe() {
-    describe_counter!(REQUESTS, "Requests to an endpoint (a batch counts once), by chain and endpoint.");
-    describe_counter!(REQUEST_ERRORS, "Failed requests to an endpoint, by chain, endpoint and kind of error.");
-    describe_histogram!(REQUEST_SECONDS, Unit::Seconds, "Duration of a request to an endpoint.");
-    describe_gauge!(ENDPOINT_USABLE, "1 while an endpoint is in use, 0 while it is skipped.");
-    describe_gauge!(ENDPOINT_WRONG_CHAIN, "1 while an endpoint reports another chain id than configured.");
+    payferry_evm::metrics::describe();
     describe_gauge!(HEAD_NUMBER, "Number of the newest block that an endpoint reported.");
     describe_gauge!(HEAD_AGE, Unit::Seconds, "Age of that block at the last poll.");
     describe_gauge!(
@@ -116,55 +105,7 @@ pub(crate) fn register(chain: Chain, endpoints: usize) {
     for kind in Trouble::ALL {
         counter!(LOOKS_FAILED, "chain" => chain.as_str(), "kind" => kind.as_str()).increment(0);
     }
-    for index in 0..endpoints {
-        let endpoint = EndpointLabels { chain: Some(chain), index };
-        counter!(REQUESTS, &endpoint.labels()).increment(0);
-        for kind in Trouble::ALL {
-            counter!(REQUEST_ERRORS, &endpoint.labels_of(kind.as_str())).increment(0);
-        }
-    }
-}
-
-/// Metric labels of one endpoint.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct EndpointLabels {
-    pub(super) chain: Option<Chain>,
-    pub(super) index: usize,
-}
-
-impl std::fmt::Display for EndpointLabels {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.chain.map_or("unknown", Chain::as_str))
-    }
-}
-
-impl EndpointLabels {
-    fn labels(self) -> [(&'static str, String); 2] {
-        let chain = self.chain.map_or("unknown", Chain::as_str);
-        [("chain", chain.to_owned()), ("endpoint", self.index.to_string())]
-    }
-
-    fn labels_of(self, kind: &str) -> [(&'static str, String); 3] {
-        let [chain, endpoint] = self.labels();
-        [chain, endpoint, ("kind", kind.to_owned())]
-    }
-
-    pub(super) fn exchanged(self, took: Duration) {
-        counter!(REQUESTS, &self.labels()).increment(1);
-        histogram!(REQUEST_SECONDS, &self.labels()).record(took.as_secs_f64());
-    }
-
-    pub(super) fn failed(self, kind: &'static str) {
-        counter!(REQUEST_ERRORS, &self.labels_of(kind)).increment(1);
-    }
-
-    pub(super) fn usable(self, usable: bool) {
-        gauge!(ENDPOINT_USABLE, &self.labels()).set(f64::from(u8::from(usable)));
-    }
-
-    pub(super) fn wrong_chain(self, wrong: bool) {
-        gauge!(ENDPOINT_WRONG_CHAIN, &self.labels()).set(f64::from(u8::from(wrong)));
-    }
+    payferry_evm::metrics::register(chain, endpoints);
 }
 
 /// Records the watcher's view of a chain.

@@ -8,14 +8,14 @@ use std::time::Duration;
 use alloy::primitives::Bytes;
 use payferry_domain::Address;
 use payferry_entities::chain_txs;
+use payferry_evm::fees::Fees;
+use payferry_evm::wallet::OperatorSigner;
+use payferry_journal::chain::queue;
 use tokio::time::Instant;
 
 use super::checkpoint::Step;
 use super::errors::SettleError;
-use super::fees::Fees;
-use super::ledger;
 use super::settler::{SettlerArgs, SettlerState};
-use crate::wallet::OperatorSigner;
 
 /// Time for which a nonce must have been used without any of our hashes before the transaction is given up.
 const USURPED_FOR: Duration = Duration::from_secs(5);
@@ -54,7 +54,7 @@ impl SettlerState {
     pub(super) async fn give_up(&mut self, tx: &chain_txs::Model) -> Result<(), SettleError> {
         tracing::error!(chain = %self.args.spec.chain, tx.nonce = tx.nonce,
             "a nonce was taken by another transaction; its operations are queued again");
-        let rows = ledger::carried(&self.args.database, &[tx.id]).await?;
+        let rows = queue::carried(&self.args.database, &[tx.id]).await?;
         let requeued = rows.iter().filter(|row| row.status == "submitted").map(|row| self.requeued(row, "nonce lost"));
         let operations = requeued.collect();
         self.record(tx, "cancelled", None, operations).await?;
@@ -74,7 +74,7 @@ impl SettlerState {
     ) -> Result<(), SettleError> {
         let SettlerArgs { spec, client, database, .. } = &self.args;
         let end = first.nonce.min(next.saturating_add(GAP_NONCES_MAX));
-        let ours = ledger::txs_by_nonce(database, spec.chain, &first.sender, next, end).await?;
+        let ours = queue::txs_by_nonce(database, spec.chain, &first.sender, next, end).await?;
         let is_missing = |nonce: &i64| ours.get(nonce).is_none_or(|tx| tx.status == "cancelled");
         // All of them are ours and mined: the endpoint lags, or `resolve` is about to see that a block was orphaned.
         let Some(nonce) = (next..end).find(is_missing) else { return Ok(()) };

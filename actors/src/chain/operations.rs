@@ -10,38 +10,17 @@ use payferry_domain::payment::Command;
 use payferry_domain::sending::{self, FailureReason, SendingId};
 use payferry_domain::{Address, Amount, Hash32, OperationId, PaymentId, RefundId, Timestamp};
 use payferry_entities::operations;
+use payferry_evm::wallet::{alloy_address, domain_address};
+use payferry_journal::Carried;
+use payferry_journal::chain::{Role, is_sending};
 
 use crate::inbox::PaymentInbox;
-use crate::journal::Carried;
-use crate::wallet::{alloy_address, domain_address};
 
 /// Failure text of an operation to a customer that is no longer cleared. Stored and compared: never change it.
 pub(super) const NOT_CLEARED: &str = "the customer is not cleared to be paid at this wallet";
 
 /// Failure text of an operation that was given up. Stored: never change it.
 pub(super) const GIVEN_UP: &str = "it was given up before it could be sent again";
-
-/// Contract role that carries out an operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Role {
-    /// Settlements.
-    Settle,
-    /// Outbound transfers.
-    Send,
-}
-
-impl Role {
-    /// Both roles.
-    pub const ALL: [Self; 2] = [Self::Settle, Self::Send];
-
-    /// Values of `operations.kind` that the role carries out.
-    pub const fn kinds(self) -> &'static [&'static str] {
-        match self {
-            Self::Settle => &["settle"],
-            Self::Send => &["deliver", "send", "send_psp", "payout", "withdrawal"],
-        }
-    }
-}
 
 /// Error: an operation row is invalid.
 #[derive(Debug, thiserror::Error)]
@@ -239,16 +218,6 @@ pub(super) enum Outcome<'a> {
 /// fixed amount.
 fn settles(row: &operations::Model) -> bool {
     matches!(row.kind.as_str(), "settle" | "deliver")
-}
-
-/// True for operations of a payout or withdrawal.
-pub(super) fn is_sending(row: &operations::Model) -> bool {
-    matches!(row.kind.as_str(), "payout" | "withdrawal")
-}
-
-/// True if the operation pays a customer, who must be cleared when it is signed.
-pub(super) fn pays_customer(row: &operations::Model) -> bool {
-    matches!(row.kind.as_str(), "payout" | "deliver")
 }
 
 /// Notifies the owner of an operation of its outcome; returns false if there is nothing to send.

@@ -8,16 +8,19 @@ use payferry_domain::payment::Command;
 use payferry_domain::{Hash32, Timestamp};
 use payferry_entities::transfers;
 
-use super::client::{BlockHeader, ClientError, Heads};
-use super::config::SpecError;
-use super::cursor::{Link, Next, Unlinked, gaps};
-use super::finality::Reach;
-use super::reader::ReadError;
+use payferry_evm::Trouble;
+use payferry_evm::client::{BlockHeader, ClientError, Heads};
+use payferry_evm::config::SpecError;
+use payferry_evm::finality::Reach;
+use payferry_journal::chain::cursor::{Link, Next, Unlinked, gaps};
+use payferry_journal::chain::rows;
+use payferry_journal::payments::StoreError;
+use payferry_journal::{ChainBatch, JournalError, Unit};
+
+use super::reader::{ReadError, link_of};
 use super::watcher::{WatcherArgs, WatcherState};
 use super::watchlist::ChainView;
-use super::{found, metrics, rows};
-use crate::journal::{ChainBatch, JournalError, Unit};
-use crate::payment::store::StoreError;
+use super::{found, metrics};
 
 /// Headers compared per request while searching for the fork point of a reorganisation.
 const ANCESTOR_HEADERS: usize = 32;
@@ -52,6 +55,17 @@ impl From<ReadError> for PollError {
 }
 
 impl PollError {
+    /// Its kind.
+    pub(super) fn trouble(&self) -> Trouble {
+        match self {
+            Self::Spec(SpecError::Unreachable { source, .. }) | Self::Client(source) => Trouble::of_call(source),
+            Self::Spec(SpecError::ChainId { .. }) => Trouble::WrongChain,
+            Self::Spec(SpecError::NoCode { .. } | SpecError::Decimals { .. }) => Trouble::Misconfigured,
+            Self::Inconsistent(_) => Trouble::Inconsistent,
+            Self::Journal(_) | Self::Store(_) => Trouble::Database,
+        }
+    }
+
     pub(super) fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Client(ClientError::RateLimited { retry_after }) => *retry_after,
@@ -85,7 +99,7 @@ impl<'a> Poll<'a> {
         let tip = self.state.known.tip();
         let cursor = tip.map(|tip| tip.number);
         // A stalled endpoint looks like a chain without new blocks, so after a while the others are asked as well.
-        let quiet_ms = tip.map_or(0, |tip| self.state.args.clock.now().millis_since(tip.time));
+        let quiet_ms = tip.map_or(0, |tip| self.state.args.clock.now::<Timestamp>().millis_since(tip.time));
         let floor = cursor.map_or(0, |cursor| cursor + u64::from(quiet_ms > STANDSTILL_MS));
         let heads = client.heads(spec.has_safe, spec.has_finalized, cursor, floor).await?;
         let latest = (heads.latest.number, heads.latest.hash);
@@ -127,7 +141,7 @@ impl<'a> Poll<'a> {
     async fn read(&mut self, from: u64, to: u64, heads: &Heads) -> Result<(), PollError> {
         let WatcherArgs { spec, client, .. } = &self.state.args;
         let headers = if from == heads.latest.number { vec![heads.latest] } else { client.headers(from..=to).await? };
-        let links: Vec<Link> = headers.iter().map(Link::of).collect();
+        let links: Vec<Link> = headers.iter().map(link_of).collect();
         match self.state.known.check(&links) {
             Ok(()) if links.first().is_some_and(|first| first.number == from) => {}
             Ok(()) | Err(Unlinked::First) => return Err(PollError::Inconsistent("a block belongs to another branch")),
@@ -229,8 +243,8 @@ impl<'a> Poll<'a> {
             let lowest = known.links().next().map_or(0, |link| link.number);
             let gone = known.links().map(|link| link.hash).collect();
             let below = self.state.args.client.headers([lowest.saturating_sub(1)]).await?;
-            let cursor = below.first().map(Link::of).ok_or(ClientError::UnknownBlock)?;
-            known = super::cursor::Known::from_links([cursor]);
+            let cursor = below.first().map(link_of).ok_or(ClientError::UnknownBlock)?;
+            known = payferry_journal::chain::cursor::Known::from_links([cursor]);
             (cursor, gone)
         };
         let depth = gone.len();

@@ -12,14 +12,14 @@ use alloy::rpc::types::{Filter, Log};
 use alloy::sol_types::SolEvent;
 use payferry_contracts::Token as TokenContract;
 use payferry_domain::{Address, Chain, Hash32};
+use payferry_evm::client::{BlockHeader, ChainClient, ClientError};
+use payferry_evm::config::ChainSpec;
+use payferry_evm::wallet::{alloy_address, domain_address, domain_hash};
+use payferry_journal::chain::cursor::Link;
 
-use super::client::{BlockHeader, ChainClient, ClientError};
-use super::config::ChainSpec;
-use super::cursor::Link;
 use super::found::FoundTransfer;
 use super::metrics;
 use super::watchlist::Watchlist;
-use crate::wallet::{alloy_address, domain_address, domain_hash};
 
 /// JSON-RPC code: the method does not exist.
 const METHOD_NOT_FOUND: i64 = -32_601;
@@ -44,10 +44,9 @@ pub(super) struct Reader {
     filter: Filter,
 }
 
-impl Link {
-    pub(super) fn of(header: &BlockHeader) -> Self {
-        Self { number: header.number, hash: header.hash, parent_hash: header.parent_hash, time: header.time }
-    }
+/// A header as a link of the chain.
+pub(super) fn link_of(header: &BlockHeader) -> Link {
+    Link { number: header.number, hash: header.hash, parent_hash: header.parent_hash, time: header.time }
 }
 
 impl Reader {
@@ -146,7 +145,7 @@ impl Reader {
         let mut seen = HashSet::with_capacity(logs.len());
         let mut repeated = 0;
         for log in logs {
-            let transfer = self.checked(&Link::of(header), &log)?;
+            let transfer = self.checked(&link_of(header), &log)?;
             if log.log_index.is_some_and(|index| seen.insert(index)) {
                 found.extend(transfer);
             } else {

@@ -5,16 +5,16 @@ use std::iter;
 
 use alloy::sol_types::SolCall;
 use payferry_contracts::Payferry;
-use payferry_domain::Chain;
+use payferry_domain::{Chain, Timestamp};
 use payferry_entities::{Database, chain_counters, operations};
+use payferry_evm::client::ClientError;
+use payferry_journal::{Renumbering, Unit, counter_of_operations};
 use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QueryOrder};
 
 use super::checkpoint::Step;
-use super::client::ClientError;
 use super::done::is_done_call;
 use super::errors::{Errors, SettleError};
 use super::settler::{SettlerArgs, SettlerState};
-use crate::journal::{Renumbering, Unit, counter_of_operations};
 
 /// Numbers checked at once, at doubling distances: up to half a million ahead.
 const GALLOP_DOUBLINGS: u32 = 20;
@@ -40,7 +40,7 @@ impl SettlerState {
             revision: row.revision,
             lowest,
             failure: why.clone(),
-            at: clock.real_now().as_millis(),
+            at: clock.real_now::<Timestamp>().as_millis(),
         };
         let renumbered = journal.submit(Unit::Renumbering(Box::new(renumbering))).await?.operations;
         self.searched.remove(&row.id);

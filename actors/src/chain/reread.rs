@@ -7,17 +7,17 @@
 //! alone.
 
 use payferry_entities::{Database, chain_cursors, transfers};
+use payferry_evm::client::{ChainClient, ClientError};
+use payferry_evm::config::ChainSpec;
+use payferry_journal::chain::cursor::Link;
+use payferry_journal::payments::StoreError;
+use payferry_runtime::clock::Clock;
 use sea_orm::{EntityTrait, IntoActiveModel, TryInsertResult};
 
-use super::client::{ChainClient, ClientError};
-use super::config::ChainSpec;
-use super::cursor::Link;
 use super::found::{self, Lookup};
 use super::poll::PollError;
-use super::reader::Reader;
+use super::reader::{Reader, link_of};
 use super::watchlist::Watchlist;
-use crate::clock::Clock;
-use crate::payment::store::StoreError;
 
 /// Error of a reread.
 #[derive(Debug, thiserror::Error)]
@@ -120,7 +120,7 @@ async fn last_final(spec: &ChainSpec, client: &ChainClient, read: u64) -> Result
 }
 
 async fn missing(reader: &Reader, lookup: Lookup<'_>, from: u64, to: u64) -> Result<Vec<transfers::Model>, PollError> {
-    let links: Vec<Link> = lookup.client.headers(from..=to).await?.iter().map(Link::of).collect();
+    let links: Vec<Link> = lookup.client.headers(from..=to).await?.iter().map(link_of).collect();
     let found = reader.second_look(lookup.client, &links, false).await?;
     let rows = found::of_payments(lookup, &found).await?;
     let rows = found::unrecorded(lookup, rows).await?;

@@ -8,22 +8,22 @@ use std::time::Duration;
 
 use alloy::rpc::types::TransactionReceipt;
 use futures::future::join_all;
-use payferry_domain::Hash32;
+use payferry_domain::{Hash32, Timestamp};
 use payferry_entities::{chain_tx_attempts, chain_txs, operations};
+use payferry_evm::client::ClientError;
+use payferry_evm::wallet::domain_hash;
+use payferry_journal::chain::attempts::{self, Attempts};
+use payferry_journal::chain::queue;
+use payferry_journal::chain::rows::row_number;
+use payferry_journal::{Carried, ChainTxOutcome, OperationOutcome, Unit};
 use tokio::time::Instant;
 
-use super::attempts::{self, Attempts};
 use super::checkpoint::Step;
-use super::client::ClientError;
 use super::errors::{Errors, SettleError};
-use super::ledger;
 use super::metrics;
 use super::operations::verdicts;
-use super::rows::row_number;
 use super::settler::{SettlerArgs, SettlerState};
 use super::watchlist::ChainView;
-use crate::journal::{Carried, ChainTxOutcome, OperationOutcome, Unit};
-use crate::wallet::domain_hash;
 
 /// Interval of broadcasts of an unmined transaction.
 const SEND_AGAIN_AFTER: Duration = Duration::from_secs(5);
@@ -49,9 +49,9 @@ impl SettlerState {
     pub(super) async fn resolve(&mut self, errors: &mut Errors) -> Result<(), SettleError> {
         let SettlerArgs { spec, database, watchlist, .. } = &self.args;
         let view = watchlist.view(spec.chain);
-        let submitted = ledger::submitted_txs(database, spec.chain).await?;
-        let mut mined = ledger::mined_txs(database, spec.chain, &mut self.mined_page).await?;
-        let mined_len = ledger::mined_txs_len(database, spec.chain).await?;
+        let submitted = queue::submitted_txs(database, spec.chain).await?;
+        let mut mined = queue::mined_txs(database, spec.chain, &mut self.mined_page).await?;
+        let mined_len = queue::mined_txs_len(database, spec.chain).await?;
         self.report.unmined = submitted.len();
         self.report.open = submitted.len() + usize::try_from(mined_len).unwrap_or(usize::MAX);
         metrics::settling(spec.chain, self.report.open, self.report.unmined);
@@ -71,11 +71,11 @@ impl SettlerState {
             // A reverted transaction can be orphaned only while its block is not final.
             let finalized = view.finalized.unwrap_or(0).min(view.read_number);
             let SettlerArgs { spec, database, .. } = &self.args;
-            mined.extend(ledger::reverted_txs(database, spec.chain, finalized).await?);
+            mined.extend(queue::reverted_txs(database, spec.chain, finalized).await?);
             mined.sort_by_key(|tx| tx.nonce);
             let ids: Vec<i64> = mined.iter().map(|tx| tx.id).collect();
             let mut failed: HashMap<i64, Vec<operations::Model>> = HashMap::new();
-            for row in ledger::carried_undecided(database, &ids).await? {
+            for row in queue::carried_undecided(database, &ids).await? {
                 failed.entry(row.chain_tx_id.unwrap_or_default()).or_default().push(row);
             }
             for tx in &mined {
@@ -176,7 +176,7 @@ impl SettlerState {
             };
         }
         let Some(last) = of(first) else { return Ok(()) };
-        let age_ms = self.args.clock.real_now().as_millis().saturating_sub(last.created_at);
+        let age_ms = self.args.clock.real_now::<Timestamp>().as_millis().saturating_sub(last.created_at);
         let stuck_ms = i64::try_from(self.args.spec.stuck_after.as_millis()).unwrap_or(i64::MAX);
         if age_ms < stuck_ms {
             return Ok(());
@@ -213,7 +213,7 @@ impl SettlerState {
         let Mined { tx, receipt } = &mined;
         self.reached(Step::Mined)?;
         let SettlerArgs { spec, database, .. } = &self.args;
-        let mut rows = ledger::carried(database, &[tx.id]).await?;
+        let mut rows = queue::carried(database, &[tx.id]).await?;
         let place = Place::of(receipt)?;
         if !receipt.status() {
             metrics::reverted(self.args.spec.chain);
@@ -231,7 +231,7 @@ impl SettlerState {
         let is_known = |number: &i64| rows.iter().any(|row| row.number == *number);
         let succeeded = verdicts.iter().filter(|(_, verdict)| verdict.is_success()).map(|(number, _)| *number);
         let others: Vec<i64> = succeeded.filter(|number| !is_known(number)).collect();
-        rows.extend(ledger::idle(database, spec.chain, &others).await?);
+        rows.extend(queue::idle(database, spec.chain, &others).await?);
         let carried = |row: &operations::Model| verdicts.get(&row.number).and_then(|verdict| verdict.carried_for(row));
         let (done, other): (Vec<_>, Vec<_>) = rows.iter().partition(|row| carried(row).is_some());
         let mut outcomes: Vec<_> = done.iter().map(|row| done_at(row, carried(row), &place)).collect();
@@ -307,7 +307,7 @@ impl SettlerState {
         metrics::taken_back(self.args.spec.chain);
         tracing::warn!(chain = %self.args.spec.chain, tx.nonce = tx.nonce,
             "a transaction was orphaned; it is sent again");
-        let rows = ledger::carried(&self.args.database, &[tx.id]).await?;
+        let rows = queue::carried(&self.args.database, &[tx.id]).await?;
         let undone: Vec<_> = rows.iter().filter(|row| matches!(row.status.as_str(), "mined" | "succeeded")).collect();
         let outcomes = undone.iter().map(|row| outcome(row, "submitted", None)).collect();
         let changed = self.record(tx, "submitted", None, outcomes).await?;
@@ -333,7 +333,7 @@ impl SettlerState {
             tx_hash: place.map(|place| place.tx_hash.to_string()),
             block_number: place.map(|place| row_number(place.block_number)),
             block_hash: place.map(|place| place.block_hash.to_string()),
-            at: self.args.clock.real_now().as_millis(),
+            at: self.args.clock.real_now::<Timestamp>().as_millis(),
             operations,
         };
         Ok(self.args.journal.submit(Unit::ChainTxOutcome(Box::new(outcome))).await?.operations)
@@ -349,7 +349,7 @@ impl SettlerState {
             block_number: None,
             carried: None,
             failure: Some(why.to_owned()),
-            not_before: self.args.clock.real_now().as_millis().saturating_add(wait_ms),
+            not_before: self.args.clock.real_now::<Timestamp>().as_millis().saturating_add(wait_ms),
         }
     }
 }

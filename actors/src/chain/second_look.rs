@@ -6,18 +6,19 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use crate::observe::Mailbox;
 use payferry_entities::transfers;
+use payferry_evm::client::ClientError;
+use payferry_evm::pace::{AbortOnDrop, backoff};
+use payferry_journal::chain::cursor::Link;
+use payferry_journal::chain::rows;
+use payferry_journal::{ChainBatch, Unit};
+use payferry_runtime::observe::Mailbox;
 use tokio::time::Instant;
 
-use super::client::ClientError;
-use super::cursor::Link;
+use super::found;
 use super::metrics;
-use super::pace::{AbortOnDrop, backoff};
 use super::poll::PollError;
 use super::watcher::{WatcherArgs, WatcherMessage, WatcherState};
-use super::{found, rows};
-use crate::journal::{ChainBatch, Unit};
 
 /// Minimum number of blocks per request; fewer are left to accumulate.
 const RANGE_MIN_BLOCKS: u64 = 16;

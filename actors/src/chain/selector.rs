@@ -9,8 +9,8 @@ use parking_lot::RwLock;
 use payferry_contracts::SETTLE_ITEM_GAS_TYPICAL;
 use payferry_domain::payment::ChainCandidate;
 use payferry_domain::{Address, Chain, Timestamp, Token};
+use payferry_evm::config::ChainSpec;
 
-use super::config::ChainSpec;
 use super::watchlist::Watchlist;
 
 /// Selects among the configured chains.

@@ -12,26 +12,26 @@ use std::time::Duration;
 use parking_lot::RwLock;
 use payferry_domain::{Address, Timestamp};
 use payferry_entities::Database;
+use payferry_evm::client::ChainClient;
+use payferry_evm::config::ChainSpec;
+use payferry_evm::pace::{AbortOnDrop, HeldUp, Looks, Pass, gather};
+use payferry_evm::wallet::OperatorSigner;
+use payferry_journal::Journal;
+use payferry_journal::chain::Role;
+use payferry_journal::chain::queue;
+use payferry_runtime::clock::Clock;
+use payferry_runtime::observe::{ActorKind, Behaviour, Books, Mailbox};
 use ractor::{ActorCell, ActorProcessingErr, RpcReplyPort, SpawnErr};
 use serde::Serialize;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::checkpoint::{Checkpoint, NoCheckpoint};
-use super::client::ChainClient;
-use super::config::ChainSpec;
 use super::errors::{Errors, SettleError};
 use super::gas_money;
-use super::ledger;
 use super::metrics;
-use super::operations::Role;
-use super::pace::{AbortOnDrop, HeldUp, Looks, Pass, gather};
 use super::watchlist::Watchlist;
-use crate::clock::Clock;
 use crate::inbox::PaymentInbox;
-use crate::journal::Journal;
-use crate::observe::{ActorKind, Behaviour, Books, Mailbox};
-use crate::wallet::OperatorSigner;
 
 /// Handle to a chain's settler that stays valid across restarts. Clones are equivalent.
 #[derive(Clone, Debug, Default)]
@@ -232,11 +232,11 @@ pub struct SettlerState {
     /// True if transactions mined before the start were sent again.
     pub(super) sent_again: bool,
     /// Next page of mined transactions.
-    pub(super) mined_page: ledger::Page,
+    pub(super) mined_page: queue::Page,
     /// Next page of mined operations.
-    pub(super) done_page: ledger::Page,
+    pub(super) done_page: queue::Page,
     /// Next page of failed operations.
-    pub(super) failed_page: ledger::Page,
+    pub(super) failed_page: queue::Page,
     /// Reasons why unmined transactions were rejected at their last broadcast.
     pub(super) refused: BTreeMap<i64, HeldUp>,
     window_open: bool,
@@ -293,9 +293,9 @@ impl Behaviour for Settler {
             passed: HashMap::new(),
             searched: HashMap::new(),
             sent_again: false,
-            mined_page: ledger::Page::default(),
-            done_page: ledger::Page::default(),
-            failed_page: ledger::Page::default(),
+            mined_page: queue::Page::default(),
+            done_page: queue::Page::default(),
+            failed_page: queue::Page::default(),
             refused: BTreeMap::new(),
             window_open: false,
             looks,
@@ -383,7 +383,7 @@ impl SettlerState {
         errors.take(resolved)?;
         let completed = self.complete(errors).await;
         errors.take(completed)?;
-        metrics::queued(self.args.spec.chain, ledger::queued_len(&self.args.database, self.args.spec.chain).await?);
+        metrics::queued(self.args.spec.chain, queue::queued_len(&self.args.database, self.args.spec.chain).await?);
         if !self.window_open {
             if self.has_queued().await? {
                 self.open_window(myself);
@@ -398,7 +398,7 @@ impl SettlerState {
     async fn has_queued(&self) -> Result<bool, SettleError> {
         let now = self.args.clock.real_now();
         for role in Role::ALL {
-            let found = ledger::queued(&self.args.database, self.args.spec.chain, role, now, 1).await?;
+            let found = queue::queued(&self.args.database, self.args.spec.chain, role, now, 1).await?;
             if !found.is_empty() && !self.args.handle.is_paused(role) {
                 return Ok(true);
             }

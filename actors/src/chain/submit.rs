@@ -7,24 +7,25 @@ use alloy::consensus::TxEip1559;
 use alloy::primitives::{Bytes, TxKind, U256};
 use alloy::sol_types::SolCall;
 use payferry_contracts::{Token as TokenContract, batch_gas_limit, salt_of, vault_address};
-use payferry_domain::Address;
+use payferry_domain::{Address, Timestamp};
 use payferry_entities::{chain_tx_attempts, chain_txs, operations};
+use payferry_evm::client::ClientError;
+use payferry_evm::config::L1Gas;
+use payferry_evm::fees::Fees;
+use payferry_evm::pace::HeldUp;
+use payferry_evm::wallet::{OperatorSigner, alloy_address};
+use payferry_journal::chain::Role;
+use payferry_journal::chain::queue;
+use payferry_journal::chain::recipients;
+use payferry_journal::{Refusal, RefusedOperation, SignedOperation, Submission, Unit};
 use tokio::time::Instant;
 
 use super::checkpoint::Step;
-use super::client::ClientError;
-use super::config::L1Gas;
 use super::errors::{Errors, SettleError, gravity_of_call};
-use super::fees::Fees;
 use super::given_up::given_up;
-use super::ledger;
 use super::metrics;
-use super::operations::{GIVEN_UP, NOT_CLEARED, Role, batch_input, vault_id};
-use super::pace::HeldUp;
-use super::recipients;
+use super::operations::{GIVEN_UP, NOT_CLEARED, batch_input, vault_id};
 use super::settler::{SettlerArgs, SettlerState};
-use crate::journal::{Refusal, RefusedOperation, SignedOperation, Submission, Unit};
-use crate::wallet::{OperatorSigner, alloy_address};
 
 /// Checks of a vault with too little balance, before the contract decides.
 const SHORT_LOOKS_MAX: u32 = 3;
@@ -64,12 +65,12 @@ impl SettlerState {
     async fn submit_batch(&mut self, role: Role) -> Result<bool, SettleError> {
         let SettlerArgs { spec, database, clock, .. } = &self.args;
         let signer = self.args.signer(role);
-        if ledger::unmined(database, spec.chain, signer.address()).await? >= spec.in_flight_max as u64 {
+        if queue::unmined(database, spec.chain, signer.address()).await? >= spec.in_flight_max as u64 {
             return Ok(false);
         }
         let now = Instant::now();
         let limit = spec.batch_items_max + self.short.len();
-        let mut rows = ledger::queued(database, spec.chain, role, clock.real_now(), limit).await?;
+        let mut rows = queue::queued(database, spec.chain, role, clock.real_now(), limit).await?;
         rows.retain(|row| self.short.get(&row.id).is_none_or(|(_, until)| *until <= now));
         rows.retain(|row| match batch_input(role, std::slice::from_ref(row)) {
             Ok(_) => true,
@@ -107,7 +108,8 @@ impl SettlerState {
                 revision: row.revision,
                 failure: why.to_owned(),
             };
-            let (at, operations) = (self.args.clock.real_now().as_millis(), refused.iter().map(refusal).collect());
+            let (at, operations) =
+                (self.args.clock.real_now::<Timestamp>().as_millis(), refused.iter().map(refusal).collect());
             let refusal = Unit::Refusal(Box::new(Refusal { at, operations }));
             let refused = self.args.journal.submit(refusal).await?.operations;
             self.reached(Step::Recorded)?;
@@ -157,7 +159,7 @@ impl SettlerState {
         let input = Bytes::from(batch_input(role, rows)?);
         let fees = Fees::first(client.fee_market().await?, spec.fees)?;
         let gas_limit = batch_gas_limit(rows.len()) + self.l1_gas(&input).await?;
-        let ours = ledger::next_nonce(database, spec.chain, signer.address()).await?.unwrap_or(0);
+        let ours = queue::next_nonce(database, spec.chain, signer.address()).await?.unwrap_or(0);
         // This is the answer of one endpoint. If it is too high, a nonce is left out, and filled later when the
         // transaction is not mined.
         let theirs = client.nonce(signer.address(), "latest").await?;
@@ -183,7 +185,7 @@ impl SettlerState {
         input: &Bytes,
         gas_limit: u64,
     ) -> Result<chain_txs::Model, SettleError> {
-        let now = self.args.clock.real_now().as_millis();
+        let now = self.args.clock.real_now::<Timestamp>().as_millis();
         Ok(chain_txs::Model {
             id: 0,
             chain: self.args.spec.chain.as_str().to_owned(),
@@ -260,7 +262,7 @@ impl SettlerState {
             raw: signed.raw.to_string(),
             max_fee_per_gas: fees.max_fee_wei.to_string(),
             max_priority_fee_per_gas: fees.priority_fee_wei.to_string(),
-            created_at: self.args.clock.real_now().as_millis(),
+            created_at: self.args.clock.real_now::<Timestamp>().as_millis(),
         })
     }
 

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use payferry_domain::{Hash32, Timestamp};
 use payferry_entities::operations;
+use payferry_evm::client::ClientError;
+use payferry_journal::chain::queue;
 use tokio::time::Instant;
 
 use super::checkpoint::Step;
-use super::client::ClientError;
 use super::errors::{Errors, SettleError};
-use super::ledger;
 use super::operations::{Outcome, tell};
 use super::settler::{SettlerArgs, SettlerState};
 
@@ -28,7 +28,7 @@ impl SettlerState {
         let SettlerArgs { spec, database, watchlist, .. } = &self.args;
         let Some(view) = watchlist.view(spec.chain) else { return Ok(()) };
         let reach = view.reach();
-        let mined = ledger::with_status(database, spec.chain, "mined", &mut self.done_page).await?;
+        let mined = queue::with_status(database, spec.chain, "mined", &mut self.done_page).await?;
         let now = Instant::now();
         self.told.retain(|_, (_, at)| now.duration_since(*at) < TELL_AGAIN_AFTER);
         let untold =
@@ -37,9 +37,9 @@ impl SettlerState {
         if due.is_empty() {
             return Ok(());
         }
-        let tiers = ledger::tiers(database, &due).await?;
+        let tiers = queue::tiers(database, &due).await?;
         let ids: Vec<i64> = due.iter().filter_map(|row| row.chain_tx_id).collect();
-        let txs = ledger::txs_by_id(database, &ids).await?;
+        let txs = queue::txs_by_id(database, &ids).await?;
         let mut blocks: HashMap<u64, Option<(Hash32, Timestamp)>> = HashMap::new();
         let mut told = Vec::new();
         for row in due {
@@ -88,7 +88,7 @@ impl SettlerState {
     /// Sends lasting failures again, so that a crash loses none. A payment that already has the failure ignores it.
     async fn retell_failed(&mut self) -> Result<(), SettleError> {
         let SettlerArgs { spec, database, .. } = &self.args;
-        let failed = ledger::with_status(database, spec.chain, "failed", &mut self.failed_page).await?;
+        let failed = queue::with_status(database, spec.chain, "failed", &mut self.failed_page).await?;
         let now = Instant::now();
         self.failed_told.retain(|_, (_, at)| now.duration_since(*at) < TELL_FAILED_AGAIN_AFTER);
         for row in failed {

@@ -10,26 +10,26 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
 use payferry_entities::Database;
+use payferry_evm::Trouble;
+use payferry_evm::client::ChainClient;
+use payferry_evm::config::{ChainSpec, SpecError};
+use payferry_evm::pace::{AbortOnDrop, Looks, backoff};
+use payferry_journal::Journal;
+use payferry_journal::chain::cursor::Known;
+use payferry_journal::chain::rows;
+use payferry_runtime::clock::Clock;
+use payferry_runtime::observe::{ActorKind, Behaviour, Books, Mailbox};
 use ractor::{ActorCell, ActorProcessingErr, RpcReplyPort, SpawnErr};
 use serde::Serialize;
 use tokio::time::Instant;
 
-use super::client::ChainClient;
-use super::config::{ChainSpec, SpecError};
-use super::cursor::Known;
 use super::metrics;
-use super::pace::{AbortOnDrop, Looks, backoff};
 use super::poll::{Poll, PollError};
 use super::reader::Reader;
-use super::rows;
 use super::second_look::{LookedAgain, SecondLook};
 use super::sweep::{SWEEP_INTERVAL, Sweep};
-use super::trouble::Trouble;
 use super::watchlist::Watchlist;
-use crate::clock::Clock;
 use crate::inbox::PaymentInbox;
-use crate::journal::Journal;
-use crate::observe::{ActorKind, Behaviour, Books, Mailbox};
 
 /// Consecutive polls of a lagging node before the lag is reported.
 const LAG_LOOKS_QUIET: u32 = 3;
@@ -303,13 +303,13 @@ impl WatcherState {
         };
         self.not_before = Instant::now() + wait;
         self.report.failures = self.report.failures.saturating_add(1);
-        metrics::look_failed(self.args.spec.chain, Trouble::of(&error));
+        metrics::look_failed(self.args.spec.chain, error.trouble());
         if error.wants_reload() {
             self.reload().await;
         }
         // Nodes behind one address are often a block apart, so a short lag is not reported.
         if !error.is_lag() || self.report.failures > LAG_LOOKS_QUIET {
-            self.note(Some((Trouble::of(&error), error.to_string())));
+            self.note(Some((error.trouble(), error.to_string())));
         }
         self.note_standstill();
     }
@@ -370,7 +370,7 @@ impl WatcherState {
         });
         for row in rows {
             let first = times.get(&(row.tx_hash.clone(), row.payment_id.clone())).copied();
-            match rows::observed(spec, row, first) {
+            match rows::observed(spec.chain, |address| spec.token_at(address), row, first) {
                 Ok((payment_id, fact)) => {
                     watchlist.drop_outdated(fact.key, fact.revision);
                     inbox.tell(payment_id, payferry_domain::payment::Command::ObserveTransfer(fact));
@@ -385,7 +385,7 @@ impl WatcherState {
     /// Notifies again of outages that the previous watcher recorded; each is applied once.
     fn tell_gaps_again(&self) {
         let WatcherArgs { spec, inbox, .. } = &self.args;
-        for gap in super::cursor::gaps(self.known.links(), spec.outage_secs) {
+        for gap in payferry_journal::chain::cursor::gaps(self.known.links(), spec.outage_secs) {
             inbox.chain_stood_still(spec.chain, gap.block, gap.from, gap.to);
         }
     }

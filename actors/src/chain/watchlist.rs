@@ -15,9 +15,8 @@ use dashmap::DashMap;
 use parking_lot::{Mutex, RwLock};
 use payferry_domain::payment::TransferKey;
 use payferry_domain::{Address, Chain, Finality, Hash32, PaymentId, Timestamp};
+use payferry_evm::finality::Reach;
 use tokio::sync::{Notify, watch};
-
-use super::finality::Reach;
 
 /// Bits in a block's bloom filter.
 const BLOOM_BITS: u16 = 2_048;

@@ -1,10 +1,10 @@
 //! KYT provider that allows everything, for networks whose tokens have no value.
 
 use payferry_domain::payment::{Decision, Verdict};
+use payferry_runtime::clock::Clock;
 
 use super::kyt::{KytError, KytScreener, ScreenRequest};
 use super::verdict;
-use crate::clock::Clock;
 
 /// Name in each verdict, so that no verdict is mistaken for a screening.
 const NAME: &str = "allow_everything_unscreened";

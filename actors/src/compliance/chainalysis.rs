@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use payferry_domain::Address;
 use payferry_domain::payment::{Decision, Verdict};
+use payferry_runtime::clock::Clock;
 use reqwest::header::HeaderValue;
 use reqwest::{Client, Method, RequestBuilder, Response, StatusCode};
 use serde::Deserialize;
@@ -18,7 +19,6 @@ use url::Url;
 use super::http::{api_url, body_of, client_for};
 use super::kyt::{KytError, KytScreener, ScreenRequest};
 use super::verdict;
-use crate::clock::Clock;
 
 /// Provider name in verdicts.
 const NAME: &str = "chainalysis_api";

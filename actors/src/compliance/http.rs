@@ -28,7 +28,7 @@ pub(super) fn api_url(text: &str) -> Option<Url> {
 
 /// Builds a client that follows no redirects, because they could send secrets elsewhere.
 pub(super) fn client_for(api: &Url) -> Result<Client, reqwest::Error> {
-    crate::tls::install();
+    payferry_runtime::tls::install();
     let client = Client::builder()
         .redirect(redirect::Policy::none())
         .user_agent(concat!("Payferry/", env!("CARGO_PKG_VERSION")));

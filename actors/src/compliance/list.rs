@@ -4,10 +4,10 @@ use std::collections::HashSet;
 
 use payferry_domain::Address;
 use payferry_domain::payment::Verdict;
+use payferry_runtime::clock::Clock;
 
 use super::kyt::{KytError, KytScreener, ScreenRequest};
 use super::verdict;
-use crate::clock::Clock;
 
 /// Blocks transfers from listed addresses and allows the rest.
 #[derive(Debug, Clone)]

@@ -6,9 +6,9 @@ use metrics::{
     Counter, Gauge, Histogram, Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
 };
 use payferry_domain::payment::Decision;
+use payferry_runtime::observe::Counters;
 
 use super::sanctions_file::SanctionsFileError;
-use crate::observe::Counters;
 
 const IN_FLIGHT: &str = "payferry_screening_in_flight_requests";
 const WAITING: &str = "payferry_screening_waiting_transfers";

@@ -11,12 +11,12 @@ use alloy::sol;
 use alloy::sol_types::SolCall;
 use payferry_domain::payment::Verdict;
 use payferry_domain::{Address, Chain};
+use payferry_evm::ChainClient;
+use payferry_evm::wallet::{alloy_address, domain_address};
+use payferry_runtime::clock::Clock;
 
 use super::kyt::{KytError, KytScreener, ScreenRequest};
 use super::verdict;
-use crate::chain::ChainClient;
-use crate::clock::Clock;
-use crate::wallet::{alloy_address, domain_address};
 
 sol! {
     /// The used part of the contract.

@@ -13,13 +13,13 @@ use std::time::Duration;
 
 use payferry_domain::Address;
 use payferry_domain::payment::Verdict;
+use payferry_runtime::clock::Clock;
 use sha2::{Digest, Sha256};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::kyt::{KytError, KytScreener, ScreenRequest};
 use super::verdict;
-use crate::clock::Clock;
 
 /// Provider name in verdicts.
 const NAME: &str = "sanctions_file";

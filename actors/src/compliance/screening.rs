@@ -9,15 +9,15 @@ use std::time::{Duration, Instant};
 
 use payferry_domain::payment::{Command, Decision, Verdict};
 use payferry_domain::{Timestamp, sending};
+use payferry_runtime::clock::Clock;
+use payferry_runtime::observe::{ActorKind, Behaviour, Books, Mailbox};
 use ractor::{ActorCell, ActorProcessingErr, SpawnErr};
 use tokio::sync::Semaphore;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::kyt::{KytScreener, ScreenRequest, Subject};
 use super::metrics::ScreeningMetrics;
-use crate::clock::Clock;
 use crate::inbox::PaymentInbox;
-use crate::observe::{ActorKind, Behaviour, Books, Mailbox};
 
 /// Flag of a verdict that only says that the provider did not answer.
 const FLAG_UNAVAILABLE: &str = "provider_unavailable";
@@ -175,7 +175,7 @@ impl Behaviour for Desk {
         let (request, pause) = match message {
             Message::Screen(request) => (request, Duration::ZERO),
             Message::ScreenLater(request, alarm_at) => {
-                if self.clock.now() >= alarm_at {
+                if self.clock.now::<Timestamp>() >= alarm_at {
                     tracing::error!(subject = %request.subject, "{} has been in review for too long", request.subject);
                     self.metrics.overdue.increment(1);
                 }

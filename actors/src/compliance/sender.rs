@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use payferry_domain::Chain;
 use payferry_domain::payment::Verdict;
+use payferry_evm::ChainClient;
 
 use super::kyt::{KytError, KytScreener, ScreenRequest};
-use crate::chain::ChainClient;
 
 /// Timeout of the query for the code of an address. A verdict waits no longer for it.
 pub const SENDER_KIND_TIMEOUT: Duration = Duration::from_secs(4);
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
     use crate::compliance::tests::request_from;
     use crate::compliance::verdict::bare;
-    use crate::wallet::alloy_address;
+    use payferry_evm::wallet::alloy_address;
 
     const CONTRACT: Address = Address([0xc0; 20]);
     const DELEGATED: Address = Address([0xde; 20]);

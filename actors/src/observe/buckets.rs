@@ -20,10 +20,10 @@ const REORG_BLOCKS: &[f64] = &[1.0, 2.0, 3.0, 5.0, 8.0, 13.0, 21.0, 34.0, 64.0, 
 
 /// Upper bounds of the buckets by histogram, where the default buckets (network requests in seconds) do not fit.
 pub const BUCKETS: &[(&str, &[f64])] = &[
-    (super::metrics::MAILBOX_WAIT, MAILBOX),
-    (super::metrics::HANDLING, MAILBOX),
+    (super::MAILBOX_WAIT, MAILBOX),
+    (super::HANDLING, MAILBOX),
     (super::metrics::TRANSITION, TRANSITION),
-    (crate::journal::COMMIT_SECONDS, COMMIT),
-    (crate::journal::GROUP_UNITS, GROUP_UNITS),
+    (payferry_journal::COMMIT_SECONDS, COMMIT),
+    (payferry_journal::GROUP_UNITS, GROUP_UNITS),
     (crate::chain::REORG_DEPTH, REORG_BLOCKS),
 ];

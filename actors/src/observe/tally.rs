@@ -1,16 +1,19 @@
 //! Counts of payments by status and chain: counted once at the start, in the background, and updated by each commit.
 //!
-//! The journal reports its commits, and also when no write is in progress. Then a snapshot is taken, so that the count
-//! and the reported commits join without a gap. A commit with an unknown outcome triggers a new count.
+//! The tally observes the journal's commits. Between two commits it takes a snapshot, so that what is counted and what is
+//! reported meet without a gap. A commit of unknown outcome has payments counted again.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use ::metrics::Histogram;
+use async_trait::async_trait;
 use parking_lot::Mutex;
 use payferry_domain::Chain;
-use payferry_domain::payment::{HistoryEntry, Payment, Status};
-use payferry_entities::{Database, Transaction};
+use payferry_domain::payment::{HistoryEntry, Status};
+use payferry_entities::Transaction;
+use payferry_journal::{CommitObserver, PaymentMove, PaymentStanding, Quiet};
 use sea_orm::{ConnectionTrait, DbErr, Statement};
 use serde::Serialize;
 
@@ -38,47 +41,6 @@ pub struct Tallied {
     pub live: u64,
 }
 
-/// State of a payment that matters for the counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Standing {
-    /// Status.
-    pub status: Status,
-    /// True if the payment has an actor.
-    pub live: bool,
-}
-
-impl Standing {
-    /// State of this payment.
-    pub fn of(payment: &Payment) -> Self {
-        Self { status: payment.status, live: payment.is_live() }
-    }
-}
-
-/// Change of the counts by one commit.
-#[derive(Debug)]
-pub(crate) struct Moved {
-    chain: Chain,
-    before: Option<Standing>,
-    after: Standing,
-    /// Entries of the history, starting with the last one before the commit.
-    steps: Vec<HistoryEntry>,
-}
-
-impl Moved {
-    pub(crate) fn made(payment: &Payment) -> Self {
-        let (chain, after) = (payment.terms.chain, Standing::of(payment));
-        Self { chain, before: None, after, steps: Vec::new() }
-    }
-
-    pub(crate) fn between(before: &Payment, after: &Payment) -> Self {
-        let known = before.history.len();
-        let steps =
-            if after.history.len() > known { after.history[known.saturating_sub(1)..].to_vec() } else { Vec::new() };
-        let (chain, standing) = (after.terms.chain, Standing::of(after));
-        Self { chain, before: Some(Standing::of(before)), after: standing, steps }
-    }
-}
-
 /// Counts of one tree.
 #[derive(Default)]
 pub(crate) struct Tally {
@@ -98,7 +60,7 @@ struct CountState {
 }
 
 /// A count in progress: the snapshot of the database, and the counts at that time.
-pub(crate) struct Count {
+struct Count {
     snapshot: Transaction,
     tallied: Cells,
 }
@@ -120,29 +82,14 @@ impl Tally {
         doubtful.load(Ordering::Acquire) && !under_way.load(Ordering::Acquire) && has_paused()
     }
 
-    /// Returns once a count is due. It polls, because only a failed count makes another one due, and nothing is waiting
-    /// for that.
-    pub(crate) async fn count_is_due(&self) {
-        while !self.is_count_due() {
-            tokio::time::sleep(COUNT_LOOK).await;
-        }
-    }
-
-    /// Starts a count if one is due, once `settled` reports that no earlier commit is in progress. Call it while
-    /// nothing is being committed.
-    pub(crate) async fn begin_count(
-        &self,
-        database: &Database,
-        settled: impl Future<Output = Result<(), DbErr>>,
-    ) -> Option<Count> {
-        if !self.is_count_due() {
-            return None;
-        }
+    /// Begins to count, once nothing of before is being committed still.
+    async fn begin_count(&self, quiet: Quiet<'_>) -> Option<Count> {
         let CountState { doubtful, under_way, begun, .. } = &self.count;
         *begun.lock() = Some(Instant::now());
         let snapshot = async {
-            settled.await?;
-            database.snapshot().await
+            // Not without what may be committed still: nothing would count it afterwards.
+            quiet.settled().await?;
+            quiet.database().snapshot().await
         };
         match tokio::time::timeout(SNAPSHOT_PATIENCE, snapshot).await {
             Ok(Ok(snapshot)) => {
@@ -159,7 +106,7 @@ impl Tally {
     }
 
     /// Finishes a count and corrects the counts. Commits made meanwhile have been added to them.
-    pub(crate) async fn finish_count(&self, count: Count) {
+    async fn finish_count(&self, count: Count) {
         match count.cells().await {
             Ok(found) => {
                 for (chain, status) in every() {
@@ -188,18 +135,7 @@ impl Tally {
         cells
     }
 
-    /// Applies a commit.
-    pub(crate) fn committed(&self, moved: &Moved) {
-        if let Some(before) = moved.before {
-            self.add(moved.chain, before, -1);
-        }
-        self.add(moved.chain, moved.after, 1);
-        for pair in moved.steps.windows(2) {
-            self.steps.took(pair[0], pair[1]);
-        }
-    }
-
-    fn add(&self, chain: Chain, standing: Standing, count: i64) {
+    fn add(&self, chain: Chain, standing: PaymentStanding, count: i64) {
         let (chain, status) = (chain as usize, standing.status as usize);
         self.counts[chain][status].fetch_add(count, Ordering::Relaxed);
         if standing.live {
@@ -220,6 +156,40 @@ impl Tally {
                 live: of(&self.live, chain, status),
             })
             .collect()
+    }
+}
+
+#[async_trait]
+impl CommitObserver for Tally {
+    fn committed(&self, moved: &PaymentMove) {
+        if let Some(before) = moved.before {
+            self.add(moved.chain, before, -1);
+        }
+        self.add(moved.chain, moved.after, 1);
+        for pair in moved.steps.windows(2) {
+            self.steps.took(pair[0], pair[1]);
+        }
+    }
+
+    fn outcome_unknown(&self) {
+        self.doubt();
+    }
+
+    fn wants_pause(&self) -> bool {
+        self.is_count_due()
+    }
+
+    /// Looks now and then: what calls for a count is one that failed, which nobody waits for.
+    async fn pause_wanted(&self) {
+        while !self.is_count_due() {
+            tokio::time::sleep(COUNT_LOOK).await;
+        }
+    }
+
+    async fn between_commits(self: Arc<Self>, quiet: Quiet<'_>) {
+        if let Some(count) = self.begin_count(quiet).await {
+            tokio::spawn(async move { self.finish_count(count).await });
+        }
     }
 }
 

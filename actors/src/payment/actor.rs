@@ -8,17 +8,18 @@ use std::sync::Arc;
 use payferry_domain::payment::{self, Command, Effect, Event, Payment, Rejection, Requester, TransferStatus, resume};
 use payferry_domain::{Amount, Timestamp};
 use payferry_entities::{audit_log, idempotency_keys};
+use payferry_journal::audit::{self, Actor, Entry};
+use payferry_journal::chain::rows::LoadError;
+use payferry_journal::payments::StoreError;
+use payferry_journal::psps::PspError;
+use payferry_journal::{JournalError, Unit, payments};
+use payferry_runtime::observe::{ActorKind, Behaviour, Mailbox};
 use ractor::{ActorProcessingErr, RpcReplyPort};
 use serde::Serialize;
 
 use super::effects::Services;
 use super::shard::{Reminder, ShardMessage};
-use super::store::{self, StoreError};
-use crate::chain::LoadError;
-use crate::customers::audit::{self, Actor, Entry};
-use crate::journal::{JournalError, Unit};
-use crate::observe::{ActorKind, Behaviour, Mailbox, line_note};
-use crate::psps::PspError;
+use crate::observe::line_note;
 
 /// Maximum number of attempts at one command while other writers change the row.
 const CONFLICTS_MAX: usize = 8;
@@ -262,7 +263,7 @@ impl PaymentActor {
         let id = state.payment.id();
         tracing::warn!(payment.id = %id, error = %failure, "payment {id} could not be written; retrying");
         state.stale = true;
-        let at = self.services.clock.real_now().plus_secs(RETRY_PAUSE_SECS);
+        let at = self.services.clock.real_now::<Timestamp>().plus_secs(RETRY_PAUSE_SECS);
         self.services.to_shard(&state.payment, ShardMessage::Remind(id, Reminder::Resume, at));
         Ok(())
     }
@@ -302,7 +303,7 @@ impl PaymentActor {
     async fn as_it_is_now<'c>(&self, command: &'c Command, payment: &Payment) -> Result<Cow<'c, Command>, Failure> {
         let Command::TakeIn { observed } = command else { return Ok(Cow::Borrowed(command)) };
         let Services { database, chains, .. } = &*self.services;
-        let rows = store::set_aside_of(database, payment.id(), chains.names(), observed.len() as u64).await?;
+        let rows = payments::set_aside_of(database, payment.id(), chains.names(), observed.len() as u64).await?;
         let observed = chains.facts(database, &rows).await.map_err(Failure::Facts)?;
         Ok(Cow::Owned(Command::TakeIn { observed }))
     }
@@ -318,7 +319,7 @@ impl PaymentActor {
         let now = self.services.clock.now();
         let Some(transition) = payment::transition(&state.payment, command, now)? else {
             // Already known. The row of the fact must be marked, or it would be notified again for ever.
-            if let Some(unit) = store::applied_unit(&state.payment, command, self.services.clock.real_now()) {
+            if let Some(unit) = payments::applied_unit(&state.payment, command, self.services.clock.real_now()) {
                 self.submit(state, unit).await.map_err(Failure::Journal)?;
             }
             effects.extend(still_in_review(command, &state.payment));
@@ -329,14 +330,14 @@ impl PaymentActor {
         if asked_of(&transition).is_some_and(|amount| amount > send_max) {
             return Err(Failure::AboveSendLimit(send_max));
         }
-        let rows = store::RowsBeside {
+        let rows = payments::RowsBeside {
             idempotency: beside.answer.as_ref().map(|answer| answer(&transition.payment)),
             audit: beside.audit.clone(),
         };
         let real_now = self.services.clock.real_now();
         let ceiling = psp.ceilings.send_daily_max;
         let is_sent = |event| psp.is_sent(event, &transition.announcements);
-        let unit = store::transition_unit(&state.payment, &transition, command, rows, real_now, ceiling, is_sent)?;
+        let unit = payments::transition_unit(&state.payment, &transition, command, rows, real_now, ceiling, is_sent)?;
         match self.submit(state, unit).await {
             Ok(()) => {
                 self.services.metrics.moved(&transition);
@@ -395,7 +396,7 @@ impl PaymentActor {
         if state.stale {
             let id = state.payment.id();
             let version = state.payment.version;
-            *state.payment = store::load(&self.services.database, id).await?.ok_or(Failure::Gone)?;
+            *state.payment = payments::load(&self.services.database, id).await?.ok_or(Failure::Gone)?;
             state.stale = false;
             if state.payment.version != version {
                 effects.extend(resume(&state.payment));

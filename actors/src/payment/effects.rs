@@ -8,20 +8,20 @@ use parking_lot::{Mutex, RwLock};
 use payferry_domain::payment::{Effect, Payment, TransferKey};
 use payferry_domain::{Address, Amount, Timestamp};
 use payferry_entities::Database;
+use payferry_journal::Journal;
+use payferry_journal::payments::Unapplied;
+use payferry_journal::psps::PspDirectory;
+use payferry_runtime::clock::Clock;
 
 use super::metrics::PaymentMetrics;
 use super::router::Router;
 use super::shard::{Reminder, ShardMessage};
-use super::unapplied::Unapplied;
 use crate::chains::Chains;
-use crate::clock::Clock;
 use crate::compliance::identity::ComplianceDesk;
 use crate::compliance::{ScreenRequest, Screening, Subject};
-use crate::journal::Journal;
 use crate::ledger::check::Findings;
-use crate::observe::Books;
+use crate::observe::TreeBooks;
 use crate::pauses::Pauses;
-use crate::psps::PspDirectory;
 use crate::reconcile::watch::VaultFindings;
 use crate::sending::DeskMessage;
 use crate::webhook::WebhookSender;
@@ -35,7 +35,7 @@ pub(crate) struct Services {
     pub(crate) psps: PspDirectory,
     pub(crate) pauses: Pauses,
     pub(crate) router: Arc<Router>,
-    pub(crate) books: Books,
+    pub(crate) books: TreeBooks,
     pub(crate) metrics: PaymentMetrics,
     pub(crate) chains: Arc<Chains>,
     /// Findings of the auditor of the ledger.

@@ -5,8 +5,7 @@ use std::time::Duration;
 use metrics::{Counter, Gauge, Unit, counter, describe_counter, describe_gauge, gauge};
 use payferry_domain::payment::{Payment, Transition};
 use payferry_domain::{Chain, Token};
-
-use crate::observe::Counters;
+use payferry_runtime::observe::Counters;
 
 const INITIATED: &str = "payferry_payments_initiated_total";
 const EVENTS: &str = "payferry_payment_events_total";

@@ -7,8 +7,8 @@ mod effects;
 mod metrics;
 mod router;
 mod shard;
-pub mod store;
-mod unapplied;
+
+pub use payferry_journal::payments as store;
 
 pub use actor::{AnswerRow, Beside, PaymentMemory};
 pub(crate) use actor::{Ask, CommandFailure, Message};
@@ -16,4 +16,3 @@ pub(crate) use effects::Services;
 pub(crate) use metrics::PaymentMetrics;
 pub(crate) use router::Router;
 pub(crate) use shard::{Reminder, Shard, ShardMessage};
-pub(crate) use unapplied::Unapplied;

@@ -10,6 +10,7 @@ use parking_lot::{Mutex, RwLock};
 use payferry_domain::payment::{Command, Outage, OutageId, Payment};
 use payferry_domain::sending::{self, SendingId};
 use payferry_domain::{Chain, PaymentId, Timestamp};
+use payferry_runtime::observe::Mailbox;
 use ractor::{ActorCell, ActorId, ActorProcessingErr, ActorStatus};
 
 use super::actor::{CommandFailure, Message, PaymentActor};
@@ -17,7 +18,7 @@ use super::effects::Services;
 use super::shard::ShardMessage;
 use crate::chain::Watchlist;
 use crate::inbox::PaymentInbox;
-use crate::observe::{Mailbox, PaymentLine, read_line_note};
+use crate::observe::{PaymentLine, read_line_note};
 use crate::sending::{self as sendings, DeskMessage, LiveSendings};
 
 /// Number of logical shards of payment ids.
@@ -153,7 +154,7 @@ impl Router {
         let line = |(id, actor): (&PaymentId, &Mailbox<Message>)| {
             let books = actor.books();
             let (status, chain, version) = read_line_note(books.note());
-            PaymentLine { id: *id, status, chain, version, mailbox: books.depth(), since: books.since() }
+            PaymentLine { id: *id, status, chain, version, mailbox: books.depth(), since: books.since().into() }
         };
         live.range((from, Bound::Unbounded)).take(limit).map(line).collect()
     }

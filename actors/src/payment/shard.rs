@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 
 use payferry_domain::payment::{Command, OutageId, Payment, Requester};
 use payferry_domain::{Chain, PaymentId, Timestamp};
+use payferry_journal::payments;
+use payferry_runtime::observe::{ActorKind, Behaviour, Cause, Mailbox, ended};
+use payferry_runtime::supervise::Budget;
 use ractor::{ActorProcessingErr, SupervisionEvent};
 
 use super::actor::{CommandFailure, Message};
 use super::effects::Services;
 use super::router::LOGICAL_SHARDS;
-use super::store;
-use crate::observe::{ActorKind, Behaviour, Cause, Mailbox, ended};
-use crate::supervise::Budget;
 
 /// Interval of the timer wheel.
 const TICK: Duration = Duration::from_millis(250);
@@ -175,7 +175,7 @@ impl Shard {
     async fn rehydrate(&self, myself: &Mailbox<ShardMessage>) -> Result<(), ActorProcessingErr> {
         let mut after = None;
         loop {
-            let page = store::load_live(&self.services.database, self.logical(), after, REHYDRATION_PAGE).await?;
+            let page = payments::load_live(&self.services.database, self.logical(), after, REHYDRATION_PAGE).await?;
             let Some(last) = page.last() else { break };
             after = Some(last.id());
             for payment in page {
@@ -231,7 +231,7 @@ impl Shard {
         id: PaymentId,
         is_wanted: fn(&Payment) -> bool,
     ) -> Result<Option<Mailbox<Message>>, ActorProcessingErr> {
-        let payment = store::load(&self.services.database, id).await?.filter(is_wanted);
+        let payment = payments::load(&self.services.database, id).await?.filter(is_wanted);
         let Some(payment) = payment else { return Ok(None) };
         self.services.router.spawn(&self.services, Box::new(payment), myself.get_cell()).await.map(Some)
     }
@@ -240,7 +240,7 @@ impl Shard {
     /// after their initiator had given up, or could not be started then.
     async fn sweep(&self, myself: &Mailbox<ShardMessage>, after: Option<PaymentId>, state: &mut State) {
         let Services { database, router, books, metrics, clock, .. } = &*self.services;
-        let page = match store::live_ids(database, self.logical(), after, SWEEP_PAGE).await {
+        let page = match payments::live_ids(database, self.logical(), after, SWEEP_PAGE).await {
             Ok(page) => page,
             Err(error) => {
                 tracing::warn!(%error, "shard {} could not look for live payments without an actor", self.index);
@@ -248,7 +248,7 @@ impl Shard {
             }
         };
         let Some(last) = page.last().copied() else { return };
-        let before = clock.real_now().as_millis().saturating_sub(UNATTENDED_AFTER_MS);
+        let before = clock.real_now::<Timestamp>().as_millis().saturating_sub(UNATTENDED_AFTER_MS);
         for id in page {
             let is_attended = router.live(id).is_some() || state.resumes.contains_key(&id) || books.is_quarantined(id);
             if is_attended || id.made_at().as_millis() > before {
@@ -277,7 +277,7 @@ impl Shard {
         if let Some(message) = message {
             message.refuse(CommandFailure::Unavailable(error.to_owned()));
         }
-        let at = self.services.clock.real_now().plus_secs(RELOAD_PAUSE_SECS);
+        let at = self.services.clock.real_now::<Timestamp>().plus_secs(RELOAD_PAUSE_SECS);
         state.remind_at(id, Reminder::Resume, at);
     }
 
@@ -291,7 +291,7 @@ impl Shard {
         state: &mut State,
     ) {
         if state.budget.spend(id, Instant::now()).is_none() {
-            self.services.books.quarantined(id, cause, reason);
+            self.services.books.give_up(id, cause, reason);
             return;
         }
         self.services.books.restarted(ActorKind::Payment, &id.to_string(), cause, reason);

@@ -6,11 +6,11 @@ use std::collections::HashSet;
 use payferry_domain::payment::{DUST_LISTED_MAX, Payment, TransferStatus};
 use payferry_domain::{Address, PaymentId};
 use payferry_entities::Database;
+use payferry_journal::payments;
 use sea_orm::DbErr;
 
 use super::ledger::query;
 use super::{Owner, Place};
-use crate::payment::store;
 
 /// Permitted deviation of a vault from the ledger, because of movements in progress.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub(super) async fn under_way(database: &Database, place: &Place) -> Result<Unde
 async fn of_payment(database: &Database, payment_id: &str, place: &Place) -> Result<UnderWay, DbErr> {
     let going = moved(database, "payment_id", payment_id, "'settle', 'deliver', 'send'", place).await?;
     let id: PaymentId = payment_id.parse().map_err(|_| DbErr::Custom(format!("{payment_id} is not a payment id")))?;
-    let payment = store::load(database, id).await.map_err(|error| DbErr::Custom(error.to_string()))?;
+    let payment = payments::load(database, id).await.map_err(|error| DbErr::Custom(error.to_string()))?;
     let seen = payment.as_ref().map_or(0, |payment| not_final(payment, place));
     let sql = "SELECT CAST(COALESCE(SUM(amount), 0) AS BIGINT) FROM transfers WHERE payment_id = $1 AND chain = $2 \
                AND token_address = $3 AND applied_revision < revision";

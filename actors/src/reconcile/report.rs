@@ -5,9 +5,8 @@ use std::fmt;
 use std::time::Duration;
 
 use payferry_domain::{Address, Amount, Chain, Timestamp, Token};
+use payferry_evm::wallet::checksummed;
 use serde::Serialize;
-
-use crate::wallet::checksummed;
 
 /// Default number of concurrent requests to a chain.
 const REQUESTS_AT_ONCE: usize = 4;

@@ -10,14 +10,14 @@ use std::time::Duration;
 use futures::FutureExt;
 use parking_lot::RwLock;
 use payferry_domain::Timestamp;
+use payferry_evm::{ChainClient, ChainSpec};
+use payferry_runtime::observe::{ActorKind, Behaviour, Mailbox, words_of};
 use ractor::ActorProcessingErr;
 use sea_orm::DbErr;
 use serde::Serialize;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{Difference, Options, Part, Report, metrics, reconcile_part};
-use crate::chain::{ChainClient, ChainSpec};
-use crate::observe::{ActorKind, Behaviour, Mailbox, words_of};
 use crate::payment::Services;
 
 /// Name of the auditor's actor.

@@ -7,16 +7,16 @@ use std::time::Duration;
 
 use payferry_domain::sending::{self, Command, Effect, Rejection, Sending, resume};
 use payferry_entities::audit_log;
+use payferry_journal::payments::{RowsBeside, StoreError};
+use payferry_journal::psps::PspError;
+use payferry_journal::{JournalError, Unit, outbound};
+use payferry_runtime::observe::{ActorKind, Behaviour, Mailbox};
 use ractor::{ActorProcessingErr, RpcReplyPort};
 use serde::Serialize;
 
-use super::store;
 use crate::compliance::{ScreenRequest, Subject};
-use crate::journal::{JournalError, Unit};
-use crate::observe::{ActorKind, Behaviour, Mailbox, sending_note};
+use crate::observe::sending_note;
 use crate::payment::Services;
-use crate::payment::store::{RowsBeside, StoreError};
-use crate::psps::PspError;
 
 /// Maximum number of attempts at one command while other writers change the row.
 const CONFLICTS_MAX: usize = 8;
@@ -207,7 +207,7 @@ impl SendingActor {
             let services = &self.services;
             let real_now = services.clock.real_now();
             let Some(transition) = sending::transition(&state.sending, command, services.clock.now())? else {
-                if let Some(unit) = store::known(&state.sending, command, real_now) {
+                if let Some(unit) = outbound::known(&state.sending, command, real_now) {
                     services.journal.submit(unit).await?;
                 }
                 return Ok(resume(&state.sending));
@@ -215,7 +215,7 @@ impl SendingActor {
             let psp = services.psps.get(state.sending.order.psp_id).await?;
             let rows = RowsBeside { idempotency: None, audit: audit.cloned() };
             let unit =
-                store::change(&transition, rows, real_now, psp.ceilings.send_daily_max, |event| psp.wants(event))?;
+                outbound::change(&transition, rows, real_now, psp.ceilings.send_daily_max, |event| psp.wants(event))?;
             match self.submit(myself, unit).await {
                 Ok(()) => {
                     *state.sending = transition.sending;
@@ -249,7 +249,7 @@ impl SendingActor {
 
     async fn refresh(&self, state: &mut State) -> Result<(), Failure> {
         if state.stale {
-            let found = store::load(&self.services.database, state.sending.id()).await?;
+            let found = outbound::load(&self.services.database, state.sending.id()).await?;
             *state.sending = found.ok_or(Failure::Gone)?;
             state.stale = false;
         }

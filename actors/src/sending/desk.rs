@@ -9,15 +9,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use payferry_domain::sending::{Sending, SendingId};
+use payferry_journal::outbound;
+use payferry_runtime::observe::{ActorKind, Behaviour, Cause, Mailbox, ended};
+use payferry_runtime::supervise::Budget;
 use ractor::{ActorId, ActorProcessingErr, MessagingErr, SupervisionEvent};
 use tokio::task::JoinHandle;
 
 use super::actor::{CommandFailure, Message, SendingActor};
 use super::live::LiveSendings;
-use super::store;
-use crate::observe::{ActorKind, Behaviour, Cause, Mailbox, ended};
 use crate::payment::Services;
-use crate::supervise::Budget;
 
 /// Rows per page when the supervisor starts.
 const REHYDRATION_PAGE: u64 = 500;
@@ -159,7 +159,7 @@ impl SendingDesk {
             put_off(myself, id, restart_pause(nth), state);
         } else {
             state.put_off.end(id);
-            self.services.books.quarantined(id, cause, reason);
+            self.services.books.give_up(id, cause, reason);
         }
     }
 
@@ -171,11 +171,11 @@ impl SendingDesk {
     async fn rehydrate(&self, myself: &Mailbox<DeskMessage>, state: &mut State) -> Result<(), ActorProcessingErr> {
         let mut after = String::new();
         loop {
-            let page = store::load_live(&self.services.database, &after, REHYDRATION_PAGE).await?;
+            let page = outbound::load_live(&self.services.database, &after, REHYDRATION_PAGE).await?;
             let Some(last) = page.last() else { return Ok(()) };
             after.clone_from(&last.id);
             for row in page {
-                match store::sending_of(&row) {
+                match outbound::sending_of(&row) {
                     Ok(sending) if self.is_taken_care_of(sending.id()) => {}
                     Ok(sending) => self.start(myself, sending, Message::Resume, state).await,
                     Err(error) => tracing::error!(sending.id = %row.id, %error, "{} cannot be read", row.id),
@@ -197,7 +197,7 @@ impl SendingDesk {
                 Ok(()) | Err(_) => return,
             },
         };
-        match store::load(&self.services.database, id).await {
+        match outbound::load(&self.services.database, id).await {
             Ok(Some(sending)) => self.start(myself, sending, message, state).await,
             Ok(None) => message.refuse(CommandFailure::NotFound),
             Err(error) => {

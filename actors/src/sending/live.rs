@@ -6,11 +6,12 @@ use std::ops::Bound;
 
 use parking_lot::RwLock;
 use payferry_domain::sending::SendingId;
+use payferry_runtime::observe::Mailbox;
 use ractor::{ActorId, ActorStatus, MessagingErr};
 
 use super::actor::{CommandFailure, Message};
 use super::desk::DeskMessage;
-use crate::observe::{Mailbox, SendingLine, read_sending_note};
+use crate::observe::{SendingLine, read_sending_note};
 
 /// Live payouts and withdrawals by id, so that they can be read in pages.
 #[derive(Default)]
@@ -79,7 +80,15 @@ impl LiveSendings {
         let line = |(id, actor): (&SendingId, &Mailbox<Message>)| {
             let books = actor.books();
             let (status, in_review, chain, version) = read_sending_note(books.note());
-            SendingLine { id: *id, status, in_review, chain, version, mailbox: books.depth(), since: books.since() }
+            SendingLine {
+                id: *id,
+                status,
+                in_review,
+                chain,
+                version,
+                mailbox: books.depth(),
+                since: books.since().into(),
+            }
         };
         live.range((from, Bound::Unbounded)).take(limit).map(line).collect()
     }

@@ -7,7 +7,8 @@
 mod actor;
 mod desk;
 mod live;
-pub mod store;
+
+pub use payferry_journal::outbound as store;
 
 pub use actor::SendingMemory;
 pub(crate) use actor::{CommandFailure, Message, Told};

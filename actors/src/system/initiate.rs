@@ -5,16 +5,17 @@ use std::sync::Arc;
 use payferry_domain::payment::{
     self, ChainCandidate, ChainChoice, Decision, OverpaymentPolicy, Payment, Purpose, Terms,
 };
-use payferry_domain::{Address, Amount, Chain, CustomerId, FeeBps, MerchantId, PaymentId, PspId, Token};
+use payferry_domain::{Address, Amount, Chain, CustomerId, FeeBps, MerchantId, PaymentId, PspId, Timestamp, Token};
 use payferry_entities::postgres::LATE_COMMIT_MAX;
+use payferry_journal::payments::initiation_unit;
+use payferry_journal::psps::PspError;
+use payferry_journal::{JournalError, Unit};
 use tracing::Instrument;
 
 use super::System;
 use crate::compliance::{ScreenRequest, Subject};
-use crate::journal::{JournalError, Unit};
 use crate::pauses::Scope;
-use crate::payment::{AnswerRow, Message, Reminder, Services, ShardMessage, store};
-use crate::psps::PspError;
+use crate::payment::{AnswerRow, Message, Reminder, Services, ShardMessage};
 
 /// Number of random bytes in a magic link.
 const LINK_RANDOM_BYTES: usize = 24;
@@ -164,12 +165,12 @@ impl System {
             overpayment: if is_pay_in { psp.policies.overpayment } else { OverpaymentPolicy::KeepExcess },
             refund_to_sender: psp.policies.refund_to_sender,
             dust_floor: psp.policies.dust_floor,
-            finality: psp.policies.finality_on(spec),
+            finality: psp.policies.finality_on(spec.chain, spec.finality, spec.finality_least),
             created_at: now,
         };
         let transition = Box::new(payment::initiate(terms, now.plus_secs(request.expires_in_secs)));
         let row = request.answer.as_ref().map(|answer| answer(&transition.payment));
-        let unit = store::initiation_unit(&transition, row).map_err(|e| InitiateError::Unavailable(e.to_string()))?;
+        let unit = initiation_unit(&transition, row).map_err(|e| InitiateError::Unavailable(e.to_string()))?;
         let unit = Unit::Initiation(Box::new(unit));
         // A queued write is executed even if the caller stops waiting, and then the payment needs an actor. The
         // response maker holds its idempotency key that long: a second request learns that the first is still running.
@@ -283,7 +284,7 @@ async fn bring_to_life(services: &Arc<Services>, transition: Box<payment::Transi
 fn look_after_all(services: &Services, id: PaymentId) {
     services.router.send(id, Message::Resume);
     if let Some(shard) = services.router.shard_of(id) {
-        let at = services.clock.real_now().plus_secs(LATE_COMMIT_SECS);
+        let at = services.clock.real_now::<Timestamp>().plus_secs(LATE_COMMIT_SECS);
         let _ = shard.cast(ShardMessage::Remind(id, Reminder::Resume, at));
     }
 }

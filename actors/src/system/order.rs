@@ -3,12 +3,12 @@
 use payferry_domain::sending::{self, Command, Order, Rejection, Sending, SendingId};
 use payferry_domain::{Address, Amount, Chain, CustomerId, PspId, Token};
 use payferry_entities::{audit_log, idempotency_keys};
+use payferry_journal::payments::RowsBeside;
+use payferry_journal::psps::Ceilings;
+use payferry_journal::{JournalError, outbound};
 
 use super::{COMMAND_TIMEOUT, System};
-use crate::journal::JournalError;
-use crate::payment::store::RowsBeside;
-use crate::psps::Ceilings;
-use crate::sending::{CommandFailure, DeskMessage, Message, Told, store};
+use crate::sending::{CommandFailure, DeskMessage, Message, Told};
 
 /// Creates the idempotency row of the response to an order.
 pub type OrderAnswer = Box<dyn Fn(&Sending) -> idempotency_keys::Model + Send + Sync>;
@@ -126,7 +126,7 @@ impl System {
         let accepted = sending::accept(order);
         let rows = RowsBeside { idempotency: request.answer.map(|answer| answer(&accepted.sending)), audit: None };
         let real_now = services.clock.real_now();
-        let unit = store::change(&accepted, rows, real_now, send_daily_max, |event| psp.wants(event))
+        let unit = outbound::change(&accepted, rows, real_now, send_daily_max, |event| psp.wants(event))
             .map_err(|error| OrderError::Unavailable(error.to_string()))?;
         // A queued write is executed even if the caller stops waiting, and then the order needs an actor.
         let services = services.clone();

@@ -2,11 +2,12 @@
 
 use payferry_domain::Timestamp;
 use payferry_domain::sending::SendingId;
+use payferry_runtime::observe::{Failure, Figures, NodeState};
 use serde::Serialize;
 
 use super::System;
 use super::show::ask;
-use crate::observe::{Failure, Figures, NodeState, Quarantine, SendingLine};
+use crate::observe::{Quarantine, SendingLine};
 use crate::payment::Services;
 use crate::sending::{Message, SendingMemory};
 
@@ -44,7 +45,7 @@ impl System {
         let state = if quarantined.is_some() { NodeState::Quarantined } else { NodeState::Running };
         // Read before the request, so that the request is not counted as waiting.
         let (since, figures) = match &actor {
-            Some(actor) => (Some(actor.books().since()), actor.books().figures()),
+            Some(actor) => (Some(actor.books().since().into()), actor.books().figures()),
             None => (None, Figures::default()),
         };
         let memory = match &actor {

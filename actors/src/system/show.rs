@@ -7,14 +7,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use payferry_domain::{PaymentId, Timestamp};
+use payferry_runtime::observe::{ActorKind, Failure, Figures, Incident, KindView, Mailbox, NodeState};
 use ractor::RpcReplyPort;
 use serde::Serialize;
 
 use super::System;
-use crate::observe::{
-    ActorKind, Failure, Ferried, Figures, GivenUp, Incident, KindView, Mailbox, NodeState, PaymentLine, Quarantine,
-    Tallied, TreeView,
-};
+use crate::observe::{Ferried, GivenUp, PaymentLine, Quarantine, Tallied, TreeView};
 use crate::payment::{Message, PaymentMemory, Services};
 
 /// Maximum time for a payment to reply.
@@ -90,7 +88,7 @@ impl System {
         let state = if quarantined.is_some() { NodeState::Quarantined } else { NodeState::Running };
         // Read before the request, so that the request is not counted as waiting.
         let (since, figures) = match &actor {
-            Some(actor) => (Some(actor.books().since()), actor.books().figures()),
+            Some(actor) => (Some(actor.books().since().into()), actor.books().figures()),
             None => (None, Figures::default()),
         };
         let memory = match &actor {

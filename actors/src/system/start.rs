@@ -7,31 +7,33 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use parking_lot::{Mutex, RwLock};
 use payferry_entities::Database;
+use payferry_evm::wallet::OperatorSigner;
+use payferry_evm::{ChainClient, ChainSpec};
+use payferry_journal::payments::Unapplied;
+use payferry_journal::psps::{Ceilings, PspDirectory};
+use payferry_journal::{Journal, JournalTask, opening};
+use payferry_runtime::clock::Clock;
+use payferry_runtime::observe::{ActorKind, Books, Cause, ROOT_NAME};
+use payferry_runtime::seal::Sealer;
+use payferry_runtime::supervise::{Child, Root, RootMessage};
 use ractor::{ActorCell, ActorProcessingErr};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::refresh::refresh;
 use super::{Inner, System, wallets};
 use crate::auditors::AuditorsConfig;
-use crate::chain::{ChainClient, ChainSpec, Checkpoint, Settler, SettlerArgs, WakeUps, Watcher, WatcherArgs};
+use crate::chain::{Checkpoint, Settler, SettlerArgs, WakeUps, Watcher, WatcherArgs};
 use crate::chains::Chains;
-use crate::clock::Clock;
 use crate::compliance::identity::{ComplianceDesk, DeskConfig, IdentityProvider};
 use crate::compliance::{KytScreener, Screening, ScreeningConfig, SenderKind};
 use crate::inbox::PaymentInbox;
-use crate::journal::{self, Journal, JournalTask};
-use crate::ledger;
 use crate::ledger::check::{self, Findings, LedgerAuditor};
-use crate::observe::{ActorKind, Books, Cause, ROOT_NAME};
+use crate::observe::TreeBooks;
 use crate::pauses::Pauses;
-use crate::payment::{PaymentMetrics, Router, Services, Shard, Unapplied};
-use crate::psps::{Ceilings, PspDirectory};
+use crate::payment::{PaymentMetrics, Router, Services, Shard};
 use crate::reconcile;
 use crate::reconcile::watch::{self, VaultAuditor, VaultFindings};
-use crate::seal::Sealer;
 use crate::sending::SendingDesk;
-use crate::supervise::{Child, Root, RootMessage};
-use crate::wallet::OperatorSigner;
 use crate::webhook::{WebhookConfig, WebhookSender};
 
 /// Configuration of a tree.
@@ -116,7 +118,7 @@ impl System {
             bookkeeping,
         } = config;
         let opened =
-            if posts { ledger::open(&database, clock.real_now()).await.map_err(failed("ledger"))? } else { 0 };
+            if posts { opening::open(&database, clock.real_now()).await.map_err(failed("ledger"))? } else { 0 };
         if opened > 0 {
             tracing::info!(payments = opened, "{opened} payments from before the ledger were posted");
         }
@@ -126,12 +128,13 @@ impl System {
         }
         check::describe();
         reconcile::describe();
-        let books = Books::new(clock.clone(), bookkeeping);
+        let books = TreeBooks::new(clock.clone(), bookkeeping);
         books.tally().doubt();
-        let root = books.spawn(ROOT_NAME, Root { books: books.clone() }, (), None).await.map_err(failed("root"))?;
-        let (journal, task) = Journal::start_with(database.clone(), books.clone());
+        let root =
+            books.spawn(ROOT_NAME, Root { books: Books::clone(&books) }, (), None).await.map_err(failed("root"))?;
+        let (journal, task) = Journal::start_with(database.clone(), Books::clone(&books), books.tally().clone());
         let journal = if posts { journal } else { journal.without_postings() };
-        let writing = write(task, books.clone());
+        let writing = write(task, Books::clone(&books));
         let services = Arc::new(Services {
             pauses: Pauses::new(database.clone()),
             psps: PspDirectory::new(database.clone(), ceilings),
@@ -201,7 +204,7 @@ impl System {
             async move {
                 let (database, journal, clock) =
                     (services.database.clone(), services.journal.clone(), services.clock.clone());
-                let books = services.books.clone();
+                let books = Books::clone(&services.books);
                 let sender = WebhookSender::start(root, database, journal, sealer, clock, books, config).await?;
                 let cell = sender.cell();
                 *services.webhooks.write() = Some(sender);
@@ -319,7 +322,7 @@ impl System {
             handle,
             checkpoint: setup.checkpoint.clone(),
         };
-        let books = services.books.clone();
+        let books = Books::clone(&services.books);
         self.adopt(ActorKind::Settler, chain.as_str(), move |root| {
             let (args, books) = (args.clone(), books.clone());
             async move { Ok(Settler::start(&books, args, Some(root)).await?.get_cell()) }.boxed()
@@ -340,7 +343,7 @@ impl System {
             wake_ups: setup.wake_ups,
         };
         let chain = args.spec.chain;
-        let books = services.books.clone();
+        let books = Books::clone(&services.books);
         self.adopt(ActorKind::Watcher, chain.as_str(), move |root| {
             let (args, books) = (args.clone(), books.clone());
             async move { Ok(Watcher::start(&books, args, Some(root)).await?.get_cell()) }.boxed()
@@ -389,7 +392,8 @@ impl System {
 
 /// Runs the journal's task, and restarts it after a panic; its queues outlive it.
 fn write(task: JournalTask, books: Books) -> AbortOnDropHandle<()> {
-    let panicked = move |reason: &str| books.restarted(ActorKind::Journal, journal::NAME, Cause::Panic, reason);
+    let panicked =
+        move |reason: &str| books.restarted(ActorKind::Journal, payferry_journal::NAME, Cause::Panic, reason);
     AbortOnDropHandle::new(tokio::spawn(task.supervise(panicked)))
 }
 

@@ -4,12 +4,12 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use payferry_journal::payments::{self, StoreError};
 use tokio::time::MissedTickBehavior;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::System;
 use crate::payment::Services;
-use crate::payment::store::{self, StoreError};
 
 /// Time that a wallet stays after its payment ended: longer than any commit started before can take.
 const LINGER: Duration = Duration::from_mins(2);
@@ -22,7 +22,7 @@ const BATCH: usize = 2_000;
 /// in the database until it succeeds.
 pub(super) async fn watch_live(services: &Services) {
     let watchlist = services.chains.watchlist();
-    match store::live_wallets(&services.database).await {
+    match payments::live_wallets(&services.database).await {
         Ok(wallets) => {
             for (wallet, id) in wallets {
                 watchlist.watch(wallet, id);
@@ -63,7 +63,7 @@ async fn retire_before(services: &Services, before: Option<Instant>) -> Result<(
             return Ok(());
         }
         let ids: Vec<_> = retired.iter().map(|one| one.payment_id).collect();
-        match store::live_among(&services.database, &ids).await {
+        match payments::live_among(&services.database, &ids).await {
             Ok(live) => watchlist.unwatch(&retired, &live),
             Err(error) => {
                 watchlist.defer(retired);

@@ -56,7 +56,7 @@ impl Outcome {
 
 /// Builds a client that follows no redirect, uses no proxy and connects only where the policy allows.
 pub(super) fn client(config: &WebhookConfig) -> Result<Client, reqwest::Error> {
-    crate::tls::install();
+    payferry_runtime::tls::install();
     Client::builder()
         .redirect(redirect::Policy::none())
         .no_proxy()

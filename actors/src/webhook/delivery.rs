@@ -12,12 +12,12 @@ use futures::FutureExt as _;
 use futures::future::{BoxFuture, Shared};
 use payferry_domain::Timestamp;
 use payferry_entities::delivery_attempts;
+use payferry_journal::{DeliveryOutcome, JournalError, Unit};
 
 use super::attempt::{Outcome, Target, attempt};
 use super::queue::{self, Due};
 use super::schedule::AfterFailure;
 use super::sender::Desk;
-use crate::journal::{DeliveryOutcome, JournalError, Unit};
 
 /// Pause before a failed write of an outcome is repeated.
 const RECORD_PAUSE: Duration = Duration::from_millis(500);
@@ -72,7 +72,7 @@ pub(super) async fn take_turn(desk: &Desk, target: &Target, delivery_id: &str, r
         Err(error) => return Turn::Unread(error),
     };
     let Due { id: _, event_id, status, attempt_count, retries_left, payload } = due;
-    let at = desk.clock.real_now();
+    let at: Timestamp = desk.clock.real_now();
     let policy = desk.config.url_policy;
     let outcome = attempt(&desk.client, policy, target, &event_id, payload, at.as_millis() / 1_000).await;
     let takes_no_retry = is_probe || status == "queued";
@@ -102,7 +102,7 @@ fn next(desk: &Desk, outcome: &Outcome, retries_left: i64, takes_no_retry: bool)
     match desk.config.schedule.after_failure(takes_no_retry, retries_left, outcome.retry_after, spread) {
         AfterFailure::Retry { after, retries_left } => {
             let after_ms = i64::try_from(after.as_millis()).unwrap_or(i64::MAX);
-            let attempt_at = desk.clock.real_now().plus_millis(after_ms).as_millis();
+            let attempt_at = desk.clock.real_now::<Timestamp>().plus_millis(after_ms).as_millis();
             Next { status: "failed", retries_left, attempt_at: Some(attempt_at) }
         }
         AfterFailure::Exhausted => Next { status: "exhausted", retries_left: 0, attempt_at: None },

@@ -10,7 +10,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::FutureExt as _;
-use payferry_domain::PspId;
+use payferry_domain::{PspId, Timestamp};
+use payferry_runtime::observe::{ActorKind, Behaviour, Mailbox};
 use ractor::{ActorProcessingErr, RpcReplyPort};
 use sea_orm::DbErr;
 use serde::Serialize;
@@ -25,7 +26,6 @@ use super::queue::{self, Due, Waiting};
 use super::sender::Desk;
 use super::window::Window;
 use super::{STOP_PATIENCE, endpoints};
-use crate::observe::{ActorKind, Behaviour, Mailbox};
 
 /// Maximum number of waiting rows; at this number no further page is read. Larger than a page because a whole page can
 /// wait behind one payment.
@@ -263,7 +263,7 @@ impl Endpoint {
         self.start(myself, state, &target, admitted, just_read, permission == Permission::Probe);
         read?;
         if let Some(at) = state.retries_at.filter(|_| state.retries.is_empty() && state.in_flight < allowed) {
-            let wait = at.saturating_sub(self.desk.clock.real_now().as_millis()).max(0).unsigned_abs();
+            let wait = at.saturating_sub(self.desk.clock.real_now::<Timestamp>().as_millis()).max(0).unsigned_abs();
             wake_after(myself, state, Duration::from_millis(wait));
         }
         Ok(())
@@ -295,7 +295,7 @@ impl Endpoint {
     }
 
     async fn read_retries(&self, state: &mut State) -> Result<(), DbErr> {
-        let now = self.desk.clock.real_now().as_millis();
+        let now = self.desk.clock.real_now::<Timestamp>().as_millis();
         if !state.retries.is_empty() || state.retries_at.is_none_or(|at| at > now) {
             return Ok(());
         }

@@ -3,10 +3,10 @@
 use payferry_domain::payment::EventPattern;
 use payferry_domain::{PspId, Timestamp};
 use payferry_entities::webhook_endpoints::{self, Entity, Model};
+use payferry_runtime::seal::{OpenError, Sealer};
 use sea_orm::{ActiveModelTrait, ConnectionTrait, DbErr, EntityTrait, IntoActiveModel, QuerySelect};
 
 use super::signature::{BadSecret, Secret};
-use crate::seal::{OpenError, Sealer};
 
 /// Time during which the previous secret also signs after a rotation, seconds.
 pub const ROTATION_OVERLAP_SECS: i64 = 24 * 3_600;

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use metrics::{Gauge, Histogram, Unit, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
 use payferry_domain::Timestamp;
+use payferry_runtime::observe::Counters;
 
 use super::queue::Backlog;
-use crate::observe::Counters;
 
 const ATTEMPTS: &str = "payferry_webhook_attempts_total";
 const ATTEMPT_SECONDS: &str = "payferry_webhook_attempt_seconds";

@@ -9,10 +9,8 @@ mod concurrency;
 mod delivery;
 mod endpoint;
 pub mod endpoints;
-pub mod log;
 mod metrics;
 mod queue;
-pub mod retention;
 mod schedule;
 mod sender;
 pub mod signature;
@@ -20,6 +18,8 @@ pub mod signature;
 mod tests;
 pub mod url_guard;
 mod window;
+
+pub use payferry_journal::webhooks::{log, retention};
 
 pub use breaker::{BreakerState, OPEN_MAX, OPEN_MIN, TRIP_AFTER};
 pub use concurrency::{IN_FLIGHT_MAX, IN_FLIGHT_MIN};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::journal::DELIVERY_RETRIES_MAX;
+use payferry_journal::DELIVERY_RETRIES_MAX;
 
 /// Jitter of a delay, percent, so that deliveries that failed together are not retried together.
 pub const JITTER_PERCENT: u32 = 10;

@@ -11,6 +11,10 @@ use dashmap::{DashMap, DashSet};
 use payferry_domain::payment::test_payload;
 use payferry_domain::{EventId, PspId};
 use payferry_entities::Database;
+use payferry_journal::Journal;
+use payferry_runtime::clock::Clock;
+use payferry_runtime::observe::{ActorKind, Behaviour, Books, Cause, Mailbox, ended};
+use payferry_runtime::seal::Sealer;
 use ractor::{ActorCell, ActorId, ActorProcessingErr, SupervisionEvent};
 use serde::Serialize;
 use tokio::sync::Semaphore;
@@ -19,10 +23,6 @@ use super::attempt::{Target, attempt, client};
 use super::endpoint::{self, Endpoint, EndpointView};
 use super::metrics::WebhookMetrics;
 use super::{IN_FLIGHT_SHARED_MAX, STOP_PATIENCE, WebhookConfig, endpoints, queue};
-use crate::clock::Clock;
-use crate::journal::Journal;
-use crate::observe::{ActorKind, Behaviour, Books, Cause, Mailbox, ended};
-use crate::seal::Sealer;
 
 /// Interval between searches for PSPs with open deliveries. A lost nudge delays a delivery by at most this.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(5);

@@ -136,7 +136,7 @@ async fn restarts_and_quarantines_are_shown_with_reason_and_time() {
     let world = World::new().await;
     let id = world.initiate("10").await.id();
     let mut news = world.system.watch_incidents();
-    let began = world.system.clock().real_now();
+    let began: std::time::SystemTime = world.system.clock().real_now();
     assert_eq!((*news.borrow_and_update(), world.system.incidents(None).len()), (0, 0));
     world.system.inject_panic(id);
     news.changed().await.unwrap();
@@ -144,7 +144,7 @@ async fn restarts_and_quarantines_are_shown_with_reason_and_time() {
     assert_eq!((incident.number, incident.kind, incident.cause), (1, ActorKind::Payment, Cause::Panic));
     assert_eq!((incident.name, incident.action), (id.to_string(), Action::Restarted));
     assert!(incident.reason.contains("on purpose"), "{}", incident.reason);
-    assert!(began <= incident.at && incident.at <= world.system.clock().real_now());
+    assert!(began <= incident.at && incident.at <= world.system.clock().real_now::<std::time::SystemTime>());
 
     let view = loop {
         if let Some(view) = world.system.observe_payment(id).await {
@@ -154,7 +154,7 @@ async fn restarts_and_quarantines_are_shown_with_reason_and_time() {
     };
     assert_eq!((view.restarts, view.last_failure.unwrap().cause), (1, Cause::Panic));
     assert_eq!(view.memory.unwrap().status, "pending");
-    assert!(view.since.unwrap() >= incident.at);
+    assert!(view.since.unwrap() >= incident.at.into());
 
     for number in 2..=4 {
         world.system.inject_panic(id);

@@ -11,6 +11,7 @@ use payferry_actors::compliance::{KytError, KytScreener, ScreenRequest, Screenin
 use payferry_actors::observe::{Action, ActorKind, Cause, Ferried, Incident, KindView, NodeState, NodeView};
 use payferry_actors::sending::store as sendings;
 use payferry_actors::system::SendingView;
+use payferry_domain::Timestamp;
 use payferry_domain::payment::{Decision, Verdict};
 use payferry_domain::sending::{Command, Effect, SendingId, SendingStatus};
 use payferry_entities::operations;
@@ -138,7 +139,7 @@ async fn panicked_withdrawal_restarts_in_its_state_and_is_sent_once() {
     assert!(incident.reason.contains("on purpose"), "{}", incident.reason);
     // It receives no message in between: its supervisor starts it from its row.
     let view = running(&world, bad).await;
-    assert!(view.since.unwrap().millis_since(incident.at) >= FIRST_PAUSE_MS, "{incident:?} {view:?}");
+    assert!(view.since.unwrap().millis_since(incident.at.into()) >= FIRST_PAUSE_MS, "{incident:?} {view:?}");
     assert_eq!((view.state, view.restarts), (NodeState::Running, 1));
     assert_eq!(view.last_failure.unwrap().cause, Cause::Panic);
     let memory = view.memory.unwrap();
@@ -174,7 +175,7 @@ async fn repeatedly_panicking_withdrawal_is_quarantined_and_sent_once() {
         let incident = panic(&world, bad).await;
         assert_eq!(incident.action, Action::Restarted);
         let view = running(&world, bad).await;
-        let waited = view.since.unwrap().millis_since(incident.at);
+        let waited = view.since.unwrap().millis_since(incident.at.into());
         assert!(waited >= FIRST_PAUSE_MS << nth, "it restarted {waited} ms after failure {nth}");
     }
     assert_eq!(world.system.observe().sendings_quarantined, 0);
@@ -263,8 +264,8 @@ async fn supervisor_backs_off_and_restarts_live_transfers() {
         let seen = async || world.system.incidents(None).into_iter().filter(of_desk).nth(nth);
         let incident = until("noticed", seen).await;
         let back = async || Some(desk(&world)).filter(|desk| desk.state == NodeState::Running);
-        let since = until("running", back).await.since.unwrap();
-        let waited = since.millis_since(incident.at);
+        let since = Timestamp::from(until("running", back).await.since.unwrap());
+        let waited = since.millis_since(incident.at.into());
         assert!(waited >= FIRST_PAUSE_OF_DESK_MS << nth, "it restarted {waited} ms after crash {nth}");
         until("the live transfers are running", async || (desk(&world).children_live == live.len()).then_some(()))
             .await;

@@ -88,7 +88,7 @@ impl SettingsRecord {
         let ceilings = policies.ceilings(app.system.psps().ceilings());
         let finality = app.system.chains().running().map(|spec| {
             let record = FinalityRecord {
-                tiers: tiers::shown(&policies.finality_on(spec)),
+                tiers: tiers::shown(&policies.finality_on(spec.chain, spec.finality, spec.finality_least)),
                 is_default: !policies.finality.contains_key(&spec.chain),
                 least: tiers::shown(&spec.finality_least),
             };

@@ -36,7 +36,7 @@ pub struct WebhookAnswer {
 )]
 pub async fn show(State(app): State<AppState>, caller: Caller<Read>) -> Result<Response, ApiError> {
     let endpoint = endpoints::load(app.database().reader(), caller.psp_id).await?;
-    let now = app.clock().real_now().as_millis();
+    let now = app.clock().real_now::<Timestamp>().as_millis();
     let text = |at: i64| Timestamp(at).to_string();
     let answer = match endpoint {
         None => WebhookAnswer {

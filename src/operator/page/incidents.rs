@@ -34,7 +34,7 @@ pub(super) fn list(incidents: &[Incident], now: Timestamp) -> Markup {
         ol.log {
             @for incident in incidents {
                 li id={ "incident-" (incident.number) } data-kind=(incident.kind.as_str())
-                    .fresh[now.millis_since(incident.at) < FRESH_MS] {
+                    .fresh[now.millis_since(incident.at.into()) < FRESH_MS] {
                     span.when { (ago(incident.at, now)) }
                     span.what { (who(incident)) }
                     span.why { (cause(incident.cause)) ": " span.reason { (incident.reason) } }

@@ -103,7 +103,8 @@ pub(super) fn span(length: Duration) -> String {
 }
 
 /// Time relative to `now`. The exact time is in the tooltip.
-pub(super) fn ago(at: Timestamp, now: Timestamp) -> Markup {
+pub(super) fn ago(at: impl Into<Timestamp>, now: Timestamp) -> Markup {
+    let at = at.into();
     let past_ms = now.millis_since(at);
     let length = Duration::from_millis(past_ms.unsigned_abs());
     let words = match span(length) {

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use payferry_actors::System;
+use payferry_actors::chain::Role;
 use payferry_actors::chain::SettlerHandle;
-use payferry_actors::chain::operations::Role;
 use payferry_domain::Chain;
 use sea_orm::{ConnectionTrait, DbErr, Statement};
 use serde::Serialize;

@@ -139,7 +139,7 @@ fn possible(sending: &Sending, now: Timestamp) -> Vec<Possible> {
 
 /// Payouts and withdrawals that need a decision or have waited too long.
 pub(super) async fn stuck(system: &System, kind: StuckKind, part: StuckPart<'_>) -> Result<Found, DbErr> {
-    let now = system.clock().now();
+    let now: Timestamp = system.clock().now();
     let (from, before) = match kind {
         StuckKind::SendingInReview => (IN_REVIEW, i64::MAX),
         _ => (OVERDUE, now.plus_secs(-SENDING_OVERDUE_AFTER_SECS).as_millis()),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use axum::Extension;
+use payferry_domain::Timestamp;
 use serde_json::json;
 
 use super::{Body, away, fields};
@@ -27,5 +28,6 @@ pub(super) async fn advance(
     moved.map_err(away)?.map_err(away)?;
     let clock = world.clock().clock();
     let offset_secs = clock.offset_ms() / 1_000;
-    Answer::ok(&json!({"message": "Clock advanced", "now": clock.now().to_string(), "offset_seconds": offset_secs}))
+    let now = clock.now::<Timestamp>().to_string();
+    Answer::ok(&json!({"message": "Clock advanced", "now": now, "offset_seconds": offset_secs}))
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::Extension;
 use payferry_actors::wallet::Vaults;
+use payferry_domain::Timestamp;
 use serde_json::{Map, Value, json};
 
 use crate::http::ApiError;
@@ -41,7 +42,7 @@ pub(super) async fn read(
     Answer::ok(&json!({
         "message": "Sandbox",
         "psp_id": caller.psp_id,
-        "clock": {"now": world.clock().clock().now().to_string(), "offset_seconds": offset_secs},
+        "clock": {"now": world.clock().clock().now::<Timestamp>().to_string(), "offset_seconds": offset_secs},
         "chains": chains,
         "keeps_ledger": keeps_ledger,
     }))

@@ -105,7 +105,7 @@ async fn waits_are_limited_and_end_with_the_listener() {
 
 /// Inserts an event of this age with a delivery of this status, if any, and attempts at it. Returns its id.
 async fn event(app: &TestApp, psp: PspId, sequence: i64, days: i64, status: Option<&str>, attempts: i64) -> String {
-    let at = app.state.clock().real_now().as_millis() - days * DAY_MS;
+    let at = app.state.clock().real_now::<Timestamp>().as_millis() - days * DAY_MS;
     let id = EventId::from_ulid(Ulid::from_parts(at.unsigned_abs(), sequence.unsigned_abs().into())).to_string();
     let row = events::ActiveModel {
         position: sea_orm::ActiveValue::NotSet,
@@ -188,7 +188,7 @@ async fn only_old_delivered_events_are_deleted() {
     assert_eq!(forget(Some(400)).await, pruned(0, 0, 0), "once");
     let kept = feed("").await;
     assert_eq!(ids(&kept.json), [&queued, &failed, &exhausted, &younger, &youngest].map(String::clone));
-    let until = Timestamp(app.state.clock().real_now().as_millis() - 401 * DAY_MS).to_string();
+    let until = Timestamp(app.state.clock().real_now::<Timestamp>().as_millis() - 401 * DAY_MS).to_string();
     assert_eq!(kept.json["forgotten_until"].as_str().unwrap()[..13], until[..13], "by the hour: {until}");
     // A reader in the middle of the deleted events gets an error; a reader who has read all of them continues.
     for behind in [&first, &queued] {

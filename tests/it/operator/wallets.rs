@@ -3,7 +3,7 @@
 use payferry::http::{Environment, Limits};
 use payferry_actors::psps::wallets::{WALLET_DELAY_SECS, withdrawal_wallet};
 use payferry_actors::wallet::{Vaults, checksummed};
-use payferry_domain::{Address, Chain};
+use payferry_domain::{Address, Chain, Timestamp};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -21,7 +21,7 @@ fn path(desk: &Desk) -> String {
 /// Withdrawal wallet of the PSP this many seconds from now.
 async fn withdraws_to(desk: &Desk, chain: Chain, in_secs: i64) -> Option<Address> {
     let system = &desk.app.state.system;
-    let at = system.clock().real_now().plus_secs(in_secs);
+    let at = system.clock().real_now::<Timestamp>().plus_secs(in_secs);
     withdrawal_wallet(system.database(), desk.app.psp_id, chain, at).await.unwrap()
 }
 

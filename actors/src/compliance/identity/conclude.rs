@@ -3,12 +3,12 @@
 use payferry_domain::customer::{Command, Verdict};
 use payferry_domain::{CheckId, CustomerId};
 use payferry_entities::{Database, checks};
+use payferry_journal::audit::Actor;
+use payferry_journal::customers::{ChangeError, Opened};
+use payferry_runtime::clock::Clock;
 use sea_orm::EntityTrait;
 
 use super::provider::CallbackFact;
-use crate::clock::Clock;
-use crate::customers::audit::Actor;
-use crate::customers::{ChangeError, Opened};
 
 /// Effect of a verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

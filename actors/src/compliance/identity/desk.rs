@@ -13,6 +13,10 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use payferry_domain::CheckId;
 use payferry_entities::Database;
+use payferry_journal::customers::ChangeError;
+use payferry_runtime::clock::Clock;
+use payferry_runtime::observe::{ActorKind, Behaviour, Books, Mailbox};
+use payferry_runtime::seal::Sealer;
 use ractor::{ActorCell, ActorProcessingErr, SpawnErr};
 use reqwest::header::HeaderMap;
 use sea_orm::DbErr;
@@ -23,10 +27,6 @@ use super::metrics::DeskMetrics;
 use super::provider::{CallbackError, IdentityProvider};
 use super::queue::{self, Backlog, Task};
 use super::work::{ProviderTrouble, Workshop, verdict_word};
-use crate::clock::Clock;
-use crate::customers::ChangeError;
-use crate::observe::{ActorKind, Behaviour, Books, Mailbox};
-use crate::seal::Sealer;
 
 /// Name of the actor.
 const NAME: &str = "compliance_desk";

@@ -3,9 +3,9 @@
 use metrics::{
     Counter, Gauge, Histogram, Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
 };
+use payferry_runtime::observe::Counters;
 
 use super::queue::Backlog;
-use crate::observe::Counters;
 
 const IN_FLIGHT: &str = "payferry_identity_in_flight_checks";
 const QUEUED: &str = "payferry_identity_queued_checks";

@@ -9,12 +9,11 @@ use payferry_domain::customer::CheckPurpose;
 use payferry_domain::{CheckId, CustomerId, Timestamp};
 use payferry_entities::checks::{Column, Entity, Model};
 use payferry_entities::{Connection, Database};
+use payferry_journal::customers::{OPEN, QUEUED};
+use payferry_runtime::seal::Sealer;
 use sea_orm::sea_query::Expr;
 use sea_orm::{ColumnTrait, Condition, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect, Select, UpdateMany};
 use url::Url;
-
-use crate::customers::{OPEN, QUEUED};
-use crate::seal::Sealer;
 
 /// Maximum number of checks that a count includes.
 pub const COUNTED_MAX: u64 = 10_000;

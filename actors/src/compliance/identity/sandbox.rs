@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use payferry_domain::customer::Verdict;
 use payferry_domain::{CheckId, Timestamp};
+use payferry_runtime::clock::Clock;
+use payferry_runtime::seal::Sealer;
 use reqwest::header::HeaderMap;
 use subtle::ConstantTimeEq;
 use url::Url;
@@ -14,8 +16,6 @@ use url::Url;
 use super::provider::{
     Begun, CallbackError, CallbackFact, CheckRequest, IdentityError, IdentityProvider, Look, Subject,
 };
-use crate::clock::Clock;
-use crate::seal::Sealer;
 
 /// Provider name in rows and in the audit log.
 pub const SANDBOX_PROVIDER: &str = "sandbox";
@@ -88,7 +88,8 @@ impl IdentityProvider for SandboxIdentity {
     }
 
     async fn rescreen(&self, request: &CheckRequest, _: &Subject) -> Result<Begun, IdentityError> {
-        let provider_ref = format!("{RESCREEN_PREFIX}{}-{}", self.clock.real_now().as_millis(), request.check);
+        let provider_ref =
+            format!("{RESCREEN_PREFIX}{}-{}", self.clock.real_now::<Timestamp>().as_millis(), request.check);
         Ok(Begun::Open { provider_ref, url: None, look_after: Some(RESCREEN_TAKES) })
     }
 
@@ -96,7 +97,7 @@ impl IdentityProvider for SandboxIdentity {
         let begun = provider_ref.strip_prefix(RESCREEN_PREFIX).and_then(|rest| rest.split_once('-')?.0.parse().ok());
         let takes = i64::try_from(RESCREEN_TAKES.as_millis()).unwrap_or(i64::MAX);
         match begun {
-            Some(begun) if self.clock.real_now().millis_since(Timestamp(begun)) >= takes => {
+            Some(begun) if self.clock.real_now::<Timestamp>().millis_since(Timestamp(begun)) >= takes => {
                 Ok(Look::Decided(Verdict::Approved))
             }
             _ => Ok(Look::UnderWay),
@@ -139,7 +140,7 @@ mod tests {
     async fn only_screenings_are_approved_automatically() {
         let provider = SandboxIdentity::new(links(1), Clock::default());
         let check = CheckId::generate();
-        let now = Clock::default().real_now();
+        let now: Timestamp = Clock::default().real_now();
         let ago = |ms: i64| format!("{RESCREEN_PREFIX}{}-x", now.plus_millis(-ms).as_millis());
         assert_eq!(provider.look(check, &ago(1_100)).await.unwrap(), Look::Decided(Verdict::Approved));
         assert_eq!(provider.look(check, &ago(-60_000)).await.unwrap(), Look::UnderWay);

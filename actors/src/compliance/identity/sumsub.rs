@@ -24,6 +24,7 @@ use std::time::Duration;
 
 use hmac::{Hmac, KeyInit, Mac};
 use payferry_domain::{CheckId, Timestamp};
+use payferry_runtime::clock::Clock;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Client, Method, Response, StatusCode};
 use serde::Deserialize;
@@ -37,7 +38,6 @@ use self::review::{Levels, Review};
 use super::provider::{
     Begun, CallbackError, CallbackFact, CheckRequest, IdentityError, IdentityProvider, Look, Subject,
 };
-use crate::clock::Clock;
 use crate::compliance::http::{api_url, body_of, client_for};
 
 /// Provider name in rows, in the audit log and in the path of callbacks.
@@ -224,7 +224,7 @@ impl Sumsub {
         }
         let body = body.map(serde_json::to_vec).transpose().map_err(|_| Trouble::Malformed)?;
         // The provider compares it with its own clock, so the sandbox's time offset is excluded.
-        let at_secs = self.clock.real_now().as_millis() / 1_000;
+        let at_secs = self.clock.real_now::<Timestamp>().as_millis() / 1_000;
         let signature = self.signature(at_secs, &method, &url, body.as_deref().unwrap_or_default());
         let mut request = self
             .client

@@ -9,6 +9,7 @@ use payferry_domain::customer::{CustomerKind, Verdict};
 use payferry_harness::sumsub::{
     APP_TOKEN, CALLBACK_SECRET, Callback, LEVEL, RESCREEN_LEVEL, SECRET_KEY, SumsubStandIn, green, red, sign,
 };
+use payferry_runtime::clock::Clock;
 use reqwest::header::HeaderMap;
 use serde_json::{Value, json};
 use wiremock::matchers::any;
@@ -18,7 +19,6 @@ use super::{
     Begun, CallbackError, CallbackFact, CheckRequest, IdentityProvider, Look, Subject, Sumsub, SumsubError,
     SumsubSettings,
 };
-use crate::clock::Clock;
 
 fn settings(url: &str) -> SumsubSettings {
     SumsubSettings {

@@ -7,6 +7,9 @@ use parking_lot::Mutex;
 use payferry_domain::Timestamp;
 use payferry_domain::customer::{CheckPurpose, Verdict};
 use payferry_entities::{Database, customers};
+use payferry_journal::customers::{ChangeError, customer_of};
+use payferry_runtime::clock::Clock;
+use payferry_runtime::seal::Sealer;
 use sea_orm::{DbErr, EntityTrait};
 use serde::Deserialize;
 
@@ -15,9 +18,6 @@ use super::desk::DeskConfig;
 use super::metrics::DeskMetrics;
 use super::provider::{Begun, CheckRequest, IdentityError, IdentityProvider, Look, Subject};
 use super::queue::{self, Task};
-use crate::clock::Clock;
-use crate::customers::{ChangeError, customer_of};
-use crate::seal::Sealer;
 
 /// Share of a link's lifetime after which it is renewed, so that its recipient can still use it for a while.
 const LINK_RENEWED_AFTER: (u32, u32) = (3, 4);
@@ -95,7 +95,7 @@ impl Workshop {
             return false;
         };
         let (share, of) = LINK_RENEWED_AFTER;
-        self.clock.now().millis_since(task.since) >= millis(lifetime * share / of)
+        self.clock.now::<Timestamp>().millis_since(task.since) >= millis(lifetime * share / of)
     }
 
     async fn begin(&self, provider: &dyn IdentityProvider, task: &Task) -> Result<(), WorkError> {
@@ -191,7 +191,7 @@ impl Workshop {
         match task.purpose {
             CheckPurpose::Identity => interval,
             CheckPurpose::Rescreen => {
-                let age = self.clock.now().millis_since(task.since);
+                let age = self.clock.now::<Timestamp>().millis_since(task.since);
                 let least = self.config.retry_min.min(interval);
                 Duration::from_millis(u64::try_from(age).unwrap_or_default()).clamp(least, interval)
             }
@@ -204,7 +204,7 @@ impl Workshop {
     }
 
     fn after(&self, pause: Duration) -> Timestamp {
-        self.clock.now().plus_millis(millis(pause))
+        self.clock.now::<Timestamp>().plus_millis(millis(pause))
     }
 }
 

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use payferry_domain::payment::{Decision, Verdict};
+use payferry_runtime::clock::Clock;
 use serde_json::{Value, json};
 use wiremock::matchers::{body_json, header, method, path};
 use wiremock::{Mock, MockServer, ResponseTemplate};
 
 use super::{OUTLAW, request_from};
-use crate::clock::Clock;
 use crate::compliance::{ChainalysisApi, ChainalysisApiError, KytScreener, RiskDecisions};
 
 const TOKEN: &str = "a-token-nobody-may-see";

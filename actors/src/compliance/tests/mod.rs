@@ -13,17 +13,17 @@ use payferry_devchain::{ChainConfig, Devchain, Faults, GenesisAccount};
 use payferry_domain::payment::{Command, Decision, TransferKey, Verdict};
 use payferry_domain::sending::{self, SendingId};
 use payferry_domain::{Address, Amount, Chain, Hash32, PaymentId, Timestamp};
+use payferry_evm::ChainClient;
+use payferry_evm::wallet::alloy_address;
+use payferry_runtime::clock::Clock;
+use payferry_runtime::observe::Books;
 use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 
 use super::{
     AllowAll, ChainalysisOracle, KytError, KytScreener, ListScreener, ScreenRequest, Screening, ScreeningConfig,
     Strictest, Subject,
 };
-use crate::chain::ChainClient;
-use crate::clock::Clock;
 use crate::inbox::PaymentInbox;
-use crate::observe::Books;
-use crate::wallet::alloy_address;
 
 const PATIENCE: Duration = Duration::from_mins(1);
 const PAUSE: Duration = Duration::from_millis(20);

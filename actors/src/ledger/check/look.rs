@@ -7,13 +7,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use payferry_domain::ledger::{Account, Asset, Holdings};
 use payferry_domain::{Amount, Timestamp};
 use payferry_entities::{Database, Transaction, payments, sendings};
+use payferry_journal::outbound as sending_store;
+use payferry_journal::payments::{StoreError, payment_of};
 use sea_orm::{ConnectionTrait, DbBackend, DbErr, FromQueryResult, QueryResult, Statement, Value};
 
 use super::findings::{Compared, Findings, ImbalanceKind, Where};
 use super::metrics;
 use super::sums::{Key, STEP, Sums, query};
-use crate::payment::store;
-use crate::sending::store as sending_store;
 
 /// Balances per step; the next step continues after them.
 const BALANCES_MAX: usize = 2_000;
@@ -179,7 +179,7 @@ impl Subjects {
     }
 
     fn payment(&mut self, row: &payments::Model) {
-        match store::payment_of(row) {
+        match payment_of(row) {
             Ok(payment) => {
                 self.states.insert(payment.terms.public_id(), (row.psp_id.clone(), payment.holdings()));
             }
@@ -196,7 +196,7 @@ impl Subjects {
         }
     }
 
-    fn leave_out(&mut self, id: &str, error: &store::StoreError) {
+    fn leave_out(&mut self, id: &str, error: &StoreError) {
         tracing::warn!(%error, "{id} cannot be compared with its postings: {error}");
         self.unreadable.extend([id.to_owned(), id.replacen("pay_", "tr_", 1)]);
     }

@@ -26,9 +26,9 @@ pub(crate) use findings::Findings;
 pub use findings::{IMBALANCES_MAX, Imbalance, ImbalanceKind, LedgerView};
 pub(crate) use metrics::describe;
 
-use crate::observe::{ActorKind, Behaviour, Mailbox};
 use crate::payment::Services;
 use look::Look;
+use payferry_runtime::observe::{ActorKind, Behaviour, Mailbox};
 
 /// Actor name of the ledger check.
 pub(crate) const NAME: &str = "ledger";

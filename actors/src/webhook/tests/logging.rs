@@ -2,9 +2,9 @@
 
 use payferry_domain::Timestamp;
 use payferry_entities::delivery_attempts;
+use payferry_journal::webhooks::log::{ATTEMPTS_LISTED_MAX, REDELIVERED_MAX};
 
 use super::*;
-use crate::webhook::log::{ATTEMPTS_LISTED_MAX, REDELIVERED_MAX};
 
 #[tokio::test]
 async fn redelivery_selects_by_event_and_by_time() {
@@ -99,7 +99,7 @@ async fn large_ranges_are_chosen_in_parts() {
     // Ten per millisecond; the last row that fits shares its millisecond with one more.
     let spread = "UPDATE events SET created_at = created_at + position / 10";
     world.database.writer().execute_unprepared(spread).await.unwrap();
-    let (now, all) = (world.clock.real_now().plus_secs(5), Timestamp(0));
+    let (now, all) = (world.clock.real_now::<Timestamp>().plus_secs(5), Timestamp(0));
     let chosen = log::choose(&world.database, psp, all, now, &[]).await.unwrap();
     assert_eq!(chosen.delivery_ids.len(), REDELIVERED_MAX - 1);
     let next = chosen.continue_from.expect("two more remain");
@@ -119,7 +119,7 @@ async fn a_millisecond_above_the_limit_is_chosen_whole() {
     let world = World::new(quick()).await;
     let psp = world.psp(None).await;
     world.queue_many(psp, REDELIVERED_MAX + 1, 4).await;
-    let now = world.clock.real_now().plus_secs(1);
+    let now = world.clock.real_now::<Timestamp>().plus_secs(1);
     let chosen = log::choose(&world.database, psp, Timestamp(0), now, &[]).await.unwrap();
     assert_eq!(chosen.delivery_ids.len(), REDELIVERED_MAX + 1);
     let next = chosen.continue_from.expect("later rows remain");

@@ -10,11 +10,15 @@ mod trouble;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use payferry_domain::PspId;
+use payferry_domain::{PspId, Timestamp};
 use payferry_entities::{Database, deliveries, events, psps};
 use payferry_harness::PATIENCE;
 use payferry_harness::database::TestDatabase;
+use payferry_journal::{DELIVERY_RETRIES_MAX, Journal};
 use payferry_migration::{Migrator, MigratorTrait};
+use payferry_runtime::clock::Clock;
+use payferry_runtime::observe::{ActorKind, Books};
+use payferry_runtime::seal::Sealer;
 use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 use sea_orm::{ActiveModelTrait, ActiveValue, ConnectionTrait, EntityTrait, IntoActiveModel, QueryOrder};
 use tokio_util::task::AbortOnDropHandle;
@@ -22,10 +26,6 @@ use wiremock::matchers::any;
 use wiremock::{Mock, MockServer, Request, ResponseTemplate};
 
 use super::{ATTEMPT_TIMEOUT, EndpointView, Schedule, UrlPolicy, WebhookConfig, WebhookSender, endpoints, log};
-use crate::clock::Clock;
-use crate::journal::{DELIVERY_RETRIES_MAX, Journal};
-use crate::observe::{ActorKind, Books};
-use crate::seal::Sealer;
 
 /// Supervisor that ignores its children's failures.
 struct Roof;
@@ -139,7 +139,7 @@ impl World {
                 sequence: ActiveValue::Set(sequence),
                 name: ActiveValue::Set("payment.confirmed".to_owned()),
                 payload: ActiveValue::Set(format!(r#"{{"payment_id":"{payment}","sequence":{sequence}}}"#)),
-                created_at: ActiveValue::Set(self.clock.real_now().as_millis()),
+                created_at: ActiveValue::Set(self.clock.real_now::<Timestamp>().as_millis()),
                 ..Default::default()
             };
             let event = event.insert(self.database.writer()).await.unwrap();
@@ -153,7 +153,7 @@ impl World {
 
     /// Queues `count` events, `each` per payment, in few statements.
     async fn queue_many(&self, psp: PspId, count: usize, each: usize) {
-        let now = self.clock.real_now().as_millis();
+        let now = self.clock.real_now::<Timestamp>().as_millis();
         let (mut made, mut queued) = (Vec::new(), Vec::new());
         for n in 0..count {
             let (payment, sequence) = (format!("pay_{}", n / each), i64::try_from(n % each + 1).unwrap());

@@ -21,7 +21,7 @@ pub(super) const OVERDUE: &str = "FROM operations WHERE status IN ('queued', 'su
 
 /// Reads the operations that have not finished for too long.
 pub(super) async fn of(system: &System, part: Part<'_>) -> Result<Found, DbErr> {
-    let now = system.clock().now();
+    let now: Timestamp = system.clock().now();
     let before = Value::from(now.plus_secs(-OPERATION_OVERDUE_AFTER_SECS).as_millis());
     let total = count(system, OVERDUE, before.clone()).await?;
     let rows: Vec<operations::Model> = rows(system, part.sql(OVERDUE, &BY_CREATION), part.values(before)).await?;

@@ -135,7 +135,7 @@ fn payment_of(subject: &str) -> Option<String> {
 
 fn chains_in_trouble(system: &System) -> Vec<StuckItem> {
     // Heads have the time of their chain, which the service's clock follows.
-    let now = system.clock().now();
+    let now: Timestamp = system.clock().now();
     let lines = chains::health(system).into_iter().filter(|chain| chain.state != ChainState::Ok);
     let item = |chain: chains::ChainHealth| {
         let since = chain.head_age_ms.map(|age| now.plus_millis(-age));

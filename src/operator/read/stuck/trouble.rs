@@ -29,7 +29,7 @@ const BY_RECORDING: [&str; 4] = ["created_at", "chain", "tx_hash", "log_index"];
 
 /// Reads one kind.
 pub(super) async fn of(system: &System, kind: StuckKind, part: Part<'_>) -> Result<Found, DbErr> {
-    let now = system.clock().now();
+    let now: Timestamp = system.clock().now();
     let before = |secs: i64| Value::from(now.plus_secs(-secs).as_millis());
     let attention = |label: Label| (ATTENTION, Value::from(label.as_str()), BY_CHANGE);
     let (sql, value, order) = match kind {
