@@ -286,7 +286,7 @@ mod tests {
         assert_eq!(classify_answer("eth_getLogs", -32_000, "unknown block"), ClientError::UnknownBlock);
     }
 
-    /// What anvil and the devchain (geth's words) say about the same; `devchain/tests/against_anvil` asserts that they do.
+    /// What anvil and the devchain (geth's words) say about the same; `crates/devchain/tests/against_anvil` asserts that they do.
     #[test]
     fn the_words_of_two_nodes_mean_the_same() {
         use ClientError as Is;
