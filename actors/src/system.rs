@@ -13,8 +13,8 @@ mod wallets;
 use std::sync::Arc;
 use std::time::Duration;
 
-use payferry_domain::payment::{Command, ObservedTransfer, Payment, Rejection};
-use payferry_domain::{Amount, Chain, PaymentId};
+use payferry_domain::payment::{Command, ObservedTransfer, Payment};
+use payferry_domain::{Chain, PaymentId};
 use payferry_entities::Database;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -36,8 +36,9 @@ use crate::sending::DeskMessage;
 use crate::supervise::RootMessage;
 use crate::webhook::WebhookSender;
 
-pub use initiate::{ChainAsked, InitiateError, InitiatePayment};
-pub use order::{OrderAnswer, OrderError, OrderSending, SendingCommandError};
+pub use initiate::{ChainAsked, InitiatePayment};
+pub use order::{OrderAnswer, OrderSending};
+pub use payferry_domain::{CommandError, InitiateError, OrderError, SendingCommandError};
 pub use sendings::SendingView;
 pub use show::{OBSERVE_TIMEOUT, PaymentView, SystemView};
 pub use start::{ChainSetup, StartError, SystemConfig};
@@ -51,42 +52,6 @@ pub const COMMAND_TIMEOUT: Duration = Duration::from_secs(10);
 pub const FLUSH_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long each half of the tree may take to stop, milliseconds.
 const RETIRE_TIMEOUT_MS: u64 = 3_000;
-
-/// Why a command was not carried out.
-#[derive(Debug, Clone, thiserror::Error)]
-pub enum CommandError {
-    /// There is no such payment.
-    #[error("no such payment")]
-    NotFound,
-    /// It does not fit the payment.
-    #[error(transparent)]
-    Rejected(Rejection),
-    /// The payment failed too often and waits for an operator.
-    #[error("the payment is quarantined")]
-    Quarantined,
-    /// The PSP's balance does not have what is to be sent.
-    #[error("the balance is too low")]
-    InsufficientBalance,
-    /// More would be sent on this day than the ceiling allows.
-    #[error("the ceiling of what may be sent on one day is reached")]
-    AboveDailyLimit,
-    /// More than may be sent at once.
-    #[error("at most {send_max} may be sent at once")]
-    AboveSendLimit {
-        /// The ceiling.
-        send_max: Amount,
-    },
-    /// The idempotency key is taken.
-    #[error("the idempotency key was used before")]
-    IdempotencyKeyTaken,
-    /// Nothing came of it: try again.
-    #[error("{0}")]
-    Unavailable(String),
-    /// It may have been carried out, or may yet be. Look at the payment, or ask again with the same idempotency key: a
-    /// refund that is asked for anew is another refund.
-    #[error("{0}")]
-    Unknown(String),
-}
 
 /// Handle to a running tree. Clones are the same tree.
 #[derive(Clone)]

@@ -8,29 +8,15 @@ use sea_orm::sea_query::Expr;
 use sea_orm::{ActiveModelTrait, ColumnTrait, DbErr, EntityTrait, IntoActiveModel, QueryFilter, QuerySelect};
 
 use super::audit::{self, Actor, Entry};
-use super::store::{StoreError, customer_of, write_into};
+use super::store::{customer_of, write_into};
 
 /// A check that waits to be begun at the provider.
 pub const QUEUED: &str = "queued";
 /// A check that the provider knows of.
 pub const OPEN: &str = "open";
 
-/// Why a customer was not changed.
-#[derive(Debug, Clone, thiserror::Error)]
-pub enum ChangeError {
-    /// There is none with this id, or it is another PSP's.
-    #[error("no such customer")]
-    NotFound,
-    /// The customer does not allow it.
-    #[error(transparent)]
-    Rejected(#[from] Rejection),
-    /// Its row is damaged.
-    #[error(transparent)]
-    Unreadable(#[from] StoreError),
-    /// The database is away.
-    #[error("the database is not available: {0}")]
-    Database(#[from] DbErr),
-}
+/// Error of changing a customer.
+pub type ChangeError = payferry_entities::ChangeError<Rejection>;
 
 /// A customer whose row is locked until the transaction ends. Dropped: nothing has changed.
 #[derive(Debug)]
@@ -66,7 +52,8 @@ impl Opened {
 
     /// Decides the command and writes what follows; answers what happened, nothing if it is old or known.
     pub async fn apply(&mut self, command: &Command, by: &Actor, now: Timestamp) -> Result<Vec<Event>, ChangeError> {
-        let Some(transition) = customer::transition(&self.customer, command, now)? else { return Ok(Vec::new()) };
+        let transition = customer::transition(&self.customer, command, now).map_err(ChangeError::Rejected)?;
+        let Some(transition) = transition else { return Ok(Vec::new()) };
         let before = self.customer.version;
         self.customer = transition.customer;
         write_into(&self.customer, &mut self.row);

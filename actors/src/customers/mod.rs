@@ -11,4 +11,4 @@ mod store;
 mod tests;
 
 pub use change::{ChangeError, OPEN, Opened, QUEUED};
-pub use store::{NewCustomer, StoreError, create, creation, customer_of};
+pub use store::{NewCustomer, create, creation, customer_of};

@@ -3,22 +3,12 @@
 use payferry_domain::customer::{Check, Customer, CustomerKind, Documents};
 use payferry_domain::{CustomerId, PspId, Timestamp};
 use payferry_entities::customers::{Entity, Model};
-use payferry_entities::idempotency_keys;
+use payferry_entities::{StoreError, idempotency_keys};
 use sea_orm::{ConnectionTrait, DbErr, EntityTrait, IntoActiveModel};
 use serde_json::json;
 
 use super::audit::{self, Actor, Entry};
 use crate::journal::{CustomerCreation, Unit};
-
-/// A row of `customers` that cannot be what this program wrote.
-#[derive(Debug, Clone, thiserror::Error)]
-#[error("customer {id} cannot be read: {column}")]
-pub struct StoreError {
-    /// Which.
-    pub id: String,
-    /// The column at fault.
-    pub column: &'static str,
-}
 
 /// A customer before it has a row.
 #[derive(Debug, Clone)]
@@ -100,7 +90,7 @@ pub async fn create(
 
 /// The customer that the row holds.
 pub fn customer_of(row: &Model) -> Result<Customer, StoreError> {
-    let unreadable = |column| StoreError { id: row.id.clone(), column };
+    let unreadable = |column: &str| StoreError::unreadable("customer", &row.id, &column);
     Ok(Customer {
         id: row.id.parse().map_err(|_| unreadable("id"))?,
         psp_id: row.psp_id.parse().map_err(|_| unreadable("psp_id"))?,
@@ -124,7 +114,7 @@ pub fn customer_of(row: &Model) -> Result<Customer, StoreError> {
 
 /// The check under way. Its columns are all there or none is.
 fn check_of(row: &Model) -> Result<Option<Check>, StoreError> {
-    let unreadable = || StoreError { id: row.id.clone(), column: "check_id" };
+    let unreadable = || StoreError::unreadable("customer", &row.id, &"check_id");
     match (&row.check_id, &row.check_purpose, row.check_revision) {
         (None, None, None) => Ok(None),
         (Some(id), Some(purpose), Some(revision)) => Ok(Some(Check {

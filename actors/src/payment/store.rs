@@ -16,8 +16,10 @@ use payferry_domain::payment::Payment;
 use payferry_domain::{Address, Chain, PaymentId};
 use payferry_entities::{Database, payments, transfers};
 use sea_orm::sea_query::{Expr, ExprTrait};
-use sea_orm::{ColumnTrait, DbBackend, DbErr, EntityTrait, FromQueryResult, QueryFilter, QueryOrder, Statement};
+use sea_orm::{ColumnTrait, DbBackend, EntityTrait, FromQueryResult, QueryFilter, QueryOrder, Statement};
 use serde::Serialize;
+
+pub use payferry_entities::StoreError;
 
 pub use units::{RowsBeside, SET_ASIDE, applied_unit, initiation_unit, transition_unit};
 
@@ -31,30 +33,6 @@ const JSON_USUAL_BYTES: usize = 1_536;
 const LOOKUP_ADDRESSES_MAX: usize = 1_000;
 /// Live payments whose wallets one statement reads.
 const LIVE_WALLETS_PAGE: u64 = 10_000;
-
-/// Why a payment could not be read or made into rows.
-#[derive(Clone, Debug, thiserror::Error)]
-pub enum StoreError {
-    /// The database did not answer, or refused.
-    #[error("the database is not available: {0}")]
-    Database(#[from] DbErr),
-    /// A row cannot be what this program wrote, or a payment cannot be written down.
-    #[error("{table} {id} cannot be read or written: {reason}")]
-    Unreadable {
-        /// Which kind of row.
-        table: &'static str,
-        /// Which.
-        id: String,
-        /// What is wrong with it.
-        reason: String,
-    },
-}
-
-impl StoreError {
-    fn unreadable(table: &'static str, id: &dyn fmt::Display, reason: &dyn fmt::Display) -> Self {
-        Self::Unreadable { table, id: id.to_string(), reason: reason.to_string() }
-    }
-}
 
 /// The row of a payment.
 pub fn row_of(payment: &Payment) -> Result<payments::Model, StoreError> {

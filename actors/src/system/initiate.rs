@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use payferry_domain::payment::{
-    self, ChainCandidate, ChainChoice, Decision, OverpaymentPolicy, Payment, Purpose, Terms,
+    self, ChainChoice, Decision, OverpaymentPolicy, Payment, Purpose, Terms,
 };
-use payferry_domain::{Address, Amount, Chain, CustomerId, FeeBps, MerchantId, PaymentId, PspId, Token};
+use payferry_domain::{Address, Amount, Chain, CustomerId, FeeBps, InitiateError, MerchantId, PaymentId, PspId, Token};
 use payferry_entities::postgres::LATE_COMMIT_MAX;
 use tracing::Instrument;
 
@@ -56,66 +56,6 @@ pub enum ChainAsked {
     Named(Chain),
     /// The service chooses.
     Best,
-}
-
-/// Why a payment was not made. Nothing was written.
-#[derive(Debug, Clone, thiserror::Error)]
-pub enum InitiateError {
-    /// The token is not taken on that chain, or on none.
-    #[error("{token} is not available{}", .chain.map(|chain| format!(" on {chain}")).unwrap_or_default())]
-    TokenUnavailable {
-        /// Which.
-        token: Token,
-        /// Where; `None` for `best`.
-        chain: Option<Chain>,
-    },
-    /// The chain does not answer or has stopped; `None`: all of them.
-    #[error("the chain is not available at the moment")]
-    ChainAway {
-        /// Which.
-        chain: Option<Chain>,
-        /// What `best` looked at.
-        candidates: Vec<ChainCandidate>,
-    },
-    /// The operator has paused the chain, or all that take the token.
-    #[error("new payments are paused on {}", .chain.map_or("every chain", Chain::as_str))]
-    ChainPaused {
-        /// Which; `None`: all of them.
-        chain: Option<Chain>,
-    },
-    /// The operator has paused the PSP.
-    #[error("this account is paused by the operator")]
-    PspPaused,
-    /// More than may be sent at once, of a transfer.
-    #[error("at most {send_max} may be sent at once")]
-    AboveSendLimit {
-        /// The ceiling.
-        send_max: Amount,
-    },
-    /// Screening blocks the wallet that a transfer is to go to.
-    #[error("screening blocks the wallet that the transfer is to go to")]
-    RecipientBlocked,
-    /// Screening has not cleared the wallet that a transfer is to go to.
-    #[error("screening has not cleared the wallet that the transfer is to go to")]
-    RecipientInReview,
-    /// Screening does not say in time what it thinks of the wallet that a transfer is to go to.
-    #[error("screening did not answer in time about the wallet that the transfer is to go to")]
-    ScreeningAway,
-    /// The PSP's policy wants a customer.
-    #[error("this PSP requires a customer")]
-    CustomerRequired,
-    /// The idempotency key is taken: read the answer kept with it.
-    #[error("the idempotency key was used before")]
-    IdempotencyKeyTaken,
-    /// Too much at once; try again soon.
-    #[error("too many payments are being made at the moment")]
-    Busy,
-    /// The database is away; try again.
-    #[error("{0}")]
-    Unavailable(String),
-    /// The commit's outcome is unknown: with an idempotency key, try again.
-    #[error("{0}")]
-    Unknown(String),
 }
 
 impl System {

@@ -1,7 +1,7 @@
 //! Payouts and withdrawals: accepted in one commit with their reserve, then an actor each.
 
-use payferry_domain::sending::{self, Command, Order, Rejection, Sending, SendingId};
-use payferry_domain::{Address, Amount, Chain, CustomerId, PspId, Token};
+use payferry_domain::sending::{self, Command, Order, Sending, SendingId};
+use payferry_domain::{Address, Amount, Chain, CustomerId, OrderError, PspId, SendingCommandError, Token};
 use payferry_entities::{audit_log, idempotency_keys};
 
 use super::{COMMAND_TIMEOUT, System};
@@ -35,66 +35,6 @@ pub struct OrderSending {
     pub to: Address,
     /// Makes the idempotency row of the answer.
     pub answer: Option<OrderAnswer>,
-}
-
-/// Why an order was not accepted.
-#[derive(Debug, Clone, thiserror::Error)]
-pub enum OrderError {
-    /// The chain does not run here, or does not take the token.
-    #[error("{token} is not available on {chain}")]
-    TokenUnavailable {
-        /// The token.
-        token: Token,
-        /// The chain.
-        chain: Chain,
-    },
-    /// The balance does not have it.
-    #[error("the balance is too low")]
-    InsufficientBalance,
-    /// More than may be sent at once.
-    #[error("at most {send_max} may be sent at once")]
-    AboveSendLimit {
-        /// The ceiling.
-        send_max: Amount,
-    },
-    /// More than may be sent on this day.
-    #[error("at most {send_daily_max} may be sent on one day")]
-    AboveDailyLimit {
-        /// The ceiling.
-        send_daily_max: Amount,
-    },
-    /// The idempotency key is taken.
-    #[error("the idempotency key was used before")]
-    IdempotencyKeyTaken,
-    /// The journal has no room.
-    #[error("too many requests wait to be written")]
-    Busy,
-    /// Try again.
-    #[error("{0}")]
-    Unavailable(String),
-    /// It may or may not have been accepted.
-    #[error("{0}")]
-    Unknown(String),
-}
-
-/// Why a command to a payout or withdrawal was not carried out.
-#[derive(Debug, Clone, thiserror::Error)]
-pub enum SendingCommandError {
-    /// There is none with this id.
-    #[error("no such payout or withdrawal")]
-    NotFound,
-    /// It does not fit.
-    #[error(transparent)]
-    Rejected(Rejection),
-    /// It failed too often and waits for an operator.
-    #[error("it is quarantined")]
-    Quarantined,
-    /// Nothing came of it: try again.
-    #[error("{0}")]
-    Unavailable(String),
-    /// It may have been carried out, or may yet be: look.
-    #[error("{0}")]
-    Unknown(String),
 }
 
 impl System {
