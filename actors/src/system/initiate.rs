@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use payferry_domain::payment::{
-    self, ChainChoice, Decision, OverpaymentPolicy, Payment, Purpose, Terms,
-};
+use payferry_domain::payment::{self, ChainChoice, Decision, OverpaymentPolicy, Payment, Purpose, Terms};
 use payferry_domain::{Address, Amount, Chain, CustomerId, FeeBps, InitiateError, MerchantId, PaymentId, PspId, Token};
 use payferry_entities::postgres::LATE_COMMIT_MAX;
 use tracing::Instrument;

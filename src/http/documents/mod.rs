@@ -4,4 +4,5 @@
 //! each reading is written to the audit log before the content goes out.
 
 pub mod download;
+mod form;
 pub mod upload;

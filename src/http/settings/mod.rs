@@ -3,24 +3,22 @@
 //! Deliberately absent: how a policy acts on a payment (`payferry_domain`), where it is kept (`crate::tenants`).
 
 pub mod change;
-pub mod fields;
 pub mod show;
-pub mod tiers;
-pub mod wallets;
 
 use std::collections::BTreeMap;
 
+use payferry_accounts::tenants::{self, PspRecord};
 use payferry_actors::psps::EventFamilies;
 use payferry_domain::Chain;
 use payferry_domain::payment::OverpaymentPolicy;
+use payferry_httpkit::error::ApiError;
+use payferry_operator::psps::tiers::{self, Tier};
+use payferry_operator::psps::wallet_record::WalletRecord;
+use payferry_operator::psps::withdrawal;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::error::ApiError;
 use super::state::Shared;
-use crate::tenants::{self, PspRecord};
-use tiers::Tier;
-use wallets::WalletRecord;
 
 /// What a PSP and the operator have decided about the PSP's payments.
 #[derive(Debug, Serialize, ToSchema)]
@@ -82,7 +80,7 @@ pub struct LimitsRecord {
 impl SettingsRecord {
     /// As they hold on this node.
     async fn of(app: &Shared, psp: &PspRecord) -> Result<Self, ApiError> {
-        let wallets = tenants::list_wallets(app.database(), psp.id, app.clock().real_now()).await?;
+        let wallets = withdrawal::list(app.database(), psp.id, app.clock().real_now()).await?;
         let policies = &psp.policies;
         let ceilings = policies.ceilings(app.system.psps().ceilings());
         let finality = app.system.chains().running().map(|spec| {
