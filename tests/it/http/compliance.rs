@@ -4,13 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::Method;
-use payferry::keys::Scope;
 use payferry_actors::clock::Clock;
 use payferry_actors::compliance::identity::{DeskConfig, Sumsub, SumsubSettings};
 use payferry_actors::customers::audit::Actor;
 use payferry_actors::customers::{NewCustomer, Opened, create};
 use payferry_domain::customer::{Command, CustomerKind, DocumentKind, Documents};
-use payferry_domain::{CheckId, CustomerId};
+use payferry_domain::{CheckId, CustomerId, KeyScope as Scope};
 use payferry_entities::{checks, customers};
 use payferry_harness::sumsub::{
     APP_TOKEN, CALLBACK_SECRET, Callback, LEVEL, RESCREEN_LEVEL, SECRET_KEY, SumsubStandIn, green, red, sign,
@@ -290,9 +289,9 @@ async fn without_a_provider_nobody_is_verified_and_that_is_said() {
 
 #[tokio::test]
 async fn an_address_that_sends_too_many_callbacks_is_told_to_wait() {
-    let limits = payferry::http::Limits {
+    let limits = payferry_httpkit::Limits {
         callbacks_per_minute: std::num::NonZeroU32::new(2),
-        ..payferry::http::Limits::sandbox()
+        ..payferry_httpkit::Limits::sandbox()
     };
     let app = TestApp::start_with(TestConfig { limits, ..TestConfig::default() }).await;
     let send = || app.request(Method::POST, CALLBACKS).without_key().bytes("{}").send();

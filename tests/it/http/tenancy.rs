@@ -1,7 +1,7 @@
 //! A walk over every route that the interface describes: no key, too little scope, somebody else's key.
 
 use axum::http::Method;
-use payferry::keys::Scope;
+use payferry_domain::KeyScope as Scope;
 use serde_json::{Value, json};
 
 use crate::app::TestApp;

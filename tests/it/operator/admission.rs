@@ -1,6 +1,6 @@
 //! Who is let in.
 
-use payferry::operator::{Access, FAILED_ATTEMPTS_PER_MINUTE_MAX, SESSION_SECS, table};
+use payferry_operator::{Access, FAILED_ATTEMPTS_PER_MINUTE_MAX, SESSION_SECS, table};
 use reqwest::Method;
 use serde_json::json;
 

@@ -1,6 +1,6 @@
 //! What holds for every page: it is asserted of each that any test is answered.
 
-use payferry::operator::table;
+use payferry_operator::table;
 use reqwest::Method;
 use sea_orm::ConnectionTrait;
 
