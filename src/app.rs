@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use anyhow::Context;
 use axum::Router;
+use payferry_accounts::documents::{self, DocumentStore};
+use payferry_accounts::keys::KeyMode;
 use payferry_actors::clock::Clock;
 use payferry_actors::compliance::identity::IdentityProvider;
 use payferry_actors::compliance::{KytScreener, ScreeningConfig};
@@ -17,6 +19,7 @@ use payferry_actors::webhook::{WebhookConfig, retention};
 use payferry_actors::{ChainSetup, System, SystemConfig};
 use payferry_entities::{Database, Hold};
 use payferry_migration::{Migrator, MigratorTrait};
+use payferry_operator::{Operator, OperatorConfig};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -24,10 +27,7 @@ use tokio_util::task::AbortOnDropHandle;
 use url::Url;
 
 use crate::config::Config;
-use crate::documents::{self, DocumentStore};
-use crate::keys::KeyMode;
-use crate::operator::{Operator, OperatorConfig};
-use crate::{http, operator, telemetry};
+use crate::telemetry;
 
 /// Time limit of the whole stop. Unfinished work is resumed at the next start.
 pub const STOP_TIMEOUT: Duration = Duration::from_secs(9);
@@ -166,9 +166,10 @@ impl App {
             token: parts.operator_token,
             key_mode: parts.key_mode,
             documents: parts.documents,
+            metrics: || telemetry::metrics().render(),
             closing: closing.clone(),
         };
-        let desk = operator::router(Operator::new(system.clone(), desk));
+        let desk = payferry_operator::router(Operator::new(system.clone(), desk));
         let operator = Serving::start(listeners.operator, desk, closing);
         Ok(Self { system, api, operator, _hold: hold, _metrics: metrics, _sweep: sweep, _prune: prune })
     }
@@ -201,7 +202,7 @@ impl App {
 impl Serving {
     fn start(listener: TcpListener, router: Router, stop: CancellationToken) -> Self {
         let stopped = stop.clone().cancelled_owned();
-        Self { stop, task: tokio::spawn(http::serve(listener, router, stopped)) }
+        Self { stop, task: tokio::spawn(payferry_httpkit::serve(listener, router, stopped)) }
     }
 
     /// Refuses new requests and waits until the running ones are answered.

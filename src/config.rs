@@ -14,13 +14,12 @@ use std::num::{NonZeroU64, NonZeroUsize};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use payferry_accounts::keys::KeyMode;
 use payferry_actors::compliance::identity::DeskConfig;
 use payferry_actors::webhook::retention::Retention;
 use payferry_actors::webhook::{Schedule, UrlPolicy, WebhookConfig};
 use payferry_domain::Address;
 use serde::Deserialize;
-
-use crate::http::Environment;
 
 pub use auditors::Auditors;
 pub use chains::{ChainConfig, Chains, Endpoint};
@@ -90,6 +89,34 @@ pub struct Server {
     /// File with the terms of service that customers accept; `None` uses the built-in terms.
     #[serde(deserialize_with = "values::optional_path")]
     pub terms_file: Option<PathBuf>,
+}
+
+/// Which world this is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Environment {
+    /// Simulated chains and play money.
+    Sandbox,
+    /// Real money.
+    Production,
+}
+
+impl Environment {
+    /// The keys that are taken here.
+    pub const fn key_mode(self) -> KeyMode {
+        match self {
+            Self::Sandbox => KeyMode::Test,
+            Self::Production => KeyMode::Live,
+        }
+    }
+
+    /// Where webhooks may go here.
+    pub const fn url_policy(self) -> UrlPolicy {
+        match self {
+            Self::Sandbox => UrlPolicy::Sandbox,
+            Self::Production => UrlPolicy::Production,
+        }
+    }
 }
 
 /// The database connection.

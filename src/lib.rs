@@ -4,19 +4,14 @@
 //! `payferry-actors`.
 
 pub mod app;
-pub mod audit;
 pub mod bench;
 pub mod cli;
 pub mod config;
 pub mod demo;
-pub mod documents;
 pub mod http;
-pub mod keys;
 pub mod load;
-pub mod operator;
 pub mod rotation;
 pub mod sandbox;
 pub mod service;
 pub mod statements;
 pub mod telemetry;
-pub mod tenants;

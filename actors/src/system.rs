@@ -13,8 +13,8 @@ mod wallets;
 use std::sync::Arc;
 use std::time::Duration;
 
-use payferry_domain::payment::{Command, ObservedTransfer, Payment, Rejection};
-use payferry_domain::{Amount, Chain, PaymentId};
+use payferry_domain::payment::{Command, ObservedTransfer, Payment};
+use payferry_domain::{Chain, PaymentId};
 use payferry_entities::Database;
 use payferry_journal::payments;
 use payferry_journal::psps::PspDirectory;
@@ -37,8 +37,9 @@ use crate::sending;
 use crate::sending::DeskMessage;
 use crate::webhook::WebhookSender;
 
-pub use initiate::{ChainAsked, InitiateError, InitiatePayment};
-pub use order::{OrderAnswer, OrderError, OrderSending, SendingCommandError};
+pub use initiate::{ChainAsked, InitiatePayment};
+pub use order::{OrderAnswer, OrderSending};
+pub use payferry_domain::{CommandError, InitiateError, OrderError, SendingCommandError};
 pub use sendings::SendingView;
 pub use show::{OBSERVE_TIMEOUT, PaymentView, SystemView};
 pub use start::{ChainSetup, StartError, SystemConfig};
@@ -52,42 +53,6 @@ pub const COMMAND_TIMEOUT: Duration = Duration::from_secs(10);
 pub const FLUSH_TIMEOUT: Duration = Duration::from_secs(3);
 /// Maximum time for each half of the tree to stop, in milliseconds.
 const RETIRE_TIMEOUT_MS: u64 = 3_000;
-
-/// Reason why a command was not carried out.
-#[derive(Debug, Clone, thiserror::Error)]
-pub enum CommandError {
-    /// There is no such payment.
-    #[error("no such payment")]
-    NotFound,
-    /// The command is not allowed in the payment's state.
-    #[error(transparent)]
-    Rejected(Rejection),
-    /// The payment failed too often and waits for an operator.
-    #[error("the payment is quarantined")]
-    Quarantined,
-    /// The PSP's balance is too low.
-    #[error("the balance is too low")]
-    InsufficientBalance,
-    /// The daily send limit would be exceeded.
-    #[error("the daily send limit is reached")]
-    AboveDailyLimit,
-    /// The amount is above the limit per transaction.
-    #[error("at most {send_max} may be sent at once")]
-    AboveSendLimit {
-        /// The limit.
-        send_max: Amount,
-    },
-    /// The idempotency key is taken.
-    #[error("the idempotency key was used before")]
-    IdempotencyKeyTaken,
-    /// The command had no effect: retry.
-    #[error("{0}")]
-    Unavailable(String),
-    /// The command may have been carried out, or may still be. Read the payment, or retry with the same idempotency
-    /// key: a refund with a new key is another refund.
-    #[error("{0}")]
-    Unknown(String),
-}
 
 /// Handle to a running tree. Clones share the tree.
 #[derive(Clone)]

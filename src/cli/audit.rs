@@ -2,10 +2,10 @@
 
 use std::process::ExitCode;
 
+use payferry_accounts::audit::{self, ActorKind, ENTRIES_MAX, Filter};
 use payferry_domain::{PspId, Timestamp};
 
 use super::database::DatabaseArgs;
-use crate::audit::{self, ActorKind, ENTRIES_MAX, Filter};
 use crate::config::Config;
 
 /// Options of `audit`.

@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+use payferry_accounts::documents::DocumentStore;
+use payferry_accounts::keys::KeyMode;
 use payferry_actors::chain::ChainSpec;
 use payferry_actors::seal::{KeyVersion, MASTER_KEY_BYTES, Sealer};
 use payferry_domain::{Address, Chain};
@@ -10,8 +12,6 @@ use payferry_entities::Database;
 use payferry_migration::{MigrationStatus, Migrator, MigratorTrait};
 
 use crate::config::{Config, database_url, sqlite_file};
-use crate::documents::DocumentStore;
-use crate::keys::KeyMode;
 use crate::sandbox::{Keys, database_file, keys_file, write_secret};
 use crate::service::secrets;
 use crate::statements::Tokens;
@@ -78,7 +78,7 @@ impl DatabaseArgs {
     pub(super) fn documents(&self, config: &Config, sealer: Sealer) -> anyhow::Result<DocumentStore> {
         match &self.data_dir {
             Some(folder) => crate::sandbox::documents(config, folder, sealer),
-            None => DocumentStore::open(&config.documents, sealer),
+            None => crate::service::documents::store(&config.documents, sealer),
         }
     }
 

@@ -2,13 +2,13 @@
 
 use std::process::ExitCode;
 
-use payferry_domain::{KeyId, PspId, Timestamp};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use payferry_accounts::tenants::{self, EXPIRES_DAYS_MAX, KeyOrder, Name, NewKey, Slice};
+use payferry_domain::{KeyId, KeyScope, PspId, Timestamp};
 use payferry_entities::Database;
 
 use super::database::DatabaseArgs;
 use crate::config::Config;
-use crate::keys::Scope;
-use crate::tenants::{self, EXPIRES_DAYS_MAX, KeyOrder, Name, NewKey, Slice};
 
 /// API keys per page.
 const PAGE: usize = 1_000;
@@ -35,8 +35,8 @@ enum Command {
         #[arg(long)]
         name: Option<Name>,
         /// Scopes of the key, separated by commas.
-        #[arg(long, value_delimiter = ',', default_value = "full")]
-        scope: Vec<Scope>,
+        #[arg(long, value_delimiter = ',', default_value = "full", value_parser = scopes())]
+        scope: Vec<KeyScope>,
         /// Days until the key expires [default: never].
         #[arg(long, value_parser = clap::value_parser!(u32).range(1..=i64::from(EXPIRES_DAYS_MAX)))]
         expires_days: Option<u32>,
@@ -62,6 +62,21 @@ enum Command {
         #[command(flatten)]
         database: DatabaseArgs,
     },
+}
+
+/// Reads the name of a scope; the help lists what each permits.
+fn scopes() -> impl TypedValueParser<Value = KeyScope> {
+    let named = |scope: &KeyScope| {
+        PossibleValue::new(scope.as_str()).help(match scope {
+            KeyScope::Read => "Read everything of the PSP",
+            KeyScope::Payments => "Make and change merchants and payments",
+            KeyScope::Customers => "Make and change customers",
+            KeyScope::Money => "Move money out",
+            KeyScope::Webhooks => "Change where webhooks go",
+            KeyScope::Full => "All of these",
+        })
+    };
+    PossibleValuesParser::new(KeyScope::ALL.iter().map(named)).try_map(|name| name.parse::<KeyScope>())
 }
 
 pub(super) async fn run(args: Args, config: Config) -> anyhow::Result<ExitCode> {

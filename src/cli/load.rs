@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use parking_lot::Mutex;
+use payferry_httpkit::CONNECTIONS_MAX;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use url::{Host, Url};
 
 use super::signals::Signals;
-use crate::http::CONNECTIONS_MAX;
 use crate::load::arrivals::{Arrivals, Pacing, Rate};
 use crate::load::behaviour::Mix;
 use crate::load::findings::Finding;

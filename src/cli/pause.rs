@@ -2,14 +2,14 @@
 
 use std::process::ExitCode;
 
+use payferry_accounts::tenants;
 use payferry_actors::customers::audit::Actor;
 use payferry_actors::pauses::{self, Scope};
 use payferry_domain::Timestamp;
+use payferry_httpkit::extract::read;
 
 use super::database::DatabaseArgs;
 use crate::config::Config;
-use crate::http::extract::read;
-use crate::tenants;
 
 /// Options of `pause`.
 #[derive(Debug, clap::Args)]

@@ -2,17 +2,18 @@
 
 use std::process::ExitCode;
 
+use payferry_accounts::tenants::{self, Name, OwnOrDefault, PolicyChange, PspRecord, Slice};
 use payferry_actors::psps::wallets::Wallets;
 use payferry_actors::psps::{DUST_FLOOR_MAX, EventFamilies};
 use payferry_domain::payment::OverpaymentPolicy;
 use payferry_domain::{Address, Amount, Chain, FeeBps, PspId, Timestamp};
 use payferry_entities::Database;
+use payferry_operator::psps::wallet_record::WalletRecord;
+use payferry_operator::psps::withdrawal;
 
 use super::database::DatabaseArgs;
 use crate::config::Config;
 use crate::http::customers::values;
-use crate::http::settings::wallets::WalletRecord;
-use crate::tenants::{self, Name, OwnOrDefault, PolicyChange, PspRecord, Slice};
 
 /// PSPs per page.
 const PAGE: usize = 1_000;
@@ -211,14 +212,14 @@ async fn set_wallet(
     asked: &WalletArgs,
 ) -> anyhow::Result<Wallets> {
     let address = match asked.withdrawal_wallet {
-        None => return Ok(tenants::list_wallets(database, psp_id, now()).await?),
+        None => return Ok(withdrawal::list(database, psp_id, now()).await?),
         Some(Wallet::None) => None,
         Some(Wallet::At(address)) => Some(address),
     };
     let (specs, mode) = (args.specs(config)?, args.mode(config));
     let specs: Vec<_> = specs.iter().collect();
     let asked = (asked.withdrawal_chain, address);
-    Ok(tenants::set_wallet(database, &specs, mode, psp_id, asked, now()).await?)
+    Ok(withdrawal::set(database, &specs, mode, psp_id, asked, now()).await?)
 }
 
 async fn list(database: &Database) -> anyhow::Result<()> {

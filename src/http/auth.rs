@@ -2,27 +2,23 @@
 //!
 //! This module owns the lookup and the cache of keys. `crate::keys` owns their format and how they are stored.
 
-use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use axum::extract::FromRequestParts;
 use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
 use moka::future::Cache;
+use payferry_accounts::keys::{ApiKey, KeyMode};
 use payferry_actors::System;
 use payferry_actors::clock::Clock;
 use payferry_actors::seal::Sealer;
-use payferry_domain::{KeyId, PspId, Timestamp};
+use payferry_domain::{KeyId, KeyScope, PspId, Timestamp};
 use payferry_entities::{Database, api_keys};
+use payferry_httpkit::error::{ApiError, KeyProblem};
+use payferry_httpkit::limits::Limiters;
 use sea_orm::sea_query::Expr;
 use sea_orm::{ColumnTrait, Condition, DbErr, EntityTrait, QueryFilter};
-
-use super::error::{ApiError, KeyProblem};
-use super::limits::Limiters;
-use super::state::AppState;
-use crate::keys::{ApiKey, KeyMode, Scope};
 
 /// Longest time for which a node may still accept a revoked key, which is the lifetime of a cached key.
 pub const REVOCATION_LAG_MAX: Duration = Duration::from_secs(1);
@@ -36,7 +32,7 @@ struct KnownKey {
     id: KeyId,
     psp_id: PspId,
     secret_hash: String,
-    scopes: Vec<Scope>,
+    scopes: Vec<KeyScope>,
     expires_at: Option<Timestamp>,
     revoked: bool,
     last_used_at: Option<Timestamp>,
@@ -137,76 +133,27 @@ impl KeyRing {
     }
 }
 
-/// A scope that a route requires.
-pub trait Requires: Send + Sync + 'static {
-    /// The scope.
-    const SCOPE: Scope;
-}
-
-macro_rules! requires {
-    ($($(#[$doc:meta])* $name:ident;)*) => {$(
-        $(#[$doc])*
-        #[derive(Debug, Clone, Copy)]
-        pub struct $name;
-
-        impl Requires for $name {
-            const SCOPE: Scope = Scope::$name;
-        }
-    )*};
-}
-
-requires! {
-    /// The route only reads.
-    Read;
-    /// The route creates or changes merchants or payments.
-    Payments;
-    /// The route decides about received money or sends money.
-    Money;
-    /// The route creates or changes customers.
-    Customers;
-    /// The route changes where webhooks go, or sends them again.
-    Webhooks;
-    /// The route changes settings that apply to every payment of the account.
-    Full;
-}
-
-const fn name_of(scope: Scope) -> &'static str {
-    match scope {
-        Scope::Read => "read",
-        Scope::Payments => "payments",
-        Scope::Customers => "customers",
-        Scope::Money => "money",
-        Scope::Webhooks => "webhooks",
-        Scope::Full => "full",
-    }
-}
-
-/// The calling PSP, authenticated by a key with the scope `S`. Taking this argument is what enforces the scope.
-pub struct Caller<S: Requires> {
-    /// The tenant. Every query filters by it.
-    pub psp_id: PspId,
-    /// The key.
-    pub key_id: KeyId,
-    scope: PhantomData<S>,
-}
-
-impl<S: Requires> FromRequestParts<AppState> for Caller<S> {
-    type Rejection = ApiError;
-
-    async fn from_request_parts(parts: &mut Parts, app: &AppState) -> Result<Self, ApiError> {
+impl KeyRing {
+    /// Finds the key of a request, counts the request against the limit of the key, and checks that the key has `scope`.
+    pub(super) async fn authenticate(
+        &self,
+        limiters: &Limiters,
+        parts: &Parts,
+        scope: KeyScope,
+    ) -> Result<(PspId, KeyId), ApiError> {
         let header = parts.headers.get(AUTHORIZATION).ok_or(ApiError::Unauthorized(KeyProblem::Missing))?;
         let text = header.to_str().map_err(|_| ApiError::Unauthorized(KeyProblem::Malformed))?;
         let (scheme, presented) = text.split_once(' ').unwrap_or((text, ""));
         if !scheme.eq_ignore_ascii_case("bearer") {
             return Err(ApiError::Unauthorized(KeyProblem::Missing));
         }
-        let key = app.keys.find(presented.trim(), &app.limiters, parts).await?;
-        app.limiters.key(key.id)?;
+        let key = self.find(presented.trim(), limiters, parts).await?;
+        limiters.key(key.id)?;
         tracing::Span::current().record("psp.id", tracing::field::display(key.psp_id));
         tracing::Span::current().record("key.id", tracing::field::display(key.id));
-        if !key.scopes.iter().any(|held| *held == S::SCOPE || *held == Scope::Full) {
-            return Err(ApiError::MissingScope(name_of(S::SCOPE)));
+        if !key.scopes.iter().any(|held| *held == scope || *held == KeyScope::Full) {
+            return Err(ApiError::MissingScope(scope.as_str()));
         }
-        Ok(Self { psp_id: key.psp_id, key_id: key.id, scope: PhantomData })
+        Ok((key.psp_id, key.id))
     }
 }

@@ -4,16 +4,16 @@ use axum::extract::State;
 use axum::http::HeaderValue;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
-use utoipa::openapi::OpenApi as Document;
+use payferry_httpkit::error::Problem;
+use payferry_httpkit::extract::JSON_BODY_BYTES_MAX;
+use payferry_httpkit::idempotency::KEY_CHARS_MAX;
 use utoipa::openapi::path::{Operation, ParameterBuilder, ParameterIn, PathItem};
 use utoipa::openapi::schema::{ObjectBuilder, Type};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
-use utoipa::openapi::{Components, ContentBuilder, Ref, RefOr, Required, Response as DocumentResponse, ServerBuilder};
+use utoipa::openapi::{
+    Components, ContentBuilder, OpenApi as Document, Ref, RefOr, Required, Response as DocumentResponse, ServerBuilder,
+};
 use utoipa::{IntoParams, OpenApi};
-
-use super::error::Problem;
-use super::extract::JSON_BODY_BYTES_MAX;
-use super::idempotency::KEY_CHARS_MAX;
 
 /// The requested page of a list.
 #[derive(IntoParams)]

@@ -3,26 +3,28 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
+use axum::http::request::Parts;
 use moka::sync::Cache;
+use payferry_accounts::documents::DocumentStore;
+use payferry_accounts::keys::KeyMode;
 use payferry_actors::System;
 use payferry_actors::clock::Clock;
 use payferry_actors::seal::Sealer;
-use payferry_actors::webhook::UrlPolicy;
-use payferry_domain::{MerchantId, PspId};
+use payferry_domain::{KeyId, KeyScope, MerchantId, PspId};
 use payferry_entities::Database;
+use payferry_httpkit::idempotency::RunningKeys;
+use payferry_httpkit::limits::{Limiters, Limits};
+use payferry_httpkit::live::Rooms;
+use payferry_httpkit::{ApiError, HttpState};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use super::auth::KeyRing;
 use super::consent::Terms;
-use super::idempotency::Running;
-use super::limits::{Limiters, Limits};
-use super::live::Rooms;
 use super::money::statement::STATEMENTS_AT_ONCE;
 use super::webhooks::events::WAITS_AT_ONCE;
-use crate::documents::DocumentStore;
-use crate::keys::KeyMode;
+pub(crate) use crate::config::Environment;
 
 /// Cached owners of merchants.
 const MERCHANTS_KNOWN_MAX: u64 = 100_000;
@@ -44,34 +46,6 @@ pub struct HttpConfig {
     pub closing: CancellationToken,
 }
 
-/// The environment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Environment {
-    /// Simulated chains and play money.
-    Sandbox,
-    /// Real money.
-    Production,
-}
-
-impl Environment {
-    /// The mode of the keys that this environment accepts.
-    pub const fn key_mode(self) -> KeyMode {
-        match self {
-            Self::Sandbox => KeyMode::Test,
-            Self::Production => KeyMode::Live,
-        }
-    }
-
-    /// The webhook URLs that this environment allows.
-    pub const fn url_policy(self) -> UrlPolicy {
-        match self {
-            Self::Sandbox => UrlPolicy::Sandbox,
-            Self::Production => UrlPolicy::Production,
-        }
-    }
-}
-
 /// State shared by all handlers. Clones share one instance.
 #[derive(Clone)]
 pub struct AppState(Arc<Shared>);
@@ -85,7 +59,7 @@ pub struct Shared {
     /// The callers' connection pool. It is separate from the pool of payments, so callers cannot starve them.
     database: Database,
     /// Permits of requests.
-    pub(super) door: Semaphore,
+    pub(super) door: Arc<Semaphore>,
     pub(super) keys: KeyRing,
     pub(super) limiters: Limiters,
     /// Permits of streams.
@@ -94,7 +68,7 @@ pub struct Shared {
     pub(super) waits: Arc<Rooms>,
     /// Permits of statements that are being generated.
     pub(super) statements: Arc<Rooms>,
-    pub(super) running: Running,
+    running_keys: RunningKeys,
     /// The PSP of each merchant. Merchants are never deleted or moved to another PSP.
     pub(super) merchants: Cache<MerchantId, PspId>,
 }
@@ -104,13 +78,13 @@ impl AppState {
     pub fn new(system: System, config: HttpConfig) -> Self {
         Self(Arc::new(Shared {
             database: system.database().for_visitors(),
-            door: Semaphore::new(config.limits.requests_at_once),
+            door: Arc::new(Semaphore::new(config.limits.requests_at_once)),
             keys: KeyRing::new(&system, config.environment.key_mode()),
             limiters: Limiters::new(&config.limits),
             rooms: Rooms::new(config.limits.streams_at_once),
             waits: Rooms::new(WAITS_AT_ONCE),
             statements: Rooms::new(STATEMENTS_AT_ONCE),
-            running: Running::default(),
+            running_keys: RunningKeys::default(),
             merchants: Cache::new(MERCHANTS_KNOWN_MAX),
             system,
             config,
@@ -123,6 +97,28 @@ impl Deref for AppState {
 
     fn deref(&self) -> &Shared {
         &self.0
+    }
+}
+
+impl HttpState for AppState {
+    fn database(&self) -> &Database {
+        &self.database
+    }
+
+    fn clock(&self) -> &Clock {
+        self.system.clock()
+    }
+
+    fn sealer(&self) -> &Sealer {
+        self.system.sealer()
+    }
+
+    fn running_keys(&self) -> &RunningKeys {
+        &self.running_keys
+    }
+
+    async fn authenticate(&self, parts: &Parts, scope: KeyScope) -> Result<(PspId, KeyId), ApiError> {
+        self.keys.authenticate(&self.limiters, parts, scope).await
     }
 }
 

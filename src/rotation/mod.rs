@@ -7,12 +7,12 @@
 
 mod columns;
 
+use payferry_accounts::documents::{DocumentStore, Place};
 use payferry_actors::seal::{OpenError, Sealer};
 use payferry_domain::DocumentId;
 use payferry_entities::{Database, customer_documents};
 use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
 
-use crate::documents::{DocumentStore, Place};
 pub use columns::{SEALED, SealedColumn};
 
 /// Rows read in one step, and replaced in one commit.

@@ -4,12 +4,12 @@ use std::fmt;
 use std::path::Path;
 
 use anyhow::{Context, bail};
+use payferry_accounts::keys::{ApiKey, KeyMode};
 use payferry_actors::seal::{MASTER_KEY_BYTES, MasterKeys, Sealer};
 use payferry_domain::PspId;
 use serde::{Deserialize, Serialize};
 
 use super::folder::{Folder, read_json, write_json};
-use crate::keys::{ApiKey, KeyMode};
 
 /// Length of an operator token in bytes.
 const OPERATOR_TOKEN_BYTES: usize = 32;

@@ -18,12 +18,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use payferry_accounts::documents::DocumentStore;
+use payferry_accounts::keys::KeyMode;
+use payferry_accounts::tenants::psp_row;
 use payferry_actors::System;
 use payferry_actors::compliance::identity::{SandboxIdentity, VerificationLinks};
 use payferry_actors::psps::PspPolicies;
 use payferry_actors::seal::Sealer;
 use payferry_actors::webhook::UrlPolicy;
-use payferry_domain::{Chain, PspId};
+use payferry_domain::{Chain, KeyScope, PspId};
 use payferry_entities::{Database, api_keys, chain_cursors, psps};
 use payferry_migration::{Migrator, MigratorTrait};
 use sea_orm::{EntityTrait, IntoActiveModel};
@@ -32,10 +35,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::app::{App, AppParts, Listeners};
 use crate::config::{self, Config, database_url};
-use crate::documents::DocumentStore;
-use crate::keys::KeyMode;
-use crate::keys::Scope;
-use crate::tenants::psp_row;
 
 pub use accounts::Accounts;
 pub use beside::ChainsBeside;
@@ -222,7 +221,7 @@ impl Sandbox {
 /// Document store of a sandbox: in its data folder, unless a bucket is configured.
 pub fn documents(config: &Config, data_folder: &Path, sealer: Sealer) -> anyhow::Result<DocumentStore> {
     let folder = documents_folder(data_folder);
-    DocumentStore::open(&config::Documents { folder, ..config.documents.clone() }, sealer)
+    crate::service::documents::store(&config::Documents { folder, ..config.documents.clone() }, sealer)
 }
 
 /// Creates the PSP and its API key if they are missing. A revoked key stays revoked.
@@ -234,7 +233,7 @@ async fn seed(database: &Database, keys: &Keys, world: &World) -> anyhow::Result
     }
     let key = keys.key().context("the sandbox's API key is damaged")?;
     if api_keys::Entity::find_by_id(key.id().to_string()).one(database.reader()).await?.is_none() {
-        let row = key.row(&keys.sealer(), keys.psp_id, KEY_NAME, &[Scope::Full], now);
+        let row = key.row(&keys.sealer(), keys.psp_id, KEY_NAME, &[KeyScope::Full], now);
         api_keys::Entity::insert(row.into_active_model()).exec_without_returning(database.writer()).await?;
     }
     Ok(())

@@ -2,6 +2,7 @@
 
 pub mod chains;
 pub mod check;
+pub mod documents;
 pub mod identity;
 pub mod kyt;
 pub mod secrets;
@@ -12,14 +13,14 @@ use payferry_actors::chain::HoldAfter;
 use payferry_actors::clock::Clock;
 use payferry_domain::Address;
 use payferry_entities::Database;
+use payferry_httpkit::Limits;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use crate::app::{App, AppParts, Listeners};
-use crate::config::Config;
-use crate::documents::DocumentStore;
+use crate::config::{Config, Environment};
 use crate::http::consent::Terms;
-use crate::http::{AppState, Environment, HttpConfig, Limits, router};
+use crate::http::{AppState, HttpConfig, router};
 
 /// Addresses of a running service. `--json` prints them in one line.
 #[derive(Debug, Clone, Serialize)]
@@ -59,7 +60,7 @@ impl Service {
         let environment = config.server.environment;
         let ready =
             Ready { api_url: listeners.api_url()?, operator_url: listeners.operator_url()?, pid: std::process::id() };
-        let documents = DocumentStore::open(&config.documents, sealer.clone())?;
+        let documents = documents::store(&config.documents, sealer.clone())?;
         let closing = CancellationToken::new();
         let http = HttpConfig {
             public_url: listeners.public_url().clone(),

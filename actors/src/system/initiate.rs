@@ -2,10 +2,8 @@
 
 use std::sync::Arc;
 
-use payferry_domain::payment::{
-    self, ChainCandidate, ChainChoice, Decision, OverpaymentPolicy, Payment, Purpose, Terms,
-};
-use payferry_domain::{Address, Amount, Chain, CustomerId, FeeBps, MerchantId, PaymentId, PspId, Timestamp, Token};
+use payferry_domain::payment::{self, ChainChoice, Decision, OverpaymentPolicy, Payment, Purpose, Terms};
+use payferry_domain::{Address, Amount, Chain, CustomerId, FeeBps, InitiateError, MerchantId, PaymentId, PspId, Timestamp, Token};
 use payferry_entities::postgres::LATE_COMMIT_MAX;
 use payferry_journal::payments::initiation_unit;
 use payferry_journal::psps::PspError;
@@ -57,66 +55,6 @@ pub enum ChainAsked {
     Named(Chain),
     /// Selected by the service.
     Best,
-}
-
-/// Reason why a payment was not created. Nothing was written.
-#[derive(Debug, Clone, thiserror::Error)]
-pub enum InitiateError {
-    /// The token is not supported on that chain, or on any chain.
-    #[error("{token} is not available{}", .chain.map(|chain| format!(" on {chain}")).unwrap_or_default())]
-    TokenUnavailable {
-        /// The token.
-        token: Token,
-        /// The chain; `None` for `best`.
-        chain: Option<Chain>,
-    },
-    /// The chain does not respond or has stalled; `None`: all of them.
-    #[error("the chain is currently unavailable")]
-    ChainAway {
-        /// The chain.
-        chain: Option<Chain>,
-        /// Candidates that `best` considered.
-        candidates: Vec<ChainCandidate>,
-    },
-    /// The operator has paused the chain, or all chains that support the token.
-    #[error("new payments are paused on {}", .chain.map_or("every chain", Chain::as_str))]
-    ChainPaused {
-        /// The chain; `None`: all of them.
-        chain: Option<Chain>,
-    },
-    /// The operator has paused the PSP.
-    #[error("this account is paused by the operator")]
-    PspPaused,
-    /// The amount of a transfer is above the limit per transaction.
-    #[error("at most {send_max} may be sent at once")]
-    AboveSendLimit {
-        /// The limit.
-        send_max: Amount,
-    },
-    /// Screening blocks the recipient wallet of a transfer.
-    #[error("screening blocks the recipient wallet of the transfer")]
-    RecipientBlocked,
-    /// Screening has not cleared the recipient wallet of a transfer.
-    #[error("screening has not cleared the recipient wallet of the transfer")]
-    RecipientInReview,
-    /// Screening did not decide on the recipient wallet of a transfer in time.
-    #[error("screening did not decide on the recipient wallet of the transfer in time")]
-    ScreeningAway,
-    /// The PSP's policy requires a customer.
-    #[error("this PSP requires a customer")]
-    CustomerRequired,
-    /// The idempotency key is taken: read its stored response.
-    #[error("the idempotency key was used before")]
-    IdempotencyKeyTaken,
-    /// Too many requests: retry soon.
-    #[error("too many payments are being created; retry soon")]
-    Busy,
-    /// The database is unavailable: retry.
-    #[error("{0}")]
-    Unavailable(String),
-    /// The outcome of the commit is unknown: retry with the same idempotency key.
-    #[error("{0}")]
-    Unknown(String),
 }
 
 impl System {

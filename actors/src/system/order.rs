@@ -1,7 +1,7 @@
 //! Orders of payouts and withdrawals: one commit with the reservation, then one actor each.
 
-use payferry_domain::sending::{self, Command, Order, Rejection, Sending, SendingId};
-use payferry_domain::{Address, Amount, Chain, CustomerId, PspId, Token};
+use payferry_domain::sending::{self, Command, Order, Sending, SendingId};
+use payferry_domain::{Address, Amount, Chain, CustomerId, OrderError, PspId, SendingCommandError, Token};
 use payferry_entities::{audit_log, idempotency_keys};
 use payferry_journal::payments::RowsBeside;
 use payferry_journal::psps::Ceilings;
@@ -35,66 +35,6 @@ pub struct OrderSending {
     pub to: Address,
     /// Creates the idempotency row of the response.
     pub answer: Option<OrderAnswer>,
-}
-
-/// Reason why an order was not accepted.
-#[derive(Debug, Clone, thiserror::Error)]
-pub enum OrderError {
-    /// The chain is not configured, or does not support the token.
-    #[error("{token} is not available on {chain}")]
-    TokenUnavailable {
-        /// The token.
-        token: Token,
-        /// The chain.
-        chain: Chain,
-    },
-    /// The amount is above the balance.
-    #[error("the balance is too low")]
-    InsufficientBalance,
-    /// The amount is above the limit per transaction.
-    #[error("at most {send_max} may be sent at once")]
-    AboveSendLimit {
-        /// The limit.
-        send_max: Amount,
-    },
-    /// The amount would exceed the daily limit.
-    #[error("at most {send_daily_max} may be sent per day")]
-    AboveDailyLimit {
-        /// The limit.
-        send_daily_max: Amount,
-    },
-    /// The idempotency key is taken.
-    #[error("the idempotency key was used before")]
-    IdempotencyKeyTaken,
-    /// The journal's queue is full.
-    #[error("too many requests are waiting; retry soon")]
-    Busy,
-    /// Retry.
-    #[error("{0}")]
-    Unavailable(String),
-    /// The order may or may not have been accepted.
-    #[error("{0}")]
-    Unknown(String),
-}
-
-/// Reason why a command to a payout or withdrawal was not carried out.
-#[derive(Debug, Clone, thiserror::Error)]
-pub enum SendingCommandError {
-    /// There is none with this id.
-    #[error("no such payout or withdrawal")]
-    NotFound,
-    /// The command is not allowed in its state.
-    #[error(transparent)]
-    Rejected(Rejection),
-    /// It failed too often and waits for an operator.
-    #[error("it is quarantined")]
-    Quarantined,
-    /// The command had no effect: retry.
-    #[error("{0}")]
-    Unavailable(String),
-    /// The command may have been carried out, or may still be: read the current state.
-    #[error("{0}")]
-    Unknown(String),
 }
 
 impl System {

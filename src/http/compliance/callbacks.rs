@@ -6,11 +6,11 @@ use axum::extract::{FromRequestParts, State};
 use axum::http::HeaderMap;
 use axum::http::request::Parts;
 use payferry_actors::compliance::identity::{CallbackError, CallbackFailure};
+use payferry_httpkit::Answer;
+use payferry_httpkit::error::ApiError;
+use payferry_httpkit::extract::{Path, read_body};
 use serde_json::json;
 
-use crate::http::answer::Answer;
-use crate::http::error::ApiError;
-use crate::http::extract::{Path, read_body};
 use crate::http::state::AppState;
 
 /// Maximum size of a callback. Providers send a few KiB.

@@ -10,15 +10,15 @@ use payferry_actors::customers::{ChangeError, OPEN, Opened, QUEUED};
 use payferry_domain::customer::Command;
 use payferry_domain::{CheckId, CustomerId};
 use payferry_entities::checks;
+use payferry_httpkit::Answer;
+use payferry_httpkit::caller::Customers;
+use payferry_httpkit::error::{ApiError, Away, FieldError, Problem};
+use payferry_httpkit::extract::{Submission, read};
 use sea_orm::EntityTrait;
 use serde::Serialize;
 use tokio::time::Instant;
 use utoipa::ToSchema;
 
-use crate::http::answer::Answer;
-use crate::http::auth::Customers;
-use crate::http::error::{ApiError, Away, FieldError, Problem};
-use crate::http::extract::{Submission, read};
 use crate::http::state::{AppState, Shared};
 
 /// How long the answer waits for the provider's link. After that the caller has to ask again.

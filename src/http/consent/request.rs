@@ -6,15 +6,15 @@ use payferry_actors::customers::audit::{self, Actor, Entry};
 use payferry_actors::customers::{ChangeError, Opened};
 use payferry_domain::customer::Rejection;
 use payferry_domain::{CustomerId, Timestamp};
+use payferry_httpkit::Answer;
+use payferry_httpkit::caller::Customers;
+use payferry_httpkit::error::{ApiError, Problem};
+use payferry_httpkit::extract::{Path, Submission};
 use serde::Serialize;
 use serde_json::json;
 use utoipa::ToSchema;
 
 use super::link;
-use crate::http::answer::Answer;
-use crate::http::auth::Customers;
-use crate::http::error::{ApiError, Problem};
-use crate::http::extract::{Path, Submission};
 use crate::http::state::{AppState, Shared};
 
 /// State of a customer's consent.

@@ -8,15 +8,15 @@ use payferry_actors::customers::{self, NewCustomer};
 use payferry_actors::journal::JournalError;
 use payferry_domain::{CustomerId, PspId, Timestamp};
 use payferry_entities::customers::Model;
+use payferry_httpkit::Answer;
+use payferry_httpkit::caller::Customers;
+use payferry_httpkit::error::{ApiError, Away, Problem};
+use payferry_httpkit::extract::Submission;
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::CustomerRecord;
 use super::creation::{self, Creation, CustomerRequest};
-use crate::http::answer::Answer;
-use crate::http::auth::Customers;
-use crate::http::error::{ApiError, Problem};
-use crate::http::extract::Submission;
 use crate::http::state::{AppState, Shared};
 
 /// Maximum number of customers in a request.
@@ -83,7 +83,7 @@ pub async fn create(
             match app.system.journal().submit(unit).await {
                 Ok(_) => Ok(answer.into_response()),
                 Err(JournalError::IdempotencyKeyTaken) => request.idempotency.first_answer(&app).await,
-                Err(error) => Err(error.into()),
+                Err(error) => Err(not_written(&error)),
             }
         }
         // Many rows get a transaction of their own, so that they do not delay payments in the journal's write group.
@@ -92,6 +92,18 @@ pub async fn create(
             customers::create(&transaction, &rows, &by, now).await?;
             request.idempotency.commit(&app, transaction, answer).await
         }
+    }
+}
+
+/// What an error of the journal about a new customer is to a caller.
+fn not_written(error: &JournalError) -> ApiError {
+    let reason = error.to_string();
+    match error {
+        JournalError::IdempotencyKeyTaken => ApiError::IdempotencyRunning,
+        JournalError::Busy => ApiError::Unavailable(Away::Capacity, reason.into()),
+        JournalError::Unavailable(_) => ApiError::Unavailable(Away::Database, reason.into()),
+        JournalError::Unknown(_) => ApiError::TimedOut,
+        _ => ApiError::internal(reason),
     }
 }
 

@@ -2,12 +2,12 @@
 
 use chrono::NaiveDate;
 use payferry_domain::customer::{CustomerKind, DocumentKind};
+use payferry_httpkit::extract::{Fault, Fields, read};
 use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::particulars::{BeneficiaryOwner, Business, Particulars};
 use super::values::{self, Percentage, PostalAddress};
-use crate::http::extract::{Fault, Fields, read};
 
 /// Maximum number of owners of one business.
 pub const BENEFICIARY_OWNERS_MAX: usize = 25;

@@ -4,13 +4,13 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use payferry_actors::customers::audit::Actor;
 use payferry_domain::customer::Command;
+use payferry_httpkit::Answer;
+use payferry_httpkit::caller::{Caller, Customers};
+use payferry_httpkit::error::{ApiError, Problem};
+use payferry_httpkit::extract::Path;
 
 use super::get::CustomerAnswer;
 use super::{CustomerRecord, open};
-use crate::http::answer::Answer;
-use crate::http::auth::{Caller, Customers};
-use crate::http::error::{ApiError, Problem};
-use crate::http::extract::Path;
 use crate::http::state::AppState;
 
 /// Deactivate a customer

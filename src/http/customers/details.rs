@@ -9,6 +9,10 @@ use payferry_domain::customer::Command;
 use payferry_domain::{Address as WalletAddress, CheckId, CustomerId, PspId};
 use payferry_entities::customers;
 use payferry_entities::payment_details::{Column, Entity, Model};
+use payferry_httpkit::Answer;
+use payferry_httpkit::caller::Customers;
+use payferry_httpkit::error::{ApiError, Problem};
+use payferry_httpkit::extract::{Fields, Submission, read};
 use sea_orm::sea_query::OnConflict;
 use sea_orm::{ColumnTrait, EntityTrait, IntoActiveModel, QueryFilter, QuerySelect};
 use serde::Serialize;
@@ -17,10 +21,6 @@ use utoipa::ToSchema;
 
 use super::MISSING;
 use super::payment_details::PaymentDetails;
-use crate::http::answer::Answer;
-use crate::http::auth::Customers;
-use crate::http::error::{ApiError, Problem};
-use crate::http::extract::{Fields, Submission, read};
 use crate::http::state::{AppState, Shared};
 
 const CUSTOMER_ID: &str = "customer_id";

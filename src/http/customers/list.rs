@@ -5,9 +5,14 @@ use std::str::FromStr;
 use axum::extract::State;
 use axum::http::Uri;
 use axum::response::{IntoResponse, Response};
+use payferry_accounts::search::contains;
 use payferry_domain::{PspId, Timestamp};
 use payferry_entities::Database;
 use payferry_entities::customers::{Column, Entity};
+use payferry_httpkit::Answer;
+use payferry_httpkit::caller::{Caller, Read};
+use payferry_httpkit::error::{ApiError, Problem};
+use payferry_httpkit::extract::{PageQuery, QueryFields, read};
 use sea_orm::sea_query::{Expr, ExprTrait, Func, SimpleExpr};
 use sea_orm::{
     ColumnTrait, DbBackend, DbErr, EntityTrait, FromQueryResult, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect,
@@ -17,10 +22,6 @@ use serde::Serialize;
 use utoipa::{IntoParams, ToSchema};
 
 use super::view::CustomerSummary;
-use crate::http::answer::Answer;
-use crate::http::auth::{Caller, Read};
-use crate::http::error::{ApiError, Problem};
-use crate::http::extract::{PageQuery, QueryFields, read};
 use crate::http::openapi::PageParams;
 use crate::http::state::AppState;
 
@@ -119,7 +120,7 @@ const COLUMNS: [Column; 9] = [
 fn wanted(backend: DbBackend, psp_id: PspId, search: Option<&str>, status: Option<Status>) -> Select<Entity> {
     let mut wanted = Entity::find().filter(Column::PspId.eq(psp_id.to_string()));
     if let Some(search) = search {
-        wanted = wanted.filter(holds(backend, Column::EmailSearch, search.to_lowercase()));
+        wanted = wanted.filter(contains(backend, Column::EmailSearch, search.to_lowercase()));
     }
     match status {
         Some(Status::Active) => wanted = wanted.filter(Column::IsActive.eq(true)),
@@ -127,12 +128,6 @@ fn wanted(backend: DbBackend, psp_id: PspId, search: Option<&str>, status: Optio
         None => {}
     }
     wanted
-}
-
-/// Matches rows whose column contains a text, without wildcards.
-pub(crate) fn holds(backend: DbBackend, column: Column, text: String) -> SimpleExpr {
-    let place = if backend == DbBackend::Postgres { "strpos" } else { "instr" };
-    Expr::expr(Func::cust(place).arg(Expr::col(column)).arg(text)).gt(0)
 }
 
 /// Reads a page and the total. A page that is not full gives the total without a count.

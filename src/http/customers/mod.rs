@@ -19,12 +19,12 @@ pub mod view;
 use payferry_actors::customers::Opened;
 use payferry_domain::{CustomerId, PspId};
 use payferry_entities::customers::{Column, Entity, Model};
+use payferry_httpkit::error::ApiError;
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 
-pub use view::CustomerRecord;
-
-use super::error::ApiError;
 use super::state::Shared;
+
+pub use view::CustomerRecord;
 
 /// Answer for a customer that does not exist or belongs to another PSP.
 const MISSING: ApiError = ApiError::NotFound("customer");

@@ -8,10 +8,10 @@ use std::fmt;
 use chrono::NaiveDate;
 use payferry_actors::seal::Sealer;
 use payferry_domain::CustomerId;
+use payferry_httpkit::error::ApiError;
 use serde::{Deserialize, Serialize};
 
 use super::values::PostalAddress;
-use crate::http::error::ApiError;
 
 /// A customer's personal data. `Debug` shows none of it.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -4,13 +4,13 @@ use std::fmt;
 
 use payferry_actors::seal::Sealer;
 use payferry_domain::Address as WalletAddress;
+use payferry_httpkit::error::ApiError;
+use payferry_httpkit::extract::{Fault, Fields, read};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::values::{self, PostalAddress};
-use crate::http::error::ApiError;
-use crate::http::extract::{Fault, Fields, read};
 
 /// Maximum characters of an account number; an IBAN has up to 34.
 pub const ACCOUNT_NUMBER_CHARS_MAX: usize = 64;

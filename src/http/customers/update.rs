@@ -5,15 +5,15 @@ use axum::response::Response;
 use payferry_actors::customers::audit::Actor;
 use payferry_domain::CheckId;
 use payferry_domain::customer::{Command, Rejection};
+use payferry_httpkit::Answer;
+use payferry_httpkit::caller::Customers;
+use payferry_httpkit::error::{ApiError, Problem};
+use payferry_httpkit::extract::{Fault, Fields, Path, Submission};
 use utoipa::ToSchema;
 
 use super::get::CustomerAnswer;
 use super::particulars::Particulars;
 use super::{CustomerRecord, open, own, values};
-use crate::http::answer::Answer;
-use crate::http::auth::Customers;
-use crate::http::error::{ApiError, Problem};
-use crate::http::extract::{Fault, Fields, Path, Submission};
 use crate::http::state::AppState;
 
 /// The only mutable field.

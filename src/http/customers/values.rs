@@ -7,13 +7,12 @@ use celes::Country;
 use chrono::{Months, NaiveDate};
 use iso_currency::Currency;
 use payferry_domain::Address as WalletAddress;
+use payferry_httpkit::extract::{Fault, Fields, read};
 use phonenumber::metadata::DATABASE;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use url::Url;
 use utoipa::ToSchema;
-
-use crate::http::extract::{Fault, Fields, read};
 
 /// Maximum age in years.
 pub const AGE_YEARS_MAX: u32 = 130;

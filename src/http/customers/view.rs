@@ -4,6 +4,7 @@ use chrono::{NaiveDate, NaiveTime};
 use payferry_domain::Timestamp;
 use payferry_domain::customer::{DocumentKind, KycStatus};
 use payferry_entities::{customer_documents, customers, payment_details};
+use payferry_httpkit::error::ApiError;
 use sea_orm::{ColumnTrait, ConnectionTrait, EntityTrait, QueryFilter};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -11,7 +12,6 @@ use utoipa::ToSchema;
 use super::particulars::{Business, Particulars};
 use super::payment_details::PaymentDetails;
 use super::values::PostalAddress;
-use crate::http::error::ApiError;
 use crate::http::state::Shared;
 
 /// A complete customer. Times are ISO 8601. Values that were not submitted are null.

@@ -4,33 +4,20 @@ use axum::extract::State;
 use axum::http::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use axum::http::{HeaderName, HeaderValue};
 use axum::response::{IntoResponse, Response};
+use payferry_accounts::documents::{DocumentStore, MediaType, Place};
 use payferry_actors::customers::audit::{self, Actor, Entry};
 use payferry_domain::customer::DocumentKind;
 use payferry_domain::{CustomerId, PspId, Timestamp};
 use payferry_entities::customer_documents::{Column, Entity, Model};
 use payferry_entities::{Database, customers};
+use payferry_httpkit::caller::{Caller, Customers};
+use payferry_httpkit::error::{ApiError, Problem};
+use payferry_httpkit::extract::Path;
+use payferry_operator::customers::documents::Reading;
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 use serde_json::json;
 
-use crate::documents::{DocumentStore, MediaType, Place};
-use crate::http::auth::{Caller, Customers};
-use crate::http::error::{ApiError, Problem};
-use crate::http::extract::Path;
 use crate::http::state::AppState;
-
-/// A document to read and its reader.
-pub(crate) struct Reading<'a> {
-    /// The database with the rows.
-    pub(crate) database: &'a Database,
-    /// The store with the contents.
-    pub(crate) store: &'a DocumentStore,
-    /// The PSP that must own the customer; `None` for the operator, who may read every customer's documents.
-    pub(crate) owner: Option<PspId>,
-    /// The reader, for the audit log.
-    pub(crate) by: Actor,
-    /// The time, for the audit log.
-    pub(crate) now: Timestamp,
-}
 
 /// Read a document of a customer
 ///
@@ -62,56 +49,4 @@ pub async fn download(
         now: app.clock().now(),
     };
     reading.read(&customer_id, &kind).await
-}
-
-impl Reading<'_> {
-    /// Returns the document after the read is in the audit log.
-    pub(crate) async fn read(self, customer_id: &str, kind: &str) -> Result<Response, ApiError> {
-        let no_customer = || ApiError::NotFound("customer");
-        let no_document = || ApiError::NotFound("document");
-        let id: CustomerId = customer_id.parse().map_err(|_| no_customer())?;
-        let mut customer = customers::Entity::find_by_id(id.to_string());
-        if let Some(psp_id) = self.owner {
-            customer = customer.filter(customers::Column::PspId.eq(psp_id.to_string()));
-        }
-        let customer = customer.one(self.database.reader()).await?.ok_or_else(no_customer)?;
-        let kind: DocumentKind = kind.parse().map_err(|_| no_document())?;
-        let document = Entity::find()
-            .filter(Column::CustomerId.eq(id.to_string()))
-            .filter(Column::Kind.eq(kind.as_str()))
-            .filter(Column::ReplacedAt.is_null())
-            .one(self.database.reader())
-            .await?
-            .ok_or_else(no_document)?;
-        let place =
-            Place::of_path(&document.path).ok_or_else(|| ApiError::internal("a document has a malformed path"))?;
-        let media: MediaType = document.media_type.parse().map_err(ApiError::internal)?;
-        let _turn = self.store.turn().await?;
-        let content = self.store.get(place).await?;
-        self.write_down(&customer, &document).await?;
-        Ok(answer(kind, media, content))
-    }
-
-    async fn write_down(&self, customer: &customers::Model, document: &Model) -> Result<(), ApiError> {
-        let entry = Entry {
-            action: "customer.document_read".to_owned(),
-            psp_id: customer.psp_id.parse().ok(),
-            subject: customer.id.clone(),
-            detail: json!({ "document": document.kind, "document_id": document.id }),
-        };
-        Ok(audit::append(self.database.writer(), &self.by, self.now, vec![entry]).await?)
-    }
-}
-
-/// Answers with a download, which browsers never display, under a file name that the service chooses.
-fn answer(kind: DocumentKind, media: MediaType, content: Vec<u8>) -> Response {
-    let name = format!("attachment; filename=\"{kind}.{}\"", media.extension());
-    let name = HeaderValue::from_str(&name).expect("document names are valid in a header");
-    let headers: [(HeaderName, HeaderValue); 4] = [
-        (CONTENT_TYPE, HeaderValue::from_static(media.essence())),
-        (CONTENT_DISPOSITION, name),
-        (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
-        (CACHE_CONTROL, HeaderValue::from_static("no-store")),
-    ];
-    (headers, content).into_response()
 }

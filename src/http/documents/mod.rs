@@ -4,4 +4,5 @@
 //! contents.
 
 pub mod download;
+mod form;
 pub mod upload;

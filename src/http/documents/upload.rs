@@ -2,23 +2,24 @@
 
 use axum::extract::State;
 use axum::response::Response;
+use payferry_accounts::documents::{DOCUMENT_BYTES_MAX, DocumentStore, MediaType, Place};
 use payferry_actors::customers::Opened;
 use payferry_actors::customers::audit::Actor;
 use payferry_domain::customer::{Command, CustomerKind, DocumentKind, Rejection};
 use payferry_domain::{CustomerId, DocumentId, Timestamp};
 use payferry_entities::customers::Model;
 use payferry_entities::{Transaction, customer_documents};
+use payferry_httpkit::Answer;
+use payferry_httpkit::caller::Customers;
+use payferry_httpkit::error::{ApiError, FieldError, Problem};
+use payferry_operator::customers::documents::unavailable;
 use sea_orm::sea_query::Expr;
 use sea_orm::{ColumnTrait, DbErr, EntityTrait, IntoActiveModel, QueryFilter};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::documents::{DOCUMENT_BYTES_MAX, DocumentStore, MediaType, Place};
-use crate::http::answer::Answer;
-use crate::http::auth::Customers;
+use super::form::{Form, FormPart};
 use crate::http::customers::{self, CustomerRecord};
-use crate::http::error::{ApiError, FieldError, Problem};
-use crate::http::extract::{Form, FormPart};
 use crate::http::state::AppState;
 
 /// The field that names the customer.
@@ -189,7 +190,7 @@ async fn store_all(
         };
         if let Err(error) = store.put(place, content).await {
             remove(store, &stored).await;
-            return Err(error.into());
+            return Err(unavailable(error));
         }
         stored.push((place, kind, row));
     }

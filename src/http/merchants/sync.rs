@@ -6,14 +6,14 @@ use axum::extract::State;
 use axum::response::Response;
 use payferry_domain::{MerchantId, PspId, Timestamp};
 use payferry_entities::Transaction;
+use payferry_httpkit::Answer;
+use payferry_httpkit::caller::Payments;
+use payferry_httpkit::error::{ApiError, FieldError, Problem};
+use payferry_httpkit::extract::{Fault, Fields, Submission, read};
 use sea_orm::{DbBackend, DbErr, FromQueryResult, Statement};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::http::answer::Answer;
-use crate::http::auth::Payments;
-use crate::http::error::{ApiError, FieldError, Problem};
-use crate::http::extract::{Fault, Fields, Submission, read};
 use crate::http::state::AppState;
 
 /// Maximum number of merchants in a request.

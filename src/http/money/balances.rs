@@ -6,14 +6,14 @@ use axum::extract::State;
 use payferry_actors::wallet::checksummed;
 use payferry_domain::{Address, Amount, Chain, Token};
 use payferry_entities::{balances, operations};
+use payferry_httpkit::Answer;
+use payferry_httpkit::caller::{Caller, Read};
+use payferry_httpkit::error::ApiError;
 use sea_orm::sea_query::Expr;
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QuerySelect};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::http::answer::Answer;
-use crate::http::auth::{Caller, Read};
-use crate::http::error::ApiError;
 use crate::http::state::AppState;
 
 /// The account's balance in one token on one chain.

@@ -6,15 +6,15 @@ use payferry_actors::wallet::checksummed;
 use payferry_domain::{Address, Amount, Timestamp};
 use payferry_entities::Database;
 use payferry_entities::ledger_postings::{Column, Entity, Model};
+use payferry_httpkit::Answer;
+use payferry_httpkit::caller::{Caller, Read};
+use payferry_httpkit::error::{ApiError, Problem};
+use payferry_httpkit::extract::{Fault, QueryFields, read};
 use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect, Select};
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::span::Span;
-use crate::http::answer::Answer;
-use crate::http::auth::{Caller, Read};
-use crate::http::error::{ApiError, Problem};
-use crate::http::extract::{Fault, QueryFields, read};
 use crate::http::state::AppState;
 
 /// The highest total that is counted.

@@ -2,9 +2,9 @@
 
 use payferry_domain::{Address, CustomerId};
 use payferry_entities::payment_details;
+use payferry_httpkit::error::ApiError;
 use sea_orm::EntityTrait;
 
-use crate::http::error::ApiError;
 use crate::http::state::Shared;
 
 /// The wallet in the customer's payment details.

@@ -6,15 +6,15 @@ use axum::response::Response;
 use payferry_actors::OrderSending;
 use payferry_domain::sending::{SendingId, SendingKind};
 use payferry_domain::{CustomerId, PayoutId};
+use payferry_httpkit::Answer;
+use payferry_httpkit::caller::{Caller, Money, Read};
+use payferry_httpkit::error::{ApiError, Problem};
+use payferry_httpkit::extract::{Path, Submission, read};
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::payee;
 use super::sendings::{self, Asked, SendingPage, SendingRecord};
-use crate::http::answer::Answer;
-use crate::http::auth::{Caller, Money, Read};
-use crate::http::error::{ApiError, Problem};
-use crate::http::extract::{Path, Submission, read};
 use crate::http::payments::initiate::check_customer;
 use crate::http::state::AppState;
 

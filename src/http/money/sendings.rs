@@ -10,6 +10,10 @@ use payferry_domain::payment::Decision;
 use payferry_domain::sending::{Sending, SendingId, SendingKind, SendingStatus};
 use payferry_domain::{Amount, Chain, PspId, Token};
 use payferry_entities::sendings::{Column, Entity, Model};
+use payferry_httpkit::Answer;
+use payferry_httpkit::caller::Money;
+use payferry_httpkit::error::ApiError;
+use payferry_httpkit::extract::{Fields, QueryFields, Submission, read};
 use sea_orm::{ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect};
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -17,10 +21,6 @@ use tracing::Instrument;
 use utoipa::ToSchema;
 
 use super::payee;
-use crate::http::answer::Answer;
-use crate::http::auth::Money;
-use crate::http::error::ApiError;
-use crate::http::extract::{Fields, QueryFields, Submission, read};
 use crate::http::payments::initiate::{METADATA_BYTES_MAX, METADATA_LEVELS_MAX};
 use crate::http::state::{AppState, Shared};
 
@@ -130,7 +130,7 @@ pub(super) async fn order(
     mut order: OrderSending,
 ) -> Result<Response, ApiError> {
     payee::check_suitable(app, order.to).await?;
-    order.answer = request.idempotency.row_of_sending(|sending| Answer::accepted(&SendingRecord::of(sending)));
+    order.answer = request.idempotency.row_of(|sending| Answer::accepted(&SendingRecord::of(sending)));
     // Runs in a task of its own: a disconnecting caller must not interrupt it between the commit and the actor's start.
     let (system, idempotency) = (app.system.clone(), request.idempotency.clone());
     let ordered = tokio::spawn(

@@ -6,13 +6,13 @@ use axum::http::header::{ACCEPT, CONTENT_DISPOSITION, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderValue, Uri};
 use axum::response::{IntoResponse, Response};
 use payferry_domain::{Chain, Token};
+use payferry_httpkit::caller::{Caller, Read};
+use payferry_httpkit::error::{ApiError, Problem};
+use payferry_httpkit::extract::{Fault, QueryFields, read};
+use payferry_httpkit::live::{Holder, Place};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::http::auth::{Caller, Read};
-use crate::http::error::{ApiError, Problem};
-use crate::http::extract::{Fault, QueryFields, read};
-use crate::http::live::{Holder, Place};
 use crate::http::state::AppState;
 use crate::statements::{Format, Period, Statement, StatementAccount, StatementEntry, Tokens, Wanted, moment};
 

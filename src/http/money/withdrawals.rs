@@ -7,14 +7,15 @@ use payferry_actors::OrderSending;
 use payferry_actors::psps::wallets::withdrawal_wallet;
 use payferry_domain::WithdrawalId;
 use payferry_domain::sending::{SendingId, SendingKind};
+use payferry_httpkit::Answer;
+use payferry_httpkit::caller::{Caller, Money, Read};
+use payferry_httpkit::error::{ApiError, Problem};
+use payferry_httpkit::extract::{Path, Submission};
+use payferry_operator::psps::withdrawal::WithdrawalWalletError;
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::sendings::{self, Asked, SendingPage, SendingRecord};
-use crate::http::answer::Answer;
-use crate::http::auth::{Caller, Money, Read};
-use crate::http::error::{ApiError, Problem};
-use crate::http::extract::{Path, Submission};
 use crate::http::state::AppState;
 
 /// A withdrawal to create.
@@ -55,7 +56,8 @@ pub async fn create(State(app): State<AppState>, request: Submission<Money>) -> 
     let Asked { amount, token, chain, reference, metadata } = request.read(Asked::read)?;
     sendings::check_open(&app, request.psp_id)?;
     let now = app.clock().now();
-    let wallet = withdrawal_wallet(app.database(), request.psp_id, chain, now).await?;
+    let wallet =
+        withdrawal_wallet(app.database(), request.psp_id, chain, now).await.map_err(WithdrawalWalletError::from)?;
     let Some(to) = wallet else {
         let detail = "The operator has registered no withdrawal wallet for this account, or it is not effective yet.";
         return Err(ApiError::Conflict("withdrawal_wallet_missing", detail.to_owned(), Vec::new()));

@@ -15,14 +15,14 @@ use payferry_actors::customers::{ChangeError, Opened, customer_of};
 use payferry_domain::customer::{Command, Customer};
 use payferry_domain::{CustomerId, Timestamp};
 use payferry_entities::{customers, psps};
+use payferry_httpkit::error::ApiError;
+use payferry_httpkit::extract::QueryFields;
 use sea_orm::EntityTrait;
 use serde::Deserialize;
 use serde_json::json;
 
 use super::Admitted;
 use crate::http::consent::link::{self, LinkError};
-use crate::http::error::ApiError;
-use crate::http::extract::QueryFields;
 use crate::http::state::{AppState, Shared};
 
 /// The submitted form.

@@ -4,14 +4,14 @@ use axum::extract::State;
 use axum::response::Response;
 use payferry_domain::PaymentId;
 use payferry_domain::payment::{Command, Payment};
+use payferry_httpkit::Answer;
+use payferry_httpkit::caller::Payments;
+use payferry_httpkit::error::{ApiError, Problem};
+use payferry_httpkit::extract::{Path, Submission};
 use serde_json::json;
 
 use super::change::Change;
 use super::{PaymentRecord, own};
-use crate::http::answer::Answer;
-use crate::http::auth::Payments;
-use crate::http::error::{ApiError, Problem};
-use crate::http::extract::{Path, Submission};
 use crate::http::state::{AppState, Shared};
 
 /// Cancel a payment

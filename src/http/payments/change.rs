@@ -10,12 +10,12 @@ use payferry_actors::pauses::Scope;
 use payferry_actors::payment::Beside;
 use payferry_domain::PaymentId;
 use payferry_domain::payment::{Command, Payment};
+use payferry_httpkit::Answer;
+use payferry_httpkit::caller::Requires;
+use payferry_httpkit::error::ApiError;
+use payferry_httpkit::extract::Submission;
 use serde_json::Value;
 
-use crate::http::answer::Answer;
-use crate::http::auth::Requires;
-use crate::http::error::ApiError;
-use crate::http::extract::Submission;
 use crate::http::state::{AppState, Shared};
 
 /// A decision.
@@ -42,9 +42,9 @@ impl Change {
             return Err(ApiError::psp_paused());
         }
         let first: Arc<Mutex<Option<Answer>>> = Arc::default();
-        let (made, make) = (first.clone(), answer.clone());
-        let kept = request.idempotency.row_of_payment(app, move |app, payment| {
-            let answer = make(app, payment)?;
+        let (made, make, state) = (first.clone(), answer.clone(), app.clone());
+        let kept = request.idempotency.row_of(move |payment| {
+            let answer = make(&state, payment)?;
             *made.lock() = Some(answer.clone());
             Ok(answer)
         });

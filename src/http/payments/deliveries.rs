@@ -3,14 +3,14 @@
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use payferry_actors::webhook::log;
+use payferry_httpkit::Answer;
+use payferry_httpkit::caller::{Caller, Read};
+use payferry_httpkit::error::{ApiError, Problem};
+use payferry_httpkit::extract::Path;
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::own_subject;
-use crate::http::answer::Answer;
-use crate::http::auth::{Caller, Read};
-use crate::http::error::{ApiError, Problem};
-use crate::http::extract::Path;
 use crate::http::state::AppState;
 use crate::http::webhooks::DeliveryRecord;
 

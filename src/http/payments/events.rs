@@ -5,12 +5,13 @@ use axum::response::Response;
 use axum::response::sse::Event;
 use payferry_actors::payment::store;
 use payferry_domain::payment::Payment;
+use payferry_httpkit::caller::{Caller, Read};
+use payferry_httpkit::error::{ApiError, Problem};
+use payferry_httpkit::extract::Path;
+use payferry_httpkit::live::{Holder, STREAMS_PER_PSP};
 
 use super::{PaymentRecord, own};
-use crate::http::auth::{Caller, Read};
-use crate::http::error::{ApiError, Problem};
-use crate::http::extract::Path;
-use crate::http::live::{self, Holder, STREAMS_PER_PSP};
+use crate::http::live;
 use crate::http::state::{AppState, Shared};
 
 /// Follow a payment

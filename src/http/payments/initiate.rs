@@ -7,6 +7,11 @@ use payferry_domain::customer::{KycStatus, Rejection};
 use payferry_domain::payment::{Payment, Purpose};
 use payferry_domain::{Amount, Chain, CustomerId, MerchantId, PspId, Token};
 use payferry_entities::{customers, merchants};
+use payferry_httpkit::Answer;
+use payferry_httpkit::caller::Payments;
+use payferry_httpkit::error::{ApiError, FieldError, Problem};
+use payferry_httpkit::extract::{Fault, Fields, Submission, read};
+use payferry_httpkit::idempotency::Idempotency;
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QuerySelect};
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -14,11 +19,6 @@ use utoipa::ToSchema;
 
 use super::Addresses;
 use super::view::{ChainCandidateRecord, chain_candidates};
-use crate::http::answer::Answer;
-use crate::http::auth::Payments;
-use crate::http::error::{ApiError, FieldError, Problem};
-use crate::http::extract::{Fault, Fields, Submission, read};
-use crate::http::idempotency::Idempotency;
 use crate::http::state::{AppState, Shared};
 
 /// Default time until a payment expires, seconds.
@@ -150,7 +150,8 @@ pub(in crate::http) async fn make(
     mut initiate: InitiatePayment,
     reply: fn(InitiateAnswer) -> Result<Answer, ApiError>,
 ) -> Result<Response, ApiError> {
-    initiate.answer = idempotency.row_of_payment(app, move |app, payment| reply(answer(app, payment)));
+    let state = app.clone();
+    initiate.answer = idempotency.row_of(move |payment| reply(answer(&state, payment)));
     match app.system.initiate(initiate).await {
         Ok(payment) => Ok(reply(answer(app, &payment))?.into_response()),
         Err(InitiateError::IdempotencyKeyTaken) => idempotency.first_answer(app).await,

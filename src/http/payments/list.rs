@@ -7,16 +7,16 @@ use payferry_actors::payment::store;
 use payferry_domain::payment::Status;
 use payferry_domain::{CustomerId, MerchantId, PaymentId, PspId, Timestamp};
 use payferry_entities::payments::{Column, Entity, Model};
+use payferry_httpkit::Answer;
+use payferry_httpkit::caller::{Caller, Read};
+use payferry_httpkit::error::{ApiError, FieldError, Problem};
+use payferry_httpkit::extract::{Fault, QueryFields, read};
 use sea_orm::sea_query::{Expr, ExprTrait};
 use sea_orm::{ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect, Select};
 use serde::Serialize;
 use utoipa::{IntoParams, ToSchema};
 
 use super::PaymentRecord;
-use crate::http::answer::Answer;
-use crate::http::auth::{Caller, Read};
-use crate::http::error::{ApiError, Problem};
-use crate::http::extract::{Fault, QueryFields, read};
 use crate::http::openapi::PageParams;
 use crate::http::state::{AppState, Shared};
 
@@ -136,8 +136,7 @@ async fn older_than(app: &Shared, psp_id: PspId, after: PaymentId) -> Result<sea
     let cursor = super::own(app, psp_id, &after.to_string()).await.map_err(|error| match error {
         ApiError::NotFound(_) => {
             let message = "is not a payment of this account".to_owned();
-            let error =
-                crate::http::error::FieldError { field: "after".to_owned(), code: "unknown_value".into(), message };
+            let error = FieldError { field: "after".to_owned(), code: "unknown_value".into(), message };
             ApiError::BadParameters(vec![error])
         }
         other => other,

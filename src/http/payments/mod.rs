@@ -20,13 +20,13 @@ use payferry_domain::sending::SendingId;
 use payferry_domain::{Amount, Chain, PaymentId, PspId, TransferId};
 use payferry_entities::payments::{Column, Entity, Model};
 use payferry_entities::sendings;
+use payferry_httpkit::error::ApiError;
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
+
+use super::state::Shared;
 
 pub use view::PaymentRecord;
 pub(super) use view::progress;
-
-use super::error::ApiError;
-use super::state::Shared;
 
 /// `purpose` of pay-in rows.
 const PAY_IN: &str = Purpose::PayIn.as_str();

@@ -4,14 +4,14 @@ use axum::extract::State;
 use axum::response::Response;
 use payferry_actors::webhook::log;
 use payferry_domain::DeliveryId;
+use payferry_httpkit::Answer;
+use payferry_httpkit::caller::Webhooks;
+use payferry_httpkit::error::{ApiError, Problem};
+use payferry_httpkit::extract::{Path, Submission};
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::own_subject;
-use crate::http::answer::Answer;
-use crate::http::auth::Webhooks;
-use crate::http::error::{ApiError, Problem};
-use crate::http::extract::{Path, Submission};
 use crate::http::state::AppState;
 
 /// The queued delivery.

@@ -6,16 +6,16 @@ use payferry_actors::destination::Unsuitable;
 use payferry_actors::payment::store;
 use payferry_domain::payment::{Command, Payment, Requester};
 use payferry_domain::{Amount, PaymentId, RefundId};
+use payferry_httpkit::Answer;
+use payferry_httpkit::caller::Money;
+use payferry_httpkit::error::{ApiError, Problem};
+use payferry_httpkit::extract::{Fault, Fields, Path, Submission, read};
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
 use super::change::Change;
 use super::refunds::request::{RefundAsked, unsuitable};
 use super::{PaymentRecord, own};
-use crate::http::answer::Answer;
-use crate::http::auth::Money;
-use crate::http::error::{ApiError, Problem};
-use crate::http::extract::{Fault, Fields, Path, Submission, read};
 use crate::http::state::{AppState, Shared};
 
 /// The field that belongs to `accept` only.

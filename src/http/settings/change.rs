@@ -2,18 +2,20 @@
 
 use axum::extract::State;
 use axum::response::Response;
+use payferry_accounts::tenants;
 use payferry_actors::customers::audit::Actor;
+use payferry_httpkit::Answer;
+use payferry_httpkit::caller::Full;
+use payferry_httpkit::error::{ApiError, Problem};
+use payferry_httpkit::extract::{Fault, Fields, Submission};
+use payferry_operator::psps::policies as fields;
+use payferry_operator::psps::tiers::TiersRequest;
+use payferry_operator::tenant_failure;
 use utoipa::ToSchema;
 
+use super::SettingsRecord;
 use super::show::SettingsAnswer;
-use super::tiers::TiersRequest;
-use super::{SettingsRecord, fields};
-use crate::http::answer::Answer;
-use crate::http::auth::Full;
-use crate::http::error::{ApiError, Problem};
-use crate::http::extract::{Fault, Fields, Submission};
 use crate::http::state::AppState;
-use crate::tenants;
 
 /// Settings that only the operator can set.
 const READ_ONLY: [&str; 6] =
@@ -70,7 +72,8 @@ pub async fn change(State(app): State<AppState>, request: Submission<Full>) -> R
     })?;
     let transaction = app.database().begin().await?;
     let (by, now) = (Actor::ApiKey(request.key_id), app.clock().real_now());
-    let (psp, is_changed) = tenants::change_psp_in(&transaction, request.psp_id, None, change, &by, now).await?;
+    let (psp, is_changed) =
+        tenants::change_psp_in(&transaction, request.psp_id, None, change, &by, now).await.map_err(tenant_failure)?;
     let message = if is_changed { "Settings changed" } else { "Settings unchanged" };
     let answer = Answer::ok(&SettingsAnswer { message, settings: SettingsRecord::of(&app, &psp).await? })?;
     let answered = request.idempotency.commit(&app, transaction, answer).await?;

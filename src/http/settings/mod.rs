@@ -3,24 +3,22 @@
 //! `payferry_domain` applies policies to payments, and `crate::tenants` stores them.
 
 pub mod change;
-pub mod fields;
 pub mod show;
-pub mod tiers;
-pub mod wallets;
 
 use std::collections::BTreeMap;
 
+use payferry_accounts::tenants::{self, PspRecord};
 use payferry_actors::psps::EventFamilies;
 use payferry_domain::Chain;
 use payferry_domain::payment::OverpaymentPolicy;
+use payferry_httpkit::error::ApiError;
+use payferry_operator::psps::tiers::{self, Tier};
+use payferry_operator::psps::wallet_record::WalletRecord;
+use payferry_operator::psps::withdrawal;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::error::ApiError;
 use super::state::Shared;
-use crate::tenants::{self, PspRecord};
-use tiers::Tier;
-use wallets::WalletRecord;
 
 /// Settings of the PSP's payments, as decided by the PSP and the operator.
 #[derive(Debug, Serialize, ToSchema)]
@@ -83,7 +81,7 @@ pub struct LimitsRecord {
 impl SettingsRecord {
     /// The settings as they apply on this node.
     async fn of(app: &Shared, psp: &PspRecord) -> Result<Self, ApiError> {
-        let wallets = tenants::list_wallets(app.database(), psp.id, app.clock().real_now()).await?;
+        let wallets = withdrawal::list(app.database(), psp.id, app.clock().real_now()).await?;
         let policies = &psp.policies;
         let ceilings = policies.ceilings(app.system.psps().ceilings());
         let finality = app.system.chains().running().map(|spec| {

@@ -2,15 +2,16 @@
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
+use payferry_accounts::tenants;
+use payferry_httpkit::Answer;
+use payferry_httpkit::caller::{Caller, Read};
+use payferry_httpkit::error::ApiError;
+use payferry_operator::tenant_failure;
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::SettingsRecord;
-use crate::http::answer::Answer;
-use crate::http::auth::{Caller, Read};
-use crate::http::error::ApiError;
 use crate::http::state::AppState;
-use crate::tenants;
 
 /// The account's settings.
 #[derive(Serialize, ToSchema)]
@@ -27,7 +28,7 @@ pub struct SettingsAnswer {
     responses((status = 200, description = "The settings.", body = SettingsAnswer)),
 )]
 pub async fn show(State(app): State<AppState>, caller: Caller<Read>) -> Result<Response, ApiError> {
-    let psp = tenants::find_psp(app.database(), caller.psp_id).await?;
+    let psp = tenants::find_psp(app.database(), caller.psp_id).await.map_err(tenant_failure)?;
     Ok(Answer::ok(&SettingsAnswer { message: "Settings", settings: SettingsRecord::of(&app, &psp).await? })?
         .into_response())
 }

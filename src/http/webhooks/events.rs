@@ -9,19 +9,19 @@ use axum::extract::State;
 use axum::http::Uri;
 use axum::response::{IntoResponse, Response};
 use payferry_domain::{EventId, PspId, Timestamp};
-use payferry_entities::events::{Column, Entity, Model};
-use payferry_entities::{event_floors, events};
+use payferry_entities::event_floors;
+use payferry_entities::events::{self, Column, Entity, Model};
+use payferry_httpkit::Answer;
+use payferry_httpkit::caller::{Caller, Read};
+use payferry_httpkit::error::{ApiError, FieldError, Problem};
+use payferry_httpkit::extract::{Fault, PageQuery, QueryFields, between, read};
+use payferry_httpkit::live::Holder;
 use sea_orm::{ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect, Select};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 use utoipa::{IntoParams, ToSchema};
 
-use crate::http::answer::Answer;
-use crate::http::auth::{Caller, Read};
-use crate::http::error::{ApiError, FieldError, Problem};
-use crate::http::extract::{Fault, PageQuery, QueryFields, between, read};
-use crate::http::live::Holder;
 use crate::http::openapi::PageParams;
 use crate::http::state::{AppState, Shared};
 

@@ -15,13 +15,13 @@ use payferry_actors::webhook::log::LogEntry;
 use payferry_domain::Timestamp;
 use payferry_domain::payment::EventPattern;
 use payferry_entities::{delivery_attempts, webhook_endpoints};
+use payferry_httpkit::error::ApiError;
+use payferry_httpkit::extract::{Fault, read};
 use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use super::error::ApiError;
-use super::extract::{Fault, read};
 use super::state::Shared;
 
 /// Maximum patterns of one filter; there are two dozen events.

@@ -3,14 +3,14 @@
 use axum::extract::State;
 use axum::response::Response;
 use payferry_actors::webhook::log;
+use payferry_httpkit::Answer;
+use payferry_httpkit::caller::Webhooks;
+use payferry_httpkit::error::{ApiError, Problem};
+use payferry_httpkit::extract::{Fault, Submission, read};
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::patterns;
-use crate::http::answer::Answer;
-use crate::http::auth::Webhooks;
-use crate::http::error::{ApiError, Problem};
-use crate::http::extract::{Fault, Submission, read};
 use crate::http::state::AppState;
 
 /// Filter of the deliveries.

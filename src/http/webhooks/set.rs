@@ -3,15 +3,15 @@
 use axum::extract::State;
 use axum::response::Response;
 use payferry_actors::webhook::{UrlPolicy, endpoints, url_guard};
+use payferry_httpkit::Answer;
+use payferry_httpkit::caller::Webhooks;
+use payferry_httpkit::error::{ApiError, Problem};
+use payferry_httpkit::extract::{Fault, Submission, read};
 use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::{patterns, patterns_shown};
-use crate::http::answer::Answer;
-use crate::http::auth::Webhooks;
-use crate::http::error::{ApiError, Problem};
-use crate::http::extract::{Fault, Submission, read};
 use crate::http::state::AppState;
 
 /// Destination of events.

@@ -4,13 +4,13 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use payferry_actors::webhook::endpoints;
 use payferry_domain::Timestamp;
+use payferry_httpkit::Answer;
+use payferry_httpkit::caller::{Caller, Read};
+use payferry_httpkit::error::ApiError;
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::patterns_shown;
-use crate::http::answer::Answer;
-use crate::http::auth::{Caller, Read};
-use crate::http::error::ApiError;
 use crate::http::state::AppState;
 
 /// Destination of events. Secrets are not shown again.

@@ -3,14 +3,14 @@
 use axum::extract::State;
 use axum::response::Response;
 use payferry_actors::webhook::TestError;
+use payferry_httpkit::Answer;
+use payferry_httpkit::caller::Webhooks;
+use payferry_httpkit::error::{ApiError, Problem};
+use payferry_httpkit::extract::Submission;
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::not_set;
-use crate::http::answer::Answer;
-use crate::http::auth::Webhooks;
-use crate::http::error::{ApiError, Problem};
-use crate::http::extract::Submission;
 use crate::http::state::AppState;
 
 /// Result of the test.

@@ -4,14 +4,14 @@ use axum::extract::State;
 use axum::http::Uri;
 use axum::response::{IntoResponse, Response};
 use payferry_actors::webhook::log;
+use payferry_httpkit::Answer;
+use payferry_httpkit::caller::{Caller, Read};
+use payferry_httpkit::error::{ApiError, Problem};
+use payferry_httpkit::extract::QueryFields;
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::DeliveryRecord;
-use crate::http::answer::Answer;
-use crate::http::auth::{Caller, Read};
-use crate::http::error::{ApiError, Problem};
-use crate::http::extract::QueryFields;
 use crate::http::openapi::PageParams;
 use crate::http::state::AppState;
 

@@ -8,13 +8,13 @@ use axum::http::HeaderName;
 use axum::response::IntoResponse;
 use payferry_devchain::{BlockRef, Dropped, Faults};
 use payferry_domain::Chain;
+use payferry_httpkit::Answer;
+use payferry_httpkit::caller::{Caller, Payments};
+use payferry_httpkit::error::ApiError;
+use payferry_httpkit::extract::{Fault, Path, read};
 use serde_json::{Value, json};
 
 use super::{Body, away, fields, object};
-use crate::http::ApiError;
-use crate::http::answer::Answer;
-use crate::http::auth::{Caller, Payments};
-use crate::http::extract::{Fault, Path, read};
 use crate::sandbox::chain::{FOUNDATION_BLOCKS, SandboxChain};
 use crate::sandbox::world::World;
 

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use axum::Extension;
 use payferry_domain::Timestamp;
+use payferry_httpkit::Answer;
+use payferry_httpkit::caller::{Caller, Payments};
+use payferry_httpkit::error::ApiError;
+use payferry_httpkit::extract::read;
 use serde_json::json;
 
 use super::{Body, away, fields};
-use crate::http::ApiError;
-use crate::http::answer::Answer;
-use crate::http::auth::{Caller, Payments};
-use crate::http::extract::read;
 use crate::sandbox::time::ADVANCE_SECS_MAX;
 use crate::sandbox::world::World;
 

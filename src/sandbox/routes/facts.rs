@@ -5,11 +5,11 @@ use std::sync::Arc;
 use axum::Extension;
 use payferry_actors::wallet::Vaults;
 use payferry_domain::Timestamp;
+use payferry_httpkit::Answer;
+use payferry_httpkit::caller::{Caller, Read};
+use payferry_httpkit::error::ApiError;
 use serde_json::{Map, Value, json};
 
-use crate::http::ApiError;
-use crate::http::answer::Answer;
-use crate::http::auth::{Caller, Read};
 use crate::sandbox::world::World;
 
 /// Whether the service keeps a ledger.

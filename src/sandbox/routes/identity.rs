@@ -14,17 +14,16 @@ use payferry_actors::customers::{OPEN, Opened, QUEUED, customer_of};
 use payferry_domain::customer::{Command, Rejection, Verdict};
 use payferry_domain::{CheckId, CustomerId};
 use payferry_entities::{checks, customers};
+use payferry_httpkit::Answer;
+use payferry_httpkit::caller::{Caller, Customers};
+use payferry_httpkit::error::ApiError;
+use payferry_httpkit::extract::{Fault, Path, read};
 use sea_orm::EntityTrait;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{Body, fields};
-use crate::http::answer::Answer;
-use crate::http::auth::{Caller, Customers};
-use crate::http::error::ApiError;
-use crate::http::extract::{Fault, Path, read};
-use crate::http::pages;
-use crate::http::{AppState, Shared};
+use crate::http::{AppState, Shared, pages};
 
 /// Rejection reason of the page's button, in the provider's format.
 const PAGE_REASON: &str = "rejected_on_the_sandbox_page";

@@ -10,14 +10,15 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use payferry_actors::webhook::endpoints;
 use payferry_entities::{events, webhook_endpoints};
+use payferry_httpkit::Answer;
+use payferry_httpkit::caller::{Caller, Read};
+use payferry_httpkit::error::ApiError;
+use payferry_httpkit::extract::{Fault, Path, QueryFields};
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QuerySelect};
 use serde_json::{Value, json};
 
 use super::Body;
-use crate::http::answer::Answer;
-use crate::http::auth::{Caller, Read};
-use crate::http::extract::{Fault, Path, QueryFields};
-use crate::http::{ApiError, AppState};
+use crate::http::AppState;
 use crate::sandbox::inbox::{Entry, Signed, verify};
 use crate::sandbox::world::World;
 

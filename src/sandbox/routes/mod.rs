@@ -17,18 +17,20 @@ use axum::extract::{DefaultBodyLimit, FromRequest, Request};
 use axum::http::StatusCode;
 use axum::routing::{get, post};
 use axum::{Extension, Router};
+use payferry_accounts::documents::DocumentStore;
 use payferry_actors::System;
+use payferry_httpkit::Limits;
+use payferry_httpkit::error::{ApiError, Away};
+use payferry_httpkit::extract::Fields;
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use super::inbox::BODY_BYTES_MAX;
 use super::world::World;
-use crate::documents::DocumentStore;
+use crate::config::Environment;
 use crate::http::consent::Terms;
-use crate::http::error::Away;
-use crate::http::extract::Fields;
-use crate::http::{ApiError, AppState, Environment, HttpConfig, Limits, router_with};
+use crate::http::{AppState, HttpConfig, router_with};
 
 /// Returns the complete public router of a sandbox.
 pub(super) fn router(

@@ -8,14 +8,15 @@ use axum::extract::State;
 use payferry_actors::System;
 use payferry_actors::observe::{ActorKind, LOG_ENTRIES_MAX};
 use payferry_domain::{Address, Amount, Chain, PaymentId, PspId, Token};
+use payferry_httpkit::Answer;
+use payferry_httpkit::caller::{Caller, Payments};
+use payferry_httpkit::error::ApiError;
+use payferry_httpkit::extract::{Fault, Path, read};
 use serde_json::{Value, json};
 
 use super::{Body, away, fields};
-use crate::http::answer::Answer;
-use crate::http::auth::{Caller, Payments};
-use crate::http::extract::{Fault, Path, read};
+use crate::http::AppState;
 use crate::http::payments::own;
-use crate::http::{ApiError, AppState};
 use crate::sandbox::chain::{Payer, TRANSFER_MAX};
 use crate::sandbox::world::World;
 

@@ -4,10 +4,12 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use axum::http::Method;
+use payferry::config::Environment;
 use payferry::http::auth::REVOCATION_LAG_MAX;
-use payferry::http::{Environment, Limits};
-use payferry::keys::{ApiKey, KeyMode, Scope};
+use payferry_accounts::keys::{ApiKey, KeyMode};
+use payferry_domain::KeyScope as Scope;
 use payferry_entities::api_keys;
+use payferry_httpkit::Limits;
 use sea_orm::{ActiveModelTrait, EntityTrait, IntoActiveModel, Set};
 use serde_json::json;
 

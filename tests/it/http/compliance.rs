@@ -4,13 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::Method;
-use payferry::keys::Scope;
 use payferry_actors::clock::Clock;
 use payferry_actors::compliance::identity::{DeskConfig, Sumsub, SumsubSettings};
 use payferry_actors::customers::audit::Actor;
 use payferry_actors::customers::{NewCustomer, Opened, create};
 use payferry_domain::customer::{Command, CustomerKind, DocumentKind, Documents};
-use payferry_domain::{CheckId, CustomerId};
+use payferry_domain::{CheckId, CustomerId, KeyScope as Scope};
 use payferry_entities::{checks, customers};
 use payferry_harness::sumsub::{
     APP_TOKEN, CALLBACK_SECRET, Callback, LEVEL, RESCREEN_LEVEL, SECRET_KEY, SumsubStandIn, green, red, sign,
@@ -290,9 +289,9 @@ async fn verification_without_a_provider_is_refused() {
 
 #[tokio::test]
 async fn callbacks_are_rate_limited_per_address() {
-    let limits = payferry::http::Limits {
+    let limits = payferry_httpkit::Limits {
         callbacks_per_minute: std::num::NonZeroU32::new(2),
-        ..payferry::http::Limits::sandbox()
+        ..payferry_httpkit::Limits::sandbox()
     };
     let app = TestApp::start_with(TestConfig { limits, ..TestConfig::default() }).await;
     let send = || app.request(Method::POST, CALLBACKS).without_key().bytes("{}").send();

@@ -176,7 +176,7 @@ async fn same_request_returns_the_same_link_to_its_psp_only() {
         (again.json["url"].as_str(), Some("true"))
     );
     let other = app.add_psp().await;
-    let key = app.add_key(other, &[payferry::keys::Scope::Full]).await;
+    let key = app.add_key(other, &[payferry_domain::KeyScope::Full]).await;
     app.request(Method::POST, &path).key(&key).send().await.assert_problem(404, "customer_not_found");
     ask(&app, CustomerId::generate()).await.assert_problem(404, "customer_not_found");
     let nonsense = "/api/v1/customers/x/service-consent";

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use axum::Router;
 use axum::http::Method;
 use axum::routing::get;
-use payferry::http::Limits;
-use payferry::keys::Scope;
+use payferry_domain::KeyScope as Scope;
 use payferry_entities::Database;
 use payferry_harness::database::TestDatabase;
+use payferry_httpkit::Limits;
 use sea_orm::ConnectionTrait;
 use tokio::sync::Notify;
 

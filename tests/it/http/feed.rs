@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use axum::http::Method;
-use payferry::http::Limits;
 use payferry_actors::webhook::retention::{BATCH_EVENTS, Pruned, Retention, prune};
 use payferry_domain::{EventId, PspId, Timestamp};
 use payferry_entities::{deliveries, delivery_attempts, events, payment_transitions, payments};
+use payferry_httpkit::Limits;
 use sea_orm::{EntityTrait, IntoActiveModel, PaginatorTrait};
 use serde_json::{Value, json};
 use ulid::Ulid;
@@ -258,7 +258,7 @@ async fn repeated_bulk_redelivery_runs_once() {
 
     // No events of another account, and none outside the period.
     let other = app.add_psp().await;
-    let key = app.add_key(other, &[payferry::keys::Scope::Full]).await;
+    let key = app.add_key(other, &[payferry_domain::KeyScope::Full]).await;
     let theirs = app.request(Method::POST, "/api/v1/webhook/redeliver").key(&key).json(&bulk).send().await;
     assert_eq!(theirs.json["redelivered"], json!(0));
     let before = json!({ "from": "2020-01-01T00:00:00Z", "to": "2021-01-01T00:00:00Z" });

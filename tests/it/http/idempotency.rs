@@ -1,9 +1,9 @@
 //! Idempotency: the same request twice.
 
 use axum::http::Method;
-use payferry::http::idempotency::KEPT_SECS;
-use payferry::keys::Scope;
+use payferry_domain::KeyScope as Scope;
 use payferry_entities::idempotency_keys;
+use payferry_httpkit::idempotency::KEPT_SECS;
 use sea_orm::EntityTrait;
 use serde_json::{Value, json};
 
@@ -87,7 +87,7 @@ async fn answers_are_stored_encrypted_for_a_day() {
     let fresh = sync(&app, "k1", &batch("another")).send().await;
     assert_eq!((&fresh.json["created"], fresh.header("idempotent-replayed")), (&json!(1), None));
     app.state.clock().advance_secs(KEPT_SECS + 1);
-    let deleted = payferry::http::idempotency::prune(app.state.database(), app.state.clock().now()).await.unwrap();
+    let deleted = payferry_httpkit::idempotency::prune(app.state.database(), app.state.clock().now()).await.unwrap();
     assert_eq!(deleted, 1);
 }
 

@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use payferry::http::money::entries::TOTAL_MAX;
-use payferry::keys::Scope;
-use payferry_domain::PaymentId;
+use payferry_domain::{KeyScope as Scope, PaymentId};
 use payferry_entities::ledger_postings::{Entity, Model};
 use sea_orm::{ActiveValue, EntityTrait, IntoActiveModel};
 use serde_json::{Value, json};

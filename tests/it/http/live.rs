@@ -3,9 +3,9 @@
 use axum::body::BodyDataStream;
 use axum::http::Method;
 use futures::StreamExt;
-use payferry::http::Limits;
 use payferry_domain::Chain;
 use payferry_harness::PATIENCE;
+use payferry_httpkit::Limits;
 use serde_json::Value;
 
 use crate::app::{Reply, TestApp, TestConfig};
@@ -186,7 +186,7 @@ async fn streams_of_unknown_and_foreign_payments_are_refused() {
     let merchant = app.add_merchant().await;
     let made = app.add_payment(&merchant).await;
     let other = app.add_psp().await;
-    let key = app.add_key(other, &[payferry::keys::Scope::Full]).await;
+    let key = app.add_key(other, &[payferry_domain::KeyScope::Full]).await;
     let path = events_path(&made);
     app.request(Method::GET, &path).key(&key).send().await.assert_problem(404, "payment_not_found");
     app.request(Method::GET, &path).without_key().send().await.assert_problem(401, "api_key_missing");

@@ -1,7 +1,7 @@
 //! Merchants: sync, list, read.
 
 use axum::http::Method;
-use payferry::keys::Scope;
+use payferry_domain::KeyScope as Scope;
 use serde_json::{Value, json};
 
 use crate::app::TestApp;

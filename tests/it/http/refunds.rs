@@ -1,9 +1,8 @@
 //! Refunds: requested, sent on the chain, refused, failed and requested again.
 
 use axum::http::Method;
-use payferry::keys::Scope;
 use payferry_actors::observe::ActorKind;
-use payferry_domain::{Chain, PaymentId, Token};
+use payferry_domain::{Chain, KeyScope as Scope, PaymentId, Token};
 use payferry_entities::{audit_log, idempotency_keys};
 use payferry_harness::database::Lock;
 use sea_orm::{EntityTrait, PaginatorTrait};

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use axum::Router;
 use axum::http::Method;
 use axum::routing::get;
-use payferry::http::{DRAIN_MAX, Limits, serve};
+use payferry_httpkit::{DRAIN_MAX, Limits, serve};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;

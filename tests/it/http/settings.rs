@@ -1,8 +1,7 @@
 //! The PSP's policies: reads, changes, and their effect on payments.
 
 use axum::http::Method;
-use payferry::keys::Scope;
-use payferry_domain::{Chain, Token};
+use payferry_domain::{Chain, KeyScope as Scope, Token};
 use payferry_entities::audit_log;
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 use serde_json::{Value, json};

@@ -1,7 +1,7 @@
 //! Every documented route: without a key, with too little scope, and with another PSP's key.
 
 use axum::http::Method;
-use payferry::keys::Scope;
+use payferry_domain::KeyScope as Scope;
 use serde_json::{Value, json};
 
 use crate::app::TestApp;

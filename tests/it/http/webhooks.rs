@@ -1,7 +1,8 @@
 //! Webhook configuration, the delivery log and the feed.
 
 use axum::http::Method;
-use payferry::http::{Environment, Limits};
+use payferry::config::Environment;
+use payferry_httpkit::Limits;
 use serde_json::{Value, json};
 use wiremock::matchers::method;
 use wiremock::{Mock, MockServer, ResponseTemplate};

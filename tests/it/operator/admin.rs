@@ -1,6 +1,6 @@
 //! `/ops/psps` and the PSPs' keys.
 
-use payferry::keys::Scope;
+use payferry_domain::KeyScope as Scope;
 use reqwest::Method;
 use serde_json::{Value, json};
 

@@ -1,6 +1,6 @@
 //! Authentication of the operator's listener.
 
-use payferry::operator::{Access, FAILED_ATTEMPTS_PER_MINUTE_MAX, SESSION_SECS, table};
+use payferry_operator::{Access, FAILED_ATTEMPTS_PER_MINUTE_MAX, SESSION_SECS, table};
 use reqwest::Method;
 use serde_json::json;
 

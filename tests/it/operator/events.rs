@@ -1,9 +1,9 @@
 //! `/ops/events`: server-sent events.
 
 use futures::StreamExt;
-use payferry::operator::EVENT_LISTENERS_MAX;
 use payferry_domain::PaymentId;
 use payferry_harness::database::chosen_postgres;
+use payferry_operator::EVENT_LISTENERS_MAX;
 use reqwest::{Method, Response};
 use sea_orm::ConnectionTrait;
 use serde_json::{Value, json};

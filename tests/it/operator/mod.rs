@@ -21,10 +21,10 @@ mod wallets;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use payferry::http::serve;
-use payferry::operator::{Operator, OperatorConfig, router};
 use payferry_actors::observe::Ferried;
 use payferry_harness::PATIENCE;
+use payferry_httpkit::serve;
+use payferry_operator::{Operator, OperatorConfig, router};
 use reqwest::{Client, Method, RequestBuilder};
 use serde_json::Value;
 use tokio::net::TcpListener;
@@ -58,7 +58,8 @@ impl Desk {
         let closing = CancellationToken::new();
         let key_mode = app.state.config.environment.key_mode();
         let documents = app.state.config.documents.clone();
-        let config = OperatorConfig { token: TOKEN.to_owned(), key_mode, documents, closing: closing.clone() };
+        let metrics = || payferry::telemetry::metrics().render();
+        let config = OperatorConfig { token: TOKEN.to_owned(), key_mode, documents, metrics, closing: closing.clone() };
         let router = router(Operator::new(app.state.system.clone(), config));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();

@@ -1,6 +1,6 @@
 //! Properties of every page, asserted for each answer in any test.
 
-use payferry::operator::table;
+use payferry_operator::table;
 use reqwest::Method;
 use sea_orm::ConnectionTrait;
 

@@ -1,9 +1,10 @@
 //! Withdrawal wallets: set by the operator, visible to the PSP, effective after a day in production.
 
-use payferry::http::{Environment, Limits};
+use payferry::config::Environment;
 use payferry_actors::psps::wallets::{WALLET_DELAY_SECS, withdrawal_wallet};
 use payferry_actors::wallet::{Vaults, checksummed};
 use payferry_domain::{Address, Chain, Timestamp};
+use payferry_httpkit::Limits;
 use reqwest::Method;
 use serde_json::{Value, json};
 

@@ -5,9 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use axum::http::Method;
-use payferry::keys::Scope;
 use payferry_actors::observe::ActorKind;
-use payferry_domain::{Chain, PaymentId, Token};
+use payferry_domain::{Chain, KeyScope as Scope, PaymentId, Token};
 use payferry_harness::receiver::Manner;
 use serde_json::json;
 

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use payferry::config::{Config, Documents};
-use payferry::documents::{DocumentError, DocumentStore, ORPHAN_AGE, Place, sweep};
+use payferry_accounts::documents::{DocumentError, DocumentStore, ORPHAN_AGE, Place, sweep};
 use payferry_actors::seal::Sealer;
 use payferry_domain::{CustomerId, DocumentId};
 use payferry_entities::customer_documents;
@@ -40,7 +40,7 @@ fn somewhere() -> Place {
 async fn bucket_stores_documents_sealed() {
     let (temp, bucket) = (tempfile::tempdir().unwrap(), Bucket::start(KEY_ID, "the right secret").await);
     let open = |secret: &str, master: [u8; 32]| {
-        DocumentStore::open(&config(temp.path(), &bucket, secret), Sealer::new(&master)).unwrap()
+        payferry::service::documents::store(&config(temp.path(), &bucket, secret), Sealer::new(&master)).unwrap()
     };
     let (store, place) = (open("the right secret", MASTER_KEY), somewhere());
     store.put(place, b"%PDF-1.7 MARKED".to_vec()).await.unwrap();
@@ -70,7 +70,7 @@ async fn old_objects_without_a_row_are_removed() {
     let app = TestApp::start().await;
     let (temp, bucket) = (tempfile::tempdir().unwrap(), Bucket::start(KEY_ID, "secret").await);
     let config = config(temp.path(), &bucket, "secret");
-    let store = DocumentStore::open(&config, Sealer::new(&MASTER_KEY)).unwrap();
+    let store = payferry::service::documents::store(&config, Sealer::new(&MASTER_KEY)).unwrap();
     let customer_id = add_customer(&app, "x").await;
     let named = Place { customer_id, document_id: DocumentId::generate() };
     let row = customer_documents::Model {
@@ -87,7 +87,7 @@ async fn old_objects_without_a_row_are_removed() {
     let (orphan, foreign) = (somewhere(), somewhere());
     store.put(named, b"%PDF-1.7".to_vec()).await.unwrap();
     store.put(orphan, b"%PDF-1.7".to_vec()).await.unwrap();
-    let theirs = DocumentStore::open(&config, Sealer::new(&[9; 32])).unwrap();
+    let theirs = payferry::service::documents::store(&config, Sealer::new(&[9; 32])).unwrap();
     theirs.put(foreign, b"%PDF-1.7".to_vec()).await.unwrap();
 
     let sweep_now = async || sweep(&store, app.state.database(), ORPHAN_AGE).await.unwrap();

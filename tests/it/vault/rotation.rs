@@ -1,8 +1,8 @@
 //! `payferry rotate-keys` and its effects.
 
 use axum::http::Method;
-use payferry::documents::{DocumentStore, Place};
 use payferry::rotation::{Outcome, rotate};
+use payferry_accounts::documents::{DocumentStore, Place};
 use payferry_actors::seal::{MasterKeys, Sealer};
 use payferry_domain::{CheckId, CustomerId, DocumentId};
 use payferry_entities::{checks, customer_documents, customers, payment_details};

@@ -1,8 +1,8 @@
 //! Documents: uploads, refusals, and access to stored documents.
 
 use axum::http::Method;
-use payferry::documents::DOCUMENT_BYTES_MAX;
-use payferry::keys::Scope;
+use payferry_accounts::documents::DOCUMENT_BYTES_MAX;
+use payferry_domain::KeyScope as Scope;
 use payferry_entities::{audit_log, customer_documents};
 use reqwest::StatusCode;
 use sea_orm::{EntityTrait, QueryOrder};

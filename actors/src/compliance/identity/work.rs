@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use payferry_domain::Timestamp;
 use payferry_domain::customer::{CheckPurpose, Verdict};
-use payferry_entities::{Database, customers};
+use payferry_entities::{Database, StoreError, customers};
 use payferry_journal::customers::{ChangeError, customer_of};
 use payferry_runtime::clock::Clock;
 use payferry_runtime::seal::Sealer;
@@ -70,7 +70,8 @@ impl Workshop {
     pub(super) async fn work(&self, task: &Task) {
         let Some(provider) = &self.provider else { return };
         let Err(error) = self.step(provider.as_ref(), task).await else { return };
-        let away = matches!(&error, WorkError::Database(_) | WorkError::Change(ChangeError::Database(_)));
+        let away =
+            matches!(&error, WorkError::Database(_) | WorkError::Change(ChangeError::Store(StoreError::Database(_))));
         tracing::warn!(check.id = %task.check, provider = provider.name(), %error, "check {} is retried", task.check);
         if away {
             // Nothing can be written now; the next sweep finds the row unchanged.

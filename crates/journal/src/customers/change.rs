@@ -7,7 +7,7 @@ use payferry_entities::{Database, Transaction, checks, customers};
 use sea_orm::sea_query::Expr;
 use sea_orm::{ActiveModelTrait, ColumnTrait, DbErr, EntityTrait, IntoActiveModel, QueryFilter, QuerySelect};
 
-use super::store::{StoreError, customer_of, write_into};
+use super::store::{customer_of, write_into};
 use crate::audit::{self, Actor, Entry};
 
 /// Status of a check that is not yet started at the provider.
@@ -15,22 +15,8 @@ pub const QUEUED: &str = "queued";
 /// Status of a check that is started at the provider.
 pub const OPEN: &str = "open";
 
-/// Reason why a customer was not changed.
-#[derive(Debug, Clone, thiserror::Error)]
-pub enum ChangeError {
-    /// The customer does not exist, or belongs to another PSP.
-    #[error("no such customer")]
-    NotFound,
-    /// The domain rejected the command.
-    #[error(transparent)]
-    Rejected(#[from] Rejection),
-    /// The row is damaged.
-    #[error(transparent)]
-    Unreadable(#[from] StoreError),
-    /// The database is unavailable.
-    #[error("the database is not available: {0}")]
-    Database(#[from] DbErr),
-}
+/// Error of changing a customer.
+pub type ChangeError = payferry_entities::ChangeError<Rejection>;
 
 /// A customer whose row is locked until the transaction ends. Dropping it changes nothing.
 #[derive(Debug)]
@@ -67,7 +53,8 @@ impl Opened {
     /// Decides the command and writes its consequences. Returns the events; empty if the command is outdated or already
     /// known.
     pub async fn apply(&mut self, command: &Command, by: &Actor, now: Timestamp) -> Result<Vec<Event>, ChangeError> {
-        let Some(transition) = customer::transition(&self.customer, command, now)? else { return Ok(Vec::new()) };
+        let transition = customer::transition(&self.customer, command, now).map_err(ChangeError::Rejected)?;
+        let Some(transition) = transition else { return Ok(Vec::new()) };
         let before = self.customer.version;
         self.customer = transition.customer;
         write_into(&self.customer, &mut self.row);

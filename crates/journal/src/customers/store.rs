@@ -3,22 +3,12 @@
 use payferry_domain::customer::{Check, Customer, CustomerKind, Documents};
 use payferry_domain::{CustomerId, PspId, Timestamp};
 use payferry_entities::customers::{Entity, Model};
-use payferry_entities::idempotency_keys;
+use payferry_entities::{StoreError, idempotency_keys};
 use sea_orm::{ConnectionTrait, DbErr, EntityTrait, IntoActiveModel};
 use serde_json::json;
 
 use crate::audit::{self, Actor, Entry};
 use crate::writer::{CustomerCreation, Unit};
-
-/// A row of `customers` that this program cannot have written.
-#[derive(Debug, Clone, thiserror::Error)]
-#[error("customer {id} cannot be read: {column}")]
-pub struct StoreError {
-    /// Customer id.
-    pub id: String,
-    /// Column with the invalid value.
-    pub column: &'static str,
-}
 
 /// A customer without a row.
 #[derive(Debug, Clone)]
@@ -100,7 +90,7 @@ pub async fn create(
 
 /// Returns the customer in the row.
 pub fn customer_of(row: &Model) -> Result<Customer, StoreError> {
-    let unreadable = |column| StoreError { id: row.id.clone(), column };
+    let unreadable = |column: &str| StoreError::unreadable("customer", &row.id, &column);
     Ok(Customer {
         id: row.id.parse().map_err(|_| unreadable("id"))?,
         psp_id: row.psp_id.parse().map_err(|_| unreadable("psp_id"))?,
@@ -124,7 +114,7 @@ pub fn customer_of(row: &Model) -> Result<Customer, StoreError> {
 
 /// Returns the current check. Either all its columns are set, or none.
 fn check_of(row: &Model) -> Result<Option<Check>, StoreError> {
-    let unreadable = || StoreError { id: row.id.clone(), column: "check_id" };
+    let unreadable = || StoreError::unreadable("customer", &row.id, &"check_id");
     match (&row.check_id, &row.check_purpose, row.check_revision) {
         (None, None, None) => Ok(None),
         (Some(id), Some(purpose), Some(revision)) => Ok(Some(Check {

@@ -18,9 +18,10 @@ use payferry_domain::payment::Payment;
 use payferry_domain::{Address, Chain, PaymentId};
 use payferry_entities::{Database, payments, transfers};
 use sea_orm::sea_query::{Expr, ExprTrait};
-use sea_orm::{ColumnTrait, DbBackend, DbErr, EntityTrait, FromQueryResult, QueryFilter, QueryOrder, Statement};
+use sea_orm::{ColumnTrait, DbBackend, EntityTrait, FromQueryResult, QueryFilter, QueryOrder, Statement};
 use serde::Serialize;
 
+pub use payferry_entities::StoreError;
 pub use unapplied::Unapplied;
 pub use units::{RowsBeside, SET_ASIDE, applied_unit, initiation_unit, transition_unit};
 
@@ -34,30 +35,6 @@ const JSON_USUAL_BYTES: usize = 1_536;
 const LOOKUP_ADDRESSES_MAX: usize = 1_000;
 /// Number of live payments per statement that reads wallets.
 const LIVE_WALLETS_PAGE: u64 = 10_000;
-
-/// Error of reading a payment or of converting it to rows.
-#[derive(Clone, Debug, thiserror::Error)]
-pub enum StoreError {
-    /// The database did not respond, or rejected the query.
-    #[error("the database is not available: {0}")]
-    Database(#[from] DbErr),
-    /// A row has a value that this program does not write, or a payment cannot be serialised.
-    #[error("{table} {id} cannot be read or written: {reason}")]
-    Unreadable {
-        /// Kind of the row.
-        table: &'static str,
-        /// Id of the row.
-        id: String,
-        /// Reason.
-        reason: String,
-    },
-}
-
-impl StoreError {
-    fn unreadable(table: &'static str, id: &dyn fmt::Display, reason: &dyn fmt::Display) -> Self {
-        Self::Unreadable { table, id: id.to_string(), reason: reason.to_string() }
-    }
-}
 
 /// Row of a payment.
 pub fn row_of(payment: &Payment) -> Result<payments::Model, StoreError> {

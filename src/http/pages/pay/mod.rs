@@ -18,10 +18,11 @@ use maud::html;
 use payferry_actors::payment::store;
 use payferry_domain::payment::Payment;
 use payferry_entities::payments::{Column, Entity};
+use payferry_httpkit::error::ApiError;
+use payferry_httpkit::live::Holder;
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 
-use crate::http::error::ApiError;
-use crate::http::live::{self, Holder};
+use crate::http::live;
 use crate::http::state::{AppState, Shared};
 
 /// Upper bound for a token's length in characters; real tokens are shorter.

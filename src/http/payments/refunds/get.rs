@@ -2,12 +2,12 @@
 
 use axum::extract::State;
 use payferry_actors::payment::store;
+use payferry_httpkit::Answer;
+use payferry_httpkit::caller::{Caller, Read};
+use payferry_httpkit::error::{ApiError, Problem};
+use payferry_httpkit::extract::Path;
 
 use super::RefundRecord;
-use crate::http::answer::Answer;
-use crate::http::auth::{Caller, Read};
-use crate::http::error::{ApiError, Problem};
-use crate::http::extract::Path;
 use crate::http::payments::own;
 use crate::http::state::AppState;
 

@@ -3,14 +3,14 @@
 use axum::extract::State;
 use axum::http::Uri;
 use payferry_actors::payment::store;
+use payferry_httpkit::Answer;
+use payferry_httpkit::caller::{Caller, Read};
+use payferry_httpkit::error::{ApiError, Problem};
+use payferry_httpkit::extract::{Path, QueryFields};
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::RefundRecord;
-use crate::http::answer::Answer;
-use crate::http::auth::{Caller, Read};
-use crate::http::error::{ApiError, Problem};
-use crate::http::extract::{Path, QueryFields};
 use crate::http::payments::own;
 use crate::http::state::AppState;
 

@@ -6,14 +6,14 @@ use payferry_actors::destination::Unsuitable;
 use payferry_actors::payment::store;
 use payferry_domain::payment::{Command, Funds, Payment, Requester};
 use payferry_domain::{Address, Amount, Asset, Chain, RefundId};
+use payferry_httpkit::Answer;
+use payferry_httpkit::caller::Money;
+use payferry_httpkit::error::{ApiError, Problem};
+use payferry_httpkit::extract::{Fault, Fields, Path, Submission, read};
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
 use super::RefundRecord;
-use crate::http::answer::Answer;
-use crate::http::auth::Money;
-use crate::http::error::{ApiError, Problem};
-use crate::http::extract::{Fault, Fields, Path, Submission, read};
 use crate::http::payments::change::Change;
 use crate::http::payments::own;
 use crate::http::state::{AppState, Shared};

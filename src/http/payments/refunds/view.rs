@@ -3,10 +3,9 @@
 use payferry_actors::wallet::checksummed;
 use payferry_domain::payment::{Decision, Payment, Refund, TransferToken};
 use payferry_domain::{Amount, Asset, RefundId, Token};
+use payferry_httpkit::error::ApiError;
 use serde::Serialize;
 use utoipa::ToSchema;
-
-use crate::http::error::ApiError;
 
 /// A refund.
 #[derive(Debug, Serialize, ToSchema)]

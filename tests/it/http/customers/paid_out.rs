@@ -132,7 +132,7 @@ async fn payout_reaches_the_customer_and_every_unit_is_booked() {
     assert_eq!(app.get("/payouts").await.json["payouts"], json!([sent.json]));
     assert_eq!(app.get("/payouts?status=failed").await.json["total"], 0);
     let other = app.add_psp().await;
-    let key = app.add_key(other, &[payferry::keys::Scope::Full]).await;
+    let key = app.add_key(other, &[payferry_domain::KeyScope::Full]).await;
     for path in [format!("/payouts/{id}"), format!("/payments/{id}/webhooks"), format!("/withdrawals/{id}")] {
         let theirs = app.request(Method::GET, &path).key(&key).send().await;
         assert_eq!(theirs.status, 404, "{path}");
@@ -159,7 +159,7 @@ async fn invalid_payouts_are_refused_and_move_nothing() {
     deactivate(&app, &customer).await;
     refused(&payout(&customer, "1"), 409, "customer_inactive").await;
     let other = app.add_psp().await;
-    let key = app.add_key(other, &[payferry::keys::Scope::Full]).await;
+    let key = app.add_key(other, &[payferry_domain::KeyScope::Full]).await;
     let foreign = app.request(Method::POST, "/payouts").key(&key).json(&payout(&bare, "1")).send().await;
     foreign.assert_problem(404, "customer_not_found");
     assert_eq!(balances(&app).await, ["9.90", "0.00", "0.00"]);

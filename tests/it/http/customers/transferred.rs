@@ -70,7 +70,7 @@ async fn whole_amount_is_forwarded_to_the_customer() {
     assert_eq!(list.json["transfers"][0]["address"], settled.json["address"]);
     assert_eq!(app.get("/transfers?reference=other").await.json["total"], 0);
     let other = app.add_psp().await;
-    let key = app.add_key(other, &[payferry::keys::Scope::Full]).await;
+    let key = app.add_key(other, &[payferry_domain::KeyScope::Full]).await;
     for path in [format!("/transfers/{id}"), format!("/payments/{id}"), format!("/payments/{id}/webhooks")] {
         assert_eq!(app.request(Method::GET, &path).key(&key).send().await.status, 404, "{path}");
     }
