@@ -10,4 +10,5 @@ mod store;
 mod tests;
 
 pub use change::{ChangeError, OPEN, Opened, QUEUED};
-pub use store::{NewCustomer, StoreError, create, creation, customer_of};
+pub use payferry_entities::StoreError;
+pub use store::{NewCustomer, create, creation, customer_of};
