@@ -5,14 +5,11 @@
 
 pub mod app;
 pub mod audit;
-pub mod bench;
 pub mod cli;
 pub mod config;
-pub mod demo;
 pub mod documents;
 pub mod http;
 pub mod keys;
-pub mod load;
 pub mod operator;
 pub mod rotation;
 pub mod sandbox;

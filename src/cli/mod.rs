@@ -1,12 +1,15 @@
 //! The command line: one file a subcommand.
 
 mod audit;
+#[cfg(feature = "tools")]
 mod bench;
 mod check;
 mod database;
+#[cfg(feature = "tools")]
 mod demo;
 mod deploy;
 mod key;
+#[cfg(feature = "tools")]
 mod load;
 mod migrate;
 mod pause;
@@ -52,10 +55,13 @@ enum Command {
     /// Deploy the settlement contract on the chains of the configuration.
     Deploy(deploy::Args),
     /// Play the whole story against a fresh sandbox, with a closing table.
+    #[cfg(feature = "tools")]
     Demo(demo::Args),
     /// Load a sandbox with payments and see what becomes of each, with percentiles of every stage.
+    #[cfg(feature = "tools")]
     Load(load::Args),
     /// Measure this project's figures on this machine and print them beside their goals, as a table.
+    #[cfg(feature = "tools")]
     Bench(bench::Args),
     /// Bring the database's tables up to date.
     Migrate(migrate::Args),
@@ -79,8 +85,6 @@ impl Command {
     /// What is logged unless something else is asked for.
     fn usual_log(&self) -> &'static str {
         match self {
-            // Its stories go wrong on purpose, and its table says how they ended.
-            Self::Demo(_) => "off",
             Self::Serve(_) => "warn,payferry=info,payferry_actors=info",
             _ => "warn",
         }
@@ -115,8 +119,11 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             Command::Serve(args) => serve::run(args, config).await,
             Command::Check(args) => check::run(args, config).await,
             Command::Deploy(args) => deploy::run(args, config).await,
-            Command::Demo(args) => demo::run(args, config).await,
+            #[cfg(feature = "tools")]
+            Command::Demo(args) => demo::run(args, cli.config).await,
+            #[cfg(feature = "tools")]
             Command::Load(args) => load::run(args, cli.config).await,
+            #[cfg(feature = "tools")]
             Command::Bench(args) => bench::run(args).await,
             Command::Migrate(args) => migrate::run(args, config).await,
             Command::Psp(args) => psp::run(args, config).await,

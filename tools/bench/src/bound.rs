@@ -1,8 +1,8 @@
-//! What requests a second are compared with: bare axum handlers that store two rows a payment or customer in grouped
-//! commits, and one that answers from memory.
+//! Bound of the throughput: bare axum handlers that store two rows for each payment or customer in grouped commits, and one that
+//! responds from memory.
 //!
-//! They have the same transport, the same database settings and the same promise (an answer means that it is on disk), and
-//! nothing else: no key, no checks, no actors, no address, no event, no encryption, one index.
+//! They have the transport, the database settings and the guarantee of the service (a response means that the rows are on disk).
+//! They have no keys, checks, actors, addresses, events or encryption, and one index.
 
 use anyhow::Context;
 use axum::extract::{Path, State};
@@ -10,19 +10,19 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use payferry_testkit::wire::{CustomerId, PaymentId};
 use payferry_entities::Database;
+use payferry_testkit::wire::{CustomerId, PaymentId};
 use sea_orm::{ConnectionTrait, DbBackend, Statement, Value as Bound};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
 
-/// Payments or customers that one commit writes at most.
+/// Largest number of payments or customers in one commit.
 const GROUP_MAX: usize = 256;
-/// As many wait to be written.
+/// Length of the write queue.
 const QUEUED_MAX: usize = 4_096;
-/// Bytes of an answer from memory.
+/// Largest response from memory, in bytes.
 const ANSWER_BYTES_MAX: usize = 1024 * 1024;
 
 const TABLES: [&str; 2] = [
@@ -35,7 +35,7 @@ const TABLES: [&str; 2] = [
 ];
 
 #[derive(Deserialize)]
-struct Asked {
+struct PaymentRequest {
     merchant_id: String,
     amount: String,
     #[serde(flatten)]
@@ -43,7 +43,7 @@ struct Asked {
 }
 
 #[derive(Deserialize)]
-struct AskedCustomer {
+struct CustomerRequest {
     email: String,
     country: String,
     #[serde(flatten)]
@@ -52,13 +52,13 @@ struct AskedCustomer {
 
 struct Entry {
     id: String,
-    /// The texts that have a column of their own.
+    /// Texts with a column of their own.
     keys: [String; 2],
     body: String,
     written: oneshot::Sender<()>,
 }
 
-/// Serves until the process is killed, and prints a line of JSON when it is ready.
+/// Serves until the process ends. Prints a line of JSON when it is ready.
 pub async fn serve(database_url: &str) -> anyhow::Result<()> {
     let database = Database::open(database_url).await.context("the database cannot be opened")?;
     for table in TABLES {
@@ -80,21 +80,21 @@ pub async fn serve(database_url: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn initiate(State(queue): State<mpsc::Sender<Entry>>, Json(asked): Json<Asked>) -> Response {
+async fn initiate(State(queue): State<mpsc::Sender<Entry>>, Json(asked): Json<PaymentRequest>) -> Response {
     let id = PaymentId::generate().to_string();
     let body = serde_json::to_string(&asked.rest).unwrap_or_default();
     let answer = json!({"payment_id": id, "status": "pending", "amount": asked.amount});
     store(&queue, id, [asked.merchant_id, asked.amount], body, answer).await
 }
 
-async fn customer(State(queue): State<mpsc::Sender<Entry>>, Json(asked): Json<AskedCustomer>) -> Response {
+async fn customer(State(queue): State<mpsc::Sender<Entry>>, Json(asked): Json<CustomerRequest>) -> Response {
     let id = CustomerId::generate().to_string();
     let body = serde_json::to_string(&asked.rest).unwrap_or_default();
     let answer = json!({"customers": [{"id": id, "email": asked.email}]});
     store(&queue, id, [asked.email, asked.country], body, answer).await
 }
 
-/// Answers once it is on disk.
+/// Responds once the rows are on disk.
 async fn store(queue: &mpsc::Sender<Entry>, id: String, keys: [String; 2], body: String, answer: Value) -> Response {
     let (written, done) = oneshot::channel();
     if queue.send(Entry { id, keys, body, written }).await.is_err() || done.await.is_err() {
@@ -103,7 +103,7 @@ async fn store(queue: &mpsc::Sender<Entry>, id: String, keys: [String; 2], body:
     (StatusCode::CREATED, Json(answer)).into_response()
 }
 
-/// So many bytes, from memory.
+/// Responds with `count` bytes from memory.
 async fn bytes(Path(count): Path<usize>) -> String {
     "x".repeat(count.min(ANSWER_BYTES_MAX))
 }
@@ -132,7 +132,7 @@ async fn write(database: Database, mut waiting: mpsc::Receiver<Entry>) -> anyhow
 }
 
 fn insert(backend: DbBackend, table: &str, width: usize, values: Vec<Bound>) -> Statement {
-    // With numbers SQLite looks for each one's place, from the first on.
+    // Anonymous placeholders: SQLite searches the list for each numbered one.
     let place = |n: usize| if backend == DbBackend::Sqlite { "?".to_owned() } else { format!("${n}") };
     let row = |first: usize| {
         let places: Vec<String> = (first..first + width).map(place).collect();

@@ -1,4 +1,5 @@
-//! Customers made a second, each one on disk before its answer, and searches by email in a long list.
+//! Rows `customers-create` and `customers-list`: customers made per second, each durable before its response, and searches by
+//! email in a long list.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,27 +11,28 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::drive::{Outcome, closed_loop};
-use super::service::{CALL_DEADLINE, Service};
+use super::env::Env;
+use super::service::{start, start_bound};
 use super::table::{Goal, Line};
-use super::world::World;
 use payferry_testkit::client::Client;
+use payferry_testkit::service::{CALL_DEADLINE, Service};
 
 /// Connections of the load.
 const CONNECTIONS: usize = 64;
-/// A second, of each.
+/// Goal per second, of each row.
 const GOAL_PER_SEC: f64 = 1_000.0;
-/// Customers that are searched.
+/// Customers in the list.
 const LISTED: usize = 10_000;
 /// The same in a quick run.
 const LISTED_QUICK: usize = 300;
-/// Customers of a request that fills the list.
+/// Customers of one request that fills the list.
 const BATCH: usize = 100;
-/// How long a service is warmed up.
+/// Time to warm up a service.
 const WARM_UP: Duration = Duration::from_secs(1);
 const PATH: &str = "/api/v1/customers";
 
 #[derive(Deserialize)]
-struct Made {
+struct CreatedPage {
     customers: Vec<Summary>,
 }
 
@@ -46,30 +48,30 @@ struct Summary {
     email: String,
 }
 
-/// Measures creations, one customer a request.
-pub(super) async fn create(world: &World, time: Duration) -> anyhow::Result<Vec<Line>> {
-    let bound = bound(world).await?;
-    let client = Arc::new(Client::new(&bound.ready.api_url, CONNECTIONS, CALL_DEADLINE)?);
+/// Measures creations, one customer per request.
+pub(super) async fn create(env: &Env, time: Duration) -> anyhow::Result<Vec<Line>> {
+    let bound = bound(env).await?;
+    let client = Arc::new(Client::new(&bound.ready().api_url, CONNECTIONS, CALL_DEADLINE)?);
     let (_, bare) = create_with(&client, time).await;
     drop(bound);
 
-    let service = Service::sandbox(&world.setup("customers-create")?).await?;
+    let service = start(&env.options("customers-create")?).await?;
     let client = Arc::new(service.client(CONNECTIONS)?);
     let (warm, outcome) = create_with(&client, time).await;
     let acknowledged = warm.made.len() + outcome.made.len();
     let there = read(&client, "?limit=1").await?.0.total;
-    let failed = warm.errors.len() + outcome.errors.len();
+    let failed = warm.failed() + outcome.failed();
     let lost = (there < acknowledged || (failed == 0 && there > acknowledged))
-        .then(|| format!("{acknowledged} customers were acknowledged and {there} are there"));
-    let wrong = lost.into_iter().chain(service.unsound().await?).collect();
+        .then(|| format!("{acknowledged} customers were acknowledged and {there} exist"));
+    let wrong = lost.into_iter().chain(service.defects().await?).collect();
     let line = line("customers made, SQLite", &outcome)
         .beside("axum and one grouped writer, two rows a customer, same disk and load", bare.per_sec())
         .note(format!("{acknowledged} were counted afterwards"))
-        .wrong(bare.troubles());
+        .wrong(bare.failures());
     Ok(vec![line.wrong(wrong)])
 }
 
-/// What comes of a warm-up, and then of as many as are answered in `time`.
+/// Makes customers: a warm-up, and then for `time`.
 async fn create_with(client: &Arc<Client>, time: Duration) -> (Outcome, Outcome) {
     let number = AtomicUsize::new(0);
     let make = || {
@@ -80,37 +82,42 @@ async fn create_with(client: &Arc<Client>, time: Duration) -> (Outcome, Outcome)
             if answer.status != StatusCode::CREATED {
                 return Err(format!("status {}", answer.status.as_u16()));
             }
-            let made: Made = serde_json::from_slice(&answer.body).map_err(|error| error.to_string())?;
-            made.customers.into_iter().next().map(|one| one.id).ok_or_else(|| "nobody was made".to_owned())
+            let created: CreatedPage = serde_json::from_slice(&answer.body).map_err(|error| error.to_string())?;
+            created
+                .customers
+                .into_iter()
+                .next()
+                .map(|one| one.id)
+                .ok_or_else(|| "the answer has no customer".to_owned())
         }
     };
     let warm = closed_loop(CONNECTIONS, WARM_UP, make).await;
     (warm, closed_loop(CONNECTIONS, time, make).await)
 }
 
-/// Measures searches that find one customer of many.
-pub(super) async fn list(world: &World, time: Duration, quick: bool) -> anyhow::Result<Vec<Line>> {
-    let service = Service::sandbox(&world.setup("customers-list")?).await?;
+/// Measures searches that find one of many customers, and first pages.
+pub(super) async fn list(env: &Env, time: Duration, quick: bool) -> anyhow::Result<Vec<Line>> {
+    let service = start(&env.options("customers-list")?).await?;
     let client = Arc::new(service.client(CONNECTIONS)?);
     let listed = if quick { LISTED_QUICK } else { LISTED };
     for first in (0..listed).step_by(BATCH) {
         let batch: Value = (first..first + BATCH).map(customer).collect();
         let answer = client.post(PATH, batch.to_string()).await?;
-        ensure!(answer.status == StatusCode::CREATED, "filling the list answered {}", answer.status);
+        ensure!(answer.status == StatusCode::CREATED, "POST customers to fill the list answered {}", answer.status);
     }
     let there = read(&client, "?limit=1").await?.0.total;
-    ensure!(there == listed, "{there} customers are there instead of {listed}");
+    ensure!(there == listed, "{there} customers exist instead of {listed}");
     let asked = AtomicUsize::new(0);
     let query_of = |number: usize| format!("?search=MER{number}.bench@");
     let search = || {
-        // Far apart, so that the newest are not asked for more often than the oldest.
+        // A large step, so that new customers are not searched more often than old ones.
         let number = asked.fetch_add(7_919, Ordering::Relaxed) % listed;
         let (client, query) = (Arc::clone(&client), query_of(number));
         async move {
             let (page, _) = read(&client, &query).await.map_err(|error| error.to_string())?;
             match page.customers.as_slice() {
                 [one] if page.total == 1 && one.email == email(number) => Ok(one.id.clone()),
-                _ => Err("somebody else was found".to_owned()),
+                _ => Err("another customer was found".to_owned()),
             }
         }
     };
@@ -121,9 +128,9 @@ pub(super) async fn list(world: &World, time: Duration, quick: bool) -> anyhow::
     let page =
         || async { read(&client, "").await.map(|page| page.0.total.to_string()).map_err(|error| error.to_string()) };
     let pages = closed_loop(CONNECTIONS, time, page).await;
-    let mut unsound = service.unsound().await?;
+    let mut defects = service.defects().await?;
     drop(service);
-    let bound = bound(world).await?;
+    let bound = bound(env).await?;
     let mut lines = Vec::new();
     for (what, outcome, bytes) in [
         (format!("customers searched by email, {listed}, SQLite"), found, found_bytes),
@@ -131,45 +138,40 @@ pub(super) async fn list(world: &World, time: Duration, quick: bool) -> anyhow::
     ] {
         let bare = from_memory(&bound, bytes, time).await?;
         let line = line(&what, &outcome).beside("axum, an answer of the same length from memory", bare.per_sec());
-        lines.push(line.wrong(bare.troubles()).wrong(std::mem::take(&mut unsound)));
+        lines.push(line.wrong(bare.failures()).wrong(std::mem::take(&mut defects)));
     }
     Ok(lines)
 }
 
-/// What these requests are compared with.
-async fn bound(world: &World) -> anyhow::Result<Service> {
-    let folder = world.folder("bound")?;
-    Service::bound(&folder, &format!("sqlite://{}?mode=rwc", folder.join("bound.db").display())).await
+/// Starts the bound.
+async fn bound(env: &Env) -> anyhow::Result<Service> {
+    let file = env.folder("bound")?.join("bound.db");
+    start_bound(&format!("sqlite://{}?mode=rwc", file.display())).await
 }
 
-/// Answers of so many bytes that need nothing but to be sent.
+/// Measures responses of `bytes` bytes from memory.
 async fn from_memory(bound: &Service, bytes: usize, time: Duration) -> anyhow::Result<Outcome> {
-    let client = Client::new(&bound.ready.api_url, CONNECTIONS, CALL_DEADLINE)?;
+    let client = Client::new(&bound.ready().api_url, CONNECTIONS, CALL_DEADLINE)?;
     let path = format!("/bytes/{bytes}");
     let ask = || async {
         let answer = client.get(&path).await.map_err(|error| error.to_string())?;
-        if answer.body.len() == bytes { Ok(String::new()) } else { Err("another length".to_owned()) }
+        if answer.body.len() == bytes { Ok(String::new()) } else { Err("the response has another length".to_owned()) }
     };
     Ok(closed_loop(CONNECTIONS, time, ask).await)
 }
 
 fn line(what: &str, outcome: &Outcome) -> Line {
     Line::new(what, outcome.per_sec(), "/s", Goal::AtLeast(GOAL_PER_SEC))
-        .note(format!("{CONNECTIONS} connections that ask again at once"))
-        .note(format!(
-            "p50 {:.1} ms, p99 {:.1} ms, max {:.1} ms",
-            outcome.percentile_ms(0.5),
-            outcome.percentile_ms(0.99),
-            outcome.percentile_ms(1.0)
-        ))
-        .wrong(outcome.troubles())
+        .note(format!("closed loop of {CONNECTIONS} connections"))
+        .note(outcome.latencies())
+        .wrong(outcome.failures())
 }
 
-/// A page of the list, and how many bytes it had.
+/// Reads a page of the list. Returns it and its size in bytes.
 async fn read(client: &Client, query: &str) -> anyhow::Result<(Page, usize)> {
     let answer = client.get(&format!("{PATH}{query}")).await?;
     ensure!(answer.status == StatusCode::OK, "status {}", answer.status.as_u16());
-    Ok((serde_json::from_slice(&answer.body).context("the list cannot be read")?, answer.body.len()))
+    Ok((serde_json::from_slice(&answer.body).context("the list of customers cannot be read")?, answer.body.len()))
 }
 
 fn email(number: usize) -> String {

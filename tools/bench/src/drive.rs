@@ -1,35 +1,36 @@
-//! Requests to a service and how long they took: at a steady rate, or as fast as they are answered.
+//! Load on a service and its latencies: an open loop (steady rate) or a closed loop (as fast as the service responds).
 //!
-//! At a steady rate (an open loop) a request's time begins when it was due, not when a connection was free: waiting is
-//! not hidden.
+//! In an open loop, the latency of a request counts from the moment when it was due, not from when a connection was free, so that
+//! waiting is not hidden.
 
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
-/// How often what is due is sent.
+/// Period in which due requests are sent.
 const TICK: Duration = Duration::from_millis(1);
-/// Slow requests that were due no further apart than this make one stretch.
+/// Slow requests that were due within this time of each other form one stretch.
 const STRETCH_GAP: Duration = Duration::from_millis(50);
 
-/// What became of many requests.
+/// Results of many requests.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
-    /// The good ones, the fastest first.
+    /// Successful requests, the fastest first.
     answers: Vec<Answer>,
-    /// What was asked for and came.
+    /// What the successful requests returned.
     pub(super) made: Vec<String>,
-    /// What went wrong, by kind.
-    pub(super) errors: BTreeMap<String, u64>,
-    /// From the first request to the last answer, pauses left out.
+    /// Failures by kind.
+    errors: BTreeMap<String, usize>,
+    /// Time from the first request to the last response, without pauses between measurements.
     pub(super) took: Duration,
 }
 
-/// When its request was due, since the first, and what it took.
+/// Latency of a request, and when it was due after the first one.
 #[derive(Debug, Clone, Copy)]
 struct Answer {
     latency_us: u64,
@@ -54,7 +55,7 @@ impl Outcome {
         self
     }
 
-    /// With what became of more of the same requests, asked later.
+    /// Adds the results of later requests of the same kind.
     pub(super) fn extend(&mut self, later: Self) {
         let later_by = self.took;
         self.answers.extend(later.answers.into_iter().map(|one| Answer { due: one.due + later_by, ..one }));
@@ -70,19 +71,19 @@ impl Outcome {
         self.answers.sort_unstable_by_key(|answer| answer.latency_us);
     }
 
-    /// Good answers a second.
+    /// Returns the successful requests per second.
     pub(super) fn per_sec(&self) -> f64 {
         number(self.made.len()) / self.took.as_secs_f64()
     }
 
-    /// The latency that this share of the good answers kept, milliseconds.
+    /// Returns the latency that this share of the successful requests did not exceed, in milliseconds.
     pub(super) fn percentile_ms(&self, share: f64) -> f64 {
         let place = place_of(self.answers.len(), share);
         self.answers.get(place).map_or(0.0, |answer| Duration::from_micros(answer.latency_us).as_secs_f64() * 1_000.0)
     }
 
-    /// In how many stretches those were due that are slower than this share of the good answers, and how long these are
-    /// together: a few short ones come of single events, many or long ones of too little room.
+    /// Returns the number and the total length of the stretches in which the requests above this percentile were due. A few short
+    /// stretches come from single events, many or long ones from too little capacity.
     pub(super) fn slow_stretches(&self, share: f64) -> (usize, Duration) {
         let slow = self.answers.iter().skip(place_of(self.answers.len(), share) + 1);
         let mut due: Vec<Duration> = slow.map(|answer| answer.due).collect();
@@ -92,38 +93,49 @@ impl Outcome {
         (stretches.len(), stretches.iter().map(lasted).sum())
     }
 
-    /// Bad answers and missing ones, for people; empty if there are none.
-    pub(super) fn troubles(&self) -> Vec<String> {
+    /// Describes percentiles of the latency.
+    pub(super) fn latencies(&self) -> String {
+        let [p50, p99, max] = [0.5, 0.99, 1.0].map(|share| self.percentile_ms(share));
+        format!("p50 {p50:.1} ms, p99 {p99:.1} ms, max {max:.1} ms")
+    }
+
+    /// Returns the number of failed requests.
+    pub(super) fn failed(&self) -> usize {
+        self.errors.values().sum()
+    }
+
+    /// Describes the failed requests by kind. Empty if there are none.
+    pub(super) fn failures(&self) -> Vec<String> {
         self.errors.iter().map(|(kind, count)| format!("{count} requests failed: {kind}")).collect()
     }
 }
 
-/// A count as a figure.
+/// Converts a count.
 #[allow(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
 pub(super) fn number(count: usize) -> f64 {
     count as f64
 }
 
-/// How many requests `rate` a second are in `time`.
+/// Returns the number of requests in `time` at `rate` per second.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small and positive")]
 pub(super) fn count(rate: f64, time: Duration) -> usize {
     (rate * time.as_secs_f64()) as usize
 }
 
-/// The value that this share of `sorted` does not exceed; 0 of nothing.
+/// Returns the value that this share of `sorted` does not exceed, 0 if it is empty.
 #[allow(clippy::cast_precision_loss, reason = "below 2^52 for a hundred years")]
 pub(super) fn percentile_us(sorted: &[u64], share: f64) -> f64 {
     sorted.get(place_of(sorted.len(), share)).map_or(0.0, |micros| *micros as f64)
 }
 
-/// Where the value stands that this share of `count` sorted ones does not exceed.
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a place among as many")]
+/// Returns the index of the value that this share of `count` sorted values does not exceed.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an index below count")]
 fn place_of(count: usize, share: f64) -> usize {
     let place = (number(count) * share).ceil() as usize;
     place.saturating_sub(1).min(count.saturating_sub(1))
 }
 
-/// `workers` that ask again as soon as they are answered, for `time`.
+/// Sends requests with `workers` workers for `time`. Each worker sends the next one as soon as it has a response.
 pub(super) async fn closed_loop<F>(workers: usize, time: Duration, ask: impl Fn() -> F) -> Outcome
 where
     F: Future<Output = Result<String, String>>,
@@ -140,7 +152,24 @@ where
     outcome.into_inner().finish(since)
 }
 
-/// `count` requests, `rate` a second.
+/// Sends `count` requests with `workers` workers. Returns what they returned, or the first failure.
+pub(super) async fn repeat<F>(workers: usize, count: usize, ask: impl Fn() -> F) -> anyhow::Result<Vec<String>>
+where
+    F: Future<Output = Result<String, String>>,
+{
+    let (left, made) = (AtomicUsize::new(count), Mutex::new(Vec::with_capacity(count)));
+    let worker = || async {
+        while left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok() {
+            let one = ask().await.map_err(anyhow::Error::msg)?;
+            made.lock().push(one);
+        }
+        anyhow::Ok(())
+    };
+    futures::future::try_join_all((0..workers).map(|_| worker())).await?;
+    Ok(made.into_inner())
+}
+
+/// Sends `count` requests at `rate` per second.
 #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 pub(super) async fn open_loop<F>(rate: f64, count: usize, ask: impl Fn(usize) -> F) -> Outcome
 where
@@ -173,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentiles_are_of_values_that_were_there() {
+    fn percentiles_are_measured_values() {
         let sorted: Vec<u64> = (1..=100).collect();
         let of = |share| percentile_us(&sorted, share);
         assert_eq!([of(0.5), of(0.99), of(1.0), of(0.0)].map(|micros| format!("{micros}")), ["50", "99", "100", "1"]);
@@ -181,10 +210,10 @@ mod tests {
     }
 
     #[test]
-    fn slow_answers_near_each_other_are_one_stretch() {
+    fn slow_requests_near_each_other_form_one_stretch() {
         let mut outcome = Outcome::default();
         let ms = Duration::from_millis;
-        // One request a millisecond, and a slow one now and then.
+        // One request per millisecond; some of them are slow.
         for due in 0..1_000 {
             let is_slow = matches!(due, 100..103 | 150 | 400);
             outcome.note(Ok(String::new()), ms(due), ms(if is_slow { 60 } else { 1 }));
@@ -196,7 +225,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_slow_service_shows_in_the_latencies_of_an_open_loop() {
+    async fn latencies_of_an_open_loop_include_the_wait() {
         let one_at_a_time = Arc::new(tokio::sync::Semaphore::new(1));
         let ask = |_| {
             let place = one_at_a_time.clone();
@@ -206,7 +235,7 @@ mod tests {
                 Ok("made".to_owned())
             }
         };
-        // Asked for 1,000 a second and given at most 100.
+        // 1,000 requests per second on a service that handles at most 100.
         let outcome = open_loop(1_000.0, 50, ask).await;
         assert_eq!(outcome.made.len(), 50);
         assert!(outcome.percentile_ms(1.0) > 400.0, "{} ms", outcome.percentile_ms(1.0));
@@ -214,7 +243,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_fails_is_counted_by_kind() {
+    async fn counts_failures_by_kind() {
         let outcome = closed_loop(4, Duration::from_millis(20), || async {
             tokio::time::sleep(Duration::from_millis(2)).await;
             Err("503".to_owned())

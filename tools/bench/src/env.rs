@@ -1,4 +1,4 @@
-//! Where measurements take place: a folder that is removed afterwards, and the databases.
+//! Environment of the measurements: a folder that is removed afterwards, and the databases.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -6,37 +6,35 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use payferry_entities::Database;
+use payferry_testkit::service::SandboxOptions;
 use sea_orm::sqlx::postgres::PgConnectOptions;
 use sea_orm::sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, raw_sql};
 use sea_orm::{ConnectionTrait, DbBackend, Statement};
 use url::Url;
 
-use super::service::SandboxSetup;
+/// Time between blocks: the sandbox's default.
+pub(super) const BLOCK_TIME: Duration = Duration::from_millis(500);
 
-/// The time between blocks, as a sandbox has it unless asked otherwise.
-const BLOCK_TIME: Duration = Duration::from_millis(crate::sandbox::BLOCK_TIME_MS_DEFAULT);
+/// WAL that is written on a PostgreSQL server before a measurement, in MiB: a little more than the default of `max_wal_size`.
+pub(super) const WAL_MIB: u32 = 1_088;
 
-/// Log that is written to a PostgreSQL server, MiB: a little more than it keeps files for unless set otherwise
-/// (`max_wal_size`).
-pub(super) const LOG_MIB: u32 = 1_088;
-
-/// The folder of one run; removed when it is dropped.
+/// Folder of one run. Dropping it removes the folder.
 #[derive(Debug)]
-pub(super) struct World {
+pub(super) struct Env {
     folder: PathBuf,
 }
 
-impl World {
-    /// Makes the folder, in `within` or among the temporary files.
+impl Env {
+    /// Makes the folder in `within`, or in the temporary folder.
     pub(super) fn make(within: Option<PathBuf>) -> anyhow::Result<Self> {
-        // A relative one is no path in a database's URL.
+        // The URL of a database needs an absolute path.
         let within = std::path::absolute(within.unwrap_or_else(std::env::temp_dir))?;
         let folder = within.join(format!("payferry-bench-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).with_context(|| format!("{} cannot be made", folder.display()))?;
+        std::fs::create_dir_all(&folder).with_context(|| format!("the folder {} cannot be made", folder.display()))?;
         Ok(Self { folder })
     }
 
-    /// A new folder in it.
+    /// Makes a new folder in it.
     pub(super) fn folder(&self, name: &str) -> anyhow::Result<PathBuf> {
         for number in 1.. {
             let folder = self.folder.join(format!("{name}-{number}"));
@@ -48,30 +46,30 @@ impl World {
         bail!("there are too many folders")
     }
 
-    /// A sandbox in a new folder.
-    pub(super) fn setup(&self, name: &str) -> anyhow::Result<SandboxSetup> {
-        Ok(SandboxSetup {
-            folder: self.folder(name)?,
-            database_url: None,
-            block_time: BLOCK_TIME,
-            bookkeeping: true,
-            ledger: true,
-        })
+    /// Returns the options of a sandbox in a new folder.
+    pub(super) fn options(&self, name: &str) -> anyhow::Result<SandboxOptions> {
+        let folder = Some(self.folder(name)?);
+        Ok(SandboxOptions { folder, block_time: Some(BLOCK_TIME), ignores_env: true, ..SandboxOptions::default() })
+    }
+
+    /// Returns the SQLite file of a sandbox with these options.
+    pub(super) fn database_file(options: &SandboxOptions) -> anyhow::Result<PathBuf> {
+        Ok(options.folder.as_deref().context("the sandbox has no folder")?.join("payferry.db"))
     }
 }
 
-impl Drop for World {
+impl Drop for Env {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
 
-/// The database engine of a measurement.
+/// Database engine of a measurement.
 #[derive(Debug, Clone)]
 pub(super) enum Engine {
-    /// The folder's own file.
+    /// The file in the sandbox's folder.
     Sqlite,
-    /// A server, on which databases are made and removed.
+    /// A server on which databases are made and removed.
     Postgres(Url),
 }
 
@@ -84,7 +82,7 @@ impl Engine {
         if self.is_postgres() { "PostgreSQL" } else { "SQLite" }
     }
 
-    /// An empty database for a measurement; `None` is the one of the sandbox's folder.
+    /// Makes an empty database for a measurement. `None` means the SQLite file of the sandbox.
     pub(super) async fn database(&self, name: &str) -> anyhow::Result<Option<String>> {
         let Self::Postgres(server) = self else { return Ok(None) };
         let database = Database::open(server.as_str()).await.context("the PostgreSQL server cannot be reached")?;
@@ -97,12 +95,12 @@ impl Engine {
         Ok(Some(url.to_string()))
     }
 
-    /// Has a server write so much log, MiB, and keep its files, of 16 MiB each, for use again: one that has been in use for a while has
-    /// them and writes over them, a new one makes each one when it is needed, and nobody commits meanwhile. Answers what is to
-    /// be known of it.
+    /// Lets a server write `mib` MiB of WAL and keep the files (16 MiB each) for reuse. A server that has been in use has such
+    /// files and overwrites them. A new server creates each file when it needs it, and blocks commits meanwhile. Returns a note
+    /// for the table.
     ///
-    /// The slot keeps the server from removing files before they are so many; it goes with the connection.
-    pub(super) async fn make_log_files(&self, mib: u32) -> anyhow::Result<Option<String>> {
+    /// The replication slot keeps the server from removing files meanwhile. It ends with the connection.
+    pub(super) async fn make_wal_files(&self, mib: u32) -> anyhow::Result<Option<String>> {
         let Self::Postgres(server) = self else { return Ok(None) };
         let make = format!(
             "SELECT pg_create_physical_replication_slot('payferry_bench_{0}', true, true);
@@ -111,26 +109,26 @@ impl Engine {
              SELECT pg_drop_replication_slot('payferry_bench_{0}')",
             std::process::id(),
         );
-        // Not as the service opens it: it may take longer than a statement of the service's, and nobody is to be warned of that.
+        // Opened without the service's settings: the statement is slow, and must not log a warning.
         let options = PgConnectOptions::from_url(server).map_err(cannot_be_reached)?.disable_statement_logging();
         let mut connection = options.connect().await.map_err(cannot_be_reached)?;
         let mut made = connection.execute(raw_sql(AssertSqlSafe(make))).await;
         if made.is_ok() {
-            // What is not needed any more is kept for use again with a checkpoint.
+            // At a checkpoint the server keeps files that it no longer needs for reuse.
             made = connection.execute(raw_sql("CHECKPOINT")).await;
         }
         connection.close().await.map_err(cannot_be_reached)?;
         Ok(Some(match made {
             Ok(_) => {
-                format!("{mib} MiB of the server's log were written before, as by a server in use: its files are there")
+                format!("{mib} MiB of WAL were written on the server before, so its files exist, as on a server in use")
             }
             Err(error) => {
-                format!("the files of the server's log may be new, which takes time as they are made: {error}")
+                format!("the server may have to create WAL files, which takes time: {error}")
             }
         }))
     }
 
-    /// Removes the databases that were made, as far as they are there.
+    /// Removes the databases that were made, if they exist.
     pub(super) async fn clean_up(&self, names: &[&str]) -> anyhow::Result<()> {
         let Self::Postgres(server) = self else { return Ok(()) };
         let database = Database::open(server.as_str()).await?;
@@ -146,16 +144,16 @@ fn cannot_be_reached(error: sea_orm::sqlx::Error) -> anyhow::Error {
     anyhow::Error::new(error).context("the PostgreSQL server cannot be reached")
 }
 
-/// Settings that decide whether what was committed survives a power cut, and the values with which it does: a sync of the
-/// log in every commit, before its answer.
+/// Settings that decide whether a commit survives a power cut, and the durable values: with them, every commit syncs the log
+/// before it returns.
 const SQLITE_SYNCS: [(&str, &[&str]); 2] = [("journal_mode", &["wal"]), ("synchronous", &["2", "3"])];
 const POSTGRES_SYNCS: [(&str, &[&str]); 2] =
     [("fsync", &["on"]), ("synchronous_commit", &["on", "local", "remote_write", "remote_apply"])];
 
-/// File systems that are memory, where a sync costs nothing and saves nothing.
+/// File systems in memory, where a sync costs nothing and is not durable.
 const IN_MEMORY: [&str; 2] = ["tmpfs", "ramfs"];
 
-/// What a database says of such settings, and what its files are on.
+/// Values of these settings, and the file system of the database.
 #[derive(Debug)]
 pub(super) struct Durability {
     settings: Vec<Setting>,
@@ -169,7 +167,7 @@ struct Setting {
 }
 
 impl Durability {
-    /// Asks over a connection that writes, opened as the service opens it.
+    /// Reads them over a writing connection that is opened as the service opens it.
     pub(super) async fn of(url: &str) -> anyhow::Result<Self> {
         let database = Database::open(url).await?;
         let is_sqlite = database.backend() == DbBackend::Sqlite;
@@ -178,31 +176,31 @@ impl Durability {
         for (name, durable) in wanted {
             let statement = Statement::from_string(database.backend(), format!("{ask} {name}"));
             let row =
-                database.writer().query_one_raw(statement).await?.with_context(|| format!("{name} is not told"))?;
-            // SQLite tells some of them as numbers.
+                database.writer().query_one_raw(statement).await?.with_context(|| format!("{name} has no value"))?;
+            // SQLite returns some of them as numbers.
             let number = row.try_get_by_index::<i64>(0).map(|number| number.to_string());
             let value = number.or_else(|_| row.try_get_by_index::<String>(0))?;
             settings.push(Setting::of(name, value, durable));
         }
-        // Only where it is on this machine, and says where.
+        // Known only if the database is on this machine.
         let folder = if is_sqlite { file_of(url) } else { data_directory(&database).await };
         settings.extend(folder.and_then(|folder| file_system_of(&folder)).map(Setting::of_file_system));
         database.close().await?;
         Ok(Self { settings })
     }
 
-    /// In words, for a note.
-    pub(super) fn told(&self) -> String {
-        let told: Vec<String> = self.settings.iter().map(Setting::told).collect();
+    /// Describes the durability for a note.
+    pub(super) fn note(&self) -> String {
+        let texts: Vec<String> = self.settings.iter().map(Setting::text).collect();
         let promise =
             if self.lacks().is_empty() { "a commit is on disk before its answer" } else { "commits may be lost" };
-        format!("the database says {}: {promise}", told.join(", "))
+        format!("the database says {}: {promise}", texts.join(", "))
     }
 
-    /// Why what was acknowledged could be lost; empty if it could not.
+    /// Returns why acknowledged commits could be lost. Empty if they are durable.
     pub(super) fn lacks(&self) -> Vec<String> {
         let lacking = self.settings.iter().filter(|setting| !setting.is_durable);
-        lacking.map(|setting| format!("not durable: {}", setting.told())).collect()
+        lacking.map(|setting| format!("not durable: {}", setting.text())).collect()
     }
 }
 
@@ -217,28 +215,28 @@ impl Setting {
         Self { name: "file_system", value, is_durable }
     }
 
-    fn told(&self) -> String {
+    fn text(&self) -> String {
         format!("{} = {}", self.name, self.value)
     }
 }
 
-/// The file of a SQLite database.
+/// Returns the file of a SQLite database.
 fn file_of(url: &str) -> Option<PathBuf> {
     let path = url.strip_prefix("sqlite://")?;
     Some(path.split_once('?').map_or(path, |(path, _)| path).into())
 }
 
-/// Where a PostgreSQL server keeps its data, if it tells.
+/// Returns the data folder of a PostgreSQL server, if it shows it.
 async fn data_directory(database: &Database) -> Option<PathBuf> {
     let statement = Statement::from_string(database.backend(), "SHOW data_directory");
     let row = database.writer().query_one_raw(statement).await.ok()??;
     row.try_get_by_index::<String>(0).ok().map(PathBuf::from)
 }
 
-/// The kind of file system that a file or folder of this machine is on; none where there is no such file, or no GNU `stat`.
+/// Returns the type of the file system of a path on this machine. `None` without such a path or GNU `stat`.
 fn file_system_of(path: &Path) -> Option<String> {
-    let told = Command::new("stat").args(["-f", "-c", "%T"]).arg(path).output().ok()?;
-    told.status.success().then(|| String::from_utf8_lossy(&told.stdout).trim().to_owned())
+    let output = Command::new("stat").args(["-f", "-c", "%T"]).arg(path).output().ok()?;
+    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
 #[cfg(test)]
@@ -249,11 +247,11 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_server_makes_files_of_its_log_and_keeps_no_slot_or_says_why_not() {
+    async fn a_server_creates_wal_files_and_keeps_no_slot() {
         let database = TestDatabase::postgres().await;
         let url: Url = database.url().parse().unwrap();
-        let made = Engine::Postgres(url.clone()).make_log_files(32).await.unwrap().unwrap();
-        assert!(made.starts_with("32 MiB of the server's log were written"), "{made}");
+        let made = Engine::Postgres(url.clone()).make_wal_files(32).await.unwrap().unwrap();
+        assert!(made.starts_with("32 MiB of WAL were written"), "{made}");
 
         let administrator = database.connect().await;
         let count = |what: &str| {
@@ -267,29 +265,29 @@ mod tests {
         administrator.execute_unprepared(&format!("CREATE ROLE {name} LOGIN")).await.unwrap();
         let mut other = url;
         other.set_username(&name).unwrap();
-        let refused = Engine::Postgres(other).make_log_files(32).await;
+        let refused = Engine::Postgres(other).make_wal_files(32).await;
         administrator.execute_unprepared(&format!("DROP ROLE {name}")).await.unwrap();
         let refused = refused.unwrap().unwrap();
-        assert!(refused.contains("may be new") && refused.contains("replication slot"), "{refused}");
+        assert!(refused.contains("may have to create") && refused.contains("replication slot"), "{refused}");
 
-        assert_eq!(Engine::Sqlite.make_log_files(32).await.unwrap(), None);
+        assert_eq!(Engine::Sqlite.make_wal_files(32).await.unwrap(), None);
     }
 
     #[tokio::test]
-    async fn what_the_service_opens_is_durable_and_says_so() {
+    async fn the_services_own_database_is_durable() {
         let folder = tempfile::tempdir().unwrap();
         let url = format!("sqlite://{}?mode=rwc", folder.path().join("test.db").display());
         let Durability { mut settings } = Durability::of(&url).await.unwrap();
-        // The temporary folder may be memory.
+        // The temporary folder may be in memory.
         let file_system = settings.pop().unwrap();
         assert_eq!((file_system.name, file_system.value), ("file_system", file_system_of(folder.path()).unwrap()));
         let durability = Durability { settings };
         let says = "the database says journal_mode = wal, synchronous = 2: a commit is on disk before its answer";
-        assert_eq!((durability.told().as_str(), durability.lacks()), (says, vec![]));
+        assert_eq!((durability.note().as_str(), durability.lacks()), (says, vec![]));
     }
 
     #[test]
-    fn what_is_in_memory_is_not_durable() {
+    fn a_file_system_in_memory_is_not_durable() {
         for (file_system, lacks) in
             [("ext2/ext3", vec![]), ("tmpfs", vec!["not durable: file_system = tmpfs".to_owned()])]
         {
@@ -302,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_does_not_sync_is_named() {
+    fn names_settings_that_do_not_sync() {
         let of = |values: [&str; 2]| {
             let settings = POSTGRES_SYNCS.into_iter().zip(values);
             Durability { settings: settings.map(|((name, on), is)| Setting::of(name, is.to_owned(), on)).collect() }
@@ -311,6 +309,6 @@ mod tests {
         assert_eq!(of(["on", "off"]).lacks(), ["not durable: synchronous_commit = off"]);
         let neither = of(["off", "off"]);
         assert_eq!(neither.lacks(), ["not durable: fsync = off", "not durable: synchronous_commit = off"]);
-        assert_eq!(neither.told(), "the database says fsync = off, synchronous_commit = off: commits may be lost");
+        assert_eq!(neither.note(), "the database says fsync = off, synchronous_commit = off: commits may be lost");
     }
 }

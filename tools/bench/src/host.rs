@@ -1,13 +1,13 @@
-//! What the host of a virtual machine takes of its processors: a row that is missed meanwhile says little of the service.
+//! CPU time that the host of a virtual machine takes (steal time): a goal that is missed meanwhile says little about the service.
 
 use std::fs;
 
-/// Share that is worth a note.
+/// Smallest share for a note.
 const TOLD_FROM: f64 = 0.01;
-/// Where the system's times stand in `/proc/stat`'s first line, the name left out: `man 5 proc_stat`.
+/// Number of times in the first line of `/proc/stat`, without guest times: see `man 5 proc_stat`.
 const TIMES: usize = 8;
 
-/// The processors' time so far, in ticks.
+/// CPU time of all processors so far, in ticks.
 #[derive(Clone, Copy)]
 pub(super) struct Host {
     stolen: u64,
@@ -15,7 +15,7 @@ pub(super) struct Host {
 }
 
 impl Host {
-    /// As it is now; none where the system does not say.
+    /// Reads the current values. `None` if the system does not provide them.
     pub(super) fn now() -> Option<Self> {
         Self::parse(&fs::read_to_string("/proc/stat").ok()?)
     }
@@ -23,18 +23,19 @@ impl Host {
     fn parse(stat: &str) -> Option<Self> {
         let times = stat.lines().next()?.strip_prefix("cpu ")?.split_whitespace().take(TIMES);
         let times: Vec<u64> = times.map(str::parse).collect::<Result<_, _>>().ok()?;
-        // The last of them; what guests of ours use, behind it, is counted as ours already.
+        // Steal time is the last one. The guest times behind it are part of user time.
         let stolen = *times.get(TIMES - 1)?;
         Some(Self { stolen, all: times.iter().sum() })
     }
 
-    /// What it took since, if that is worth a note.
-    pub(super) fn took_since(before: Option<Self>) -> Option<String> {
+    /// Describes the share that the host took since `before`, if it is large enough for a note.
+    pub(super) fn note_since(before: Option<Self>) -> Option<String> {
         let share = before?.share_until(Self::now()?);
-        (share >= TOLD_FROM).then(|| format!("the machine's host took {} of its processors meanwhile", percent(share)))
+        (share >= TOLD_FROM)
+            .then(|| format!("the host of the virtual machine took {} of the CPU time meanwhile", percent(share)))
     }
 
-    /// What it took since, in words that follow others; none where the system does not say.
+    /// Returns the share that the host took since `before`, in percent. `None` if the system does not provide it.
     pub(super) fn share_since(before: Option<Self>) -> Option<String> {
         Some(percent(before?.share_until(Self::now()?)))
     }
@@ -56,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_stolen_is_a_share_of_all() {
+    fn steal_time_is_a_share_of_all_time() {
         let before = Host::parse("cpu  10 0 10 60 0 0 0 20 5 0\ncpu0 1 1 1 1 1 1 1 1 1 1\n").unwrap();
         let after = Host::parse("cpu  40 0 20 110 0 0 0 30 9 0\n").unwrap();
         assert!((before.share_until(after) - 0.1).abs() < 1e-9);
@@ -64,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_such_line_says_nothing() {
+    fn an_unreadable_line_has_no_share() {
         for stat in ["", "cpu0 1 2 3 4 5 6 7 8", "cpu  1 2 3", "cpu  1 2 3 4 5 6 7 x"] {
             assert!(Host::parse(stat).is_none(), "{stat}");
         }

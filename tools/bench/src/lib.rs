@@ -1,31 +1,30 @@
-//! `payferry bench`: this project's figures, measured. Each stands beside its goal and, where there is one, beside a bound
-//! that was measured in the same run on the same machine.
+//! Benchmarks: figures of the service beside their goals and, where there is one, beside a bound that is measured in the same run
+//! on the same machine.
 //!
-//! The service is a process of its own, under load from this one over loopback. What was acknowledged is read back: a
-//! figure with lost or wrong payments is a failure, a slow one is not. Where two processes are measured in turns, whoever has
-//! none is held. Deliberately absent: why it is slow (see `docs/profiling.md`).
+//! The service is a child process, under load from this process over loopback. What the service acknowledged is read back: lost
+//! or wrong payments are a failure, a slow service is not. Deliberately absent: why it is slow (see `docs/profiling.md`).
 
+mod against;
 mod beside;
-mod books;
 mod bound;
-mod crowd;
+pub mod command;
 mod customers;
 mod drive;
-mod heard;
-mod hold;
+mod env;
 mod host;
 mod initiate;
-mod life;
+mod lifecycle;
+mod many_live;
 mod pages;
-mod postings;
 mod psp;
+mod received;
 mod reconcile;
+mod rounds;
 mod rows;
 mod service;
 mod spread;
 mod table;
 mod webhooks;
-mod world;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -33,49 +32,43 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use url::Url;
 
-pub use bound::serve as serve_bound;
+use env::{Engine, Env};
 use host::Host;
-pub use service::BOUND_DATABASE_URL;
-pub use table::{Bound, Goal, Line, render};
-use world::{Engine, World};
+pub use table::{Bound, Goal, Line, PROFILE, render};
 
-/// What can be measured.
+/// Rows of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, clap::ValueEnum, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Row {
-    /// Payments initiated a second over HTTP, with SQLite.
+    /// Payments initiated per second over HTTP, with SQLite.
     Initiate,
     /// The same with PostgreSQL.
     InitiatePostgres,
-    /// Whole lives of payments a second: initiated, paid, confirmed, settled, told.
+    /// Complete payments per second: initiated, paid, confirmed, settled, webhooks received.
     Complete,
-    /// From a payment's final block to its first webhook.
+    /// Time from a payment's final block to its first webhook.
     Finality,
     /// Memory of a live payment among 100,000.
     Memory,
     /// The operator's slowest page beside 100,000 live payments.
     Pages,
-    /// CPU time of a payment's whole life beside 100,000 live ones, to that beside 1,000.
+    /// CPU time of a payment's lifecycle beside 100,000 live ones, compared with 1,000.
     Cpu,
     /// How fast 100,000 payments are live again after a kill.
     Rehydration,
-    /// Webhooks delivered a second.
+    /// Webhooks delivered per second.
     Webhooks,
-    /// What the actors' bookkeeping costs.
-    Bookkeeping,
-    /// What the ledger's postings cost a settled payment.
-    Postings,
-    /// How long reconciling 100,000 settled payments takes, less what the chain's endpoint takes.
+    /// Duration of reconciling 100,000 settled payments, without the time of the chain's endpoint.
     Reconcile,
-    /// Customers made a second over HTTP, with SQLite.
+    /// Customers made per second over HTTP, with SQLite.
     CustomersCreate,
-    /// Searches by email a second in a list of 10,000 customers, with SQLite.
+    /// Searches by email per second in a list of 10,000 customers, with SQLite.
     CustomersList,
 }
 
 impl Row {
-    /// All of them, in the order of the table.
-    pub const ALL: [Self; 14] = [
+    /// All rows, in the order of the table.
+    pub const ALL: [Self; 12] = [
         Self::Initiate,
         Self::InitiatePostgres,
         Self::Complete,
@@ -85,90 +78,101 @@ impl Row {
         Self::Cpu,
         Self::Rehydration,
         Self::Webhooks,
-        Self::Bookkeeping,
-        Self::Postings,
         Self::Reconcile,
         Self::CustomersCreate,
         Self::CustomersList,
     ];
 
-    /// By which it is asked for.
+    /// Returns the name on the command line.
     pub fn name(self) -> String {
         use clap::ValueEnum as _;
         self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
 }
 
-/// What is measured, and for how long.
+/// Options of a run.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Which rows.
+    /// Rows to measure.
     pub rows: Vec<Row>,
-    /// How long each measurement takes, where that is open.
+    /// Duration of each measurement, where it is open.
     pub time: Duration,
-    /// Small and short: to see that it works.
+    /// Small and short measurements, to see that they work.
     pub quick: bool,
-    /// A PostgreSQL server on which databases may be made.
+    /// PostgreSQL server on which databases may be made.
     pub postgres: Option<Url>,
-    /// Where databases are made, and removed again; the temporary folder if none is named.
+    /// Folder for databases, which are removed again. The temporary folder if absent.
     pub folder: Option<PathBuf>,
+    /// Another binary to compare with.
+    pub against: Option<PathBuf>,
 }
 
-/// Measures, and tells of each row when it is done.
-///
-/// A row that cannot be measured is one that is wrong; the others are measured all the same.
-pub async fn run(options: &Options, mut told: impl FnMut(&str)) -> anyhow::Result<Vec<Line>> {
-    if options.postgres.is_none() && options.rows.contains(&Row::InitiatePostgres) {
-        bail!("{} needs --postgres URL", Row::InitiatePostgres.name());
+impl Options {
+    /// Returns the database engine of a row.
+    fn engine(&self, row: Row) -> anyhow::Result<Engine> {
+        if row != Row::InitiatePostgres {
+            return Ok(Engine::Sqlite);
+        }
+        let server = self.postgres.clone();
+        Ok(Engine::Postgres(server.with_context(|| format!("{} needs --postgres URL", row.name()))?))
     }
-    let world = World::make(options.folder.clone())?;
-    let mut lines = Vec::new();
-    let mut of_crowd: Vec<Row> = options.rows.iter().copied().filter(|row| crowd::ROWS.contains(row)).collect();
+}
+
+/// Measures the rows. Calls `begin` with the name of each.
+///
+/// A row that cannot be measured has a line with the error. The other rows are measured all the same.
+pub async fn run(options: &Options, mut begin: impl FnMut(&str)) -> anyhow::Result<Vec<Line>> {
     for row in &options.rows {
-        // One crowd serves several rows, the first time that one of them is asked for.
-        let of_crowd = if crowd::ROWS.contains(row) { std::mem::take(&mut of_crowd) } else { Vec::new() };
-        if crowd::ROWS.contains(row) && of_crowd.is_empty() {
+        options.engine(*row)?;
+        if options.against.is_some() && !against::ROWS.contains(row) {
+            let known = against::ROWS.map(Row::name).join(", ");
+            bail!("--against measures {known} only, not {}", row.name());
+        }
+    }
+    let env = Env::make(options.folder.clone())?;
+    let mut lines = Vec::new();
+    let mut of_many: Vec<Row> = options.rows.iter().copied().filter(|row| many_live::ROWS.contains(row)).collect();
+    for row in &options.rows {
+        // The same live payments serve several rows, which are measured together.
+        let of_many = if many_live::ROWS.contains(row) { std::mem::take(&mut of_many) } else { Vec::new() };
+        if many_live::ROWS.contains(row) && of_many.is_empty() {
             continue;
         }
-        told(&row.name());
+        begin(&row.name());
         let before = Host::now();
-        let measured = match measure(&world, options, *row, &of_crowd).await {
+        let measured = match measure(&env, options, *row, &of_many).await {
             Ok(measured) => measured,
             Err(error) => vec![Line::unmeasured(row.name(), format!("{error:#}"))],
         };
-        let taken = Host::took_since(before);
-        lines.extend(measured.into_iter().map(|line| taken.iter().fold(line, Line::note)));
+        let stolen = Host::note_since(before);
+        lines.extend(measured.into_iter().map(|line| stolen.iter().fold(line, Line::note)));
     }
     clean_up(options).await?;
     Ok(lines)
 }
 
-/// Removes the databases that a run has made on a server. Its folder goes by itself.
+/// Removes the databases that a run has made on a server. The folder is removed by itself.
 pub async fn clean_up(options: &Options) -> anyhow::Result<()> {
-    match &options.postgres {
-        Some(server) if options.rows.contains(&Row::InitiatePostgres) => {
-            Engine::Postgres(server.clone()).clean_up(&initiate::DATABASES).await
-        }
-        _ => Ok(()),
+    if !options.rows.contains(&Row::InitiatePostgres) {
+        return Ok(());
     }
+    let databases = if options.against.is_some() { against::DATABASES } else { initiate::DATABASES };
+    options.engine(Row::InitiatePostgres)?.clean_up(&databases).await
 }
 
-async fn measure(world: &World, options: &Options, row: Row, of_crowd: &[Row]) -> anyhow::Result<Vec<Line>> {
+async fn measure(env: &Env, options: &Options, row: Row, of_many: &[Row]) -> anyhow::Result<Vec<Line>> {
     let Options { time, quick, .. } = *options;
+    if let Some(other) = &options.against {
+        return against::measure(env, &options.engine(row)?, row, other, (time, quick)).await;
+    }
     match row {
-        Row::Initiate => initiate::measure(world, &Engine::Sqlite, time, quick).await,
-        Row::InitiatePostgres => {
-            let server = options.postgres.clone().context("there is no server")?;
-            initiate::measure(world, &Engine::Postgres(server), time, quick).await
-        }
-        Row::Complete => life::complete(world, time, quick).await,
-        Row::Finality => life::finality(world, time, quick).await,
-        Row::Bookkeeping => books::measure(world, time, quick).await,
-        Row::Postings => postings::measure(world, quick).await,
-        Row::Reconcile => reconcile::measure(world, quick).await,
-        Row::Memory | Row::Pages | Row::Cpu | Row::Rehydration => crowd::measure(world, of_crowd, time, quick).await,
-        Row::CustomersCreate => customers::create(world, time).await,
-        Row::CustomersList => customers::list(world, time, quick).await,
-        Row::Webhooks => webhooks::measure(world, quick).await,
+        Row::Initiate | Row::InitiatePostgres => initiate::measure(env, &options.engine(row)?, time, quick).await,
+        Row::Complete => lifecycle::complete(env, time, quick).await,
+        Row::Finality => lifecycle::finality(env, time, quick).await,
+        Row::Memory | Row::Pages | Row::Cpu | Row::Rehydration => many_live::measure(env, of_many, time, quick).await,
+        Row::Webhooks => webhooks::measure(env, quick).await,
+        Row::Reconcile => reconcile::measure(env, quick).await,
+        Row::CustomersCreate => customers::create(env, time).await,
+        Row::CustomersList => customers::list(env, time, quick).await,
     }
 }

@@ -1,4 +1,4 @@
-//! What the operator sees beside a crowd of live payments: how long the slowest of the pages takes.
+//! Row `pages`: the slowest of the operator's pages beside many live payments.
 
 use std::time::Instant;
 
@@ -6,11 +6,11 @@ use anyhow::ensure;
 use axum::http::StatusCode;
 
 use super::drive::percentile_us;
-use super::service::{CALL_DEADLINE, Service};
 use super::table::{Goal, Line};
 use payferry_testkit::client::Client;
+use payferry_testkit::service::Service;
 
-/// The pages, and something that each must hold.
+/// The pages, and a text that each must contain.
 const PAGES: [(&str, &str); 5] = [
     ("/ops", "<main"),
     ("/ops/view/shards/0", "/ops/view/payments/pay_"),
@@ -18,14 +18,14 @@ const PAGES: [(&str, &str); 5] = [
     ("/ops/view/customers", "<main"),
     ("/metrics", "payferry_"),
 ];
-/// Answers at once, over the same listener.
+/// A route of the same listener that responds at once.
 const BARE: (&str, &str) = ("/healthz", "ok");
-/// How often each is read, one read after the other; the first, too, counts.
+/// Sequential reads of each page. The first one counts, too.
 const READS: usize = 20;
-/// The longest that any of these reads may take.
+/// Goal of the slowest read.
 const GOAL_MS: f64 = 50.0;
 
-/// How long reads of one page took, and its length.
+/// Durations of the reads of one page, and its length.
 struct Reads {
     sorted_us: Vec<u64>,
     bytes: usize,
@@ -39,7 +39,7 @@ impl Reads {
             let answer = operator.get(path).await?;
             sorted_us.push(u64::try_from(since.elapsed().as_micros())?);
             ensure!(answer.status == StatusCode::OK, "{path} answered {}", answer.status);
-            ensure!(String::from_utf8_lossy(&answer.body).contains(holds), "{path} does not hold {holds}");
+            ensure!(String::from_utf8_lossy(&answer.body).contains(holds), "{path} does not contain {holds}");
             bytes = answer.body.len();
         }
         sorted_us.sort_unstable();
@@ -55,9 +55,9 @@ impl Reads {
     }
 }
 
-/// Measures beside so many live payments.
+/// Measures beside `live` payments.
 pub(super) async fn measure(service: &Service, live: usize) -> anyhow::Result<Line> {
-    let operator = Client::new(&service.ready.operator_url, 1, CALL_DEADLINE)?.bearer(&service.ready.operator_token)?;
+    let operator = service.operator()?;
     let bare = Reads::of(&operator, BARE).await?;
     let (mut slowest, mut notes) = (0.0_f64, Vec::new());
     for page in PAGES {

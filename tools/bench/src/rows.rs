@@ -1,4 +1,4 @@
-//! The bare read of live payments' rows: the same database, the same pages, and nobody who makes anything of them.
+//! Bare read of the rows of live payments: the same database and the same pages as the service reads, without actors.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -7,28 +7,26 @@ use futures::future::try_join_all;
 use payferry_entities::Database;
 use sea_orm::{ConnectionTrait, Statement};
 
-use crate::sandbox::database_file;
-
-/// Rows of a page, as a shard reads them when it starts.
+/// Rows of a page, as a shard reads them at its start.
 const PAGE: usize = 1_000;
-/// Parts of the 256 logical shards; they are read side by side, as far as there are connections.
+/// Parts of the 256 logical shards. They are read concurrently, as far as there are connections.
 const PARTS: i64 = 8;
 const SHARDS_OF_PART: i64 = 256 / PARTS;
 const LIVE: &str = "SELECT id, version, state FROM payments WHERE live AND id > $1 AND shard >= $2 AND shard <= $3 \
     ORDER BY id LIMIT $4";
 
-/// What was read.
+/// Result of a read.
 #[derive(Debug, Default)]
 pub(super) struct LiveRows {
     pub(super) count: usize,
-    /// Of the payments' states, as they are kept.
+    /// Size of the stored states.
     pub(super) state_bytes: usize,
     pub(super) took: Duration,
 }
 
-/// Reads all of them in the SQLite file of a sandbox's folder, whether or not a sandbox runs there.
-pub(super) async fn read_live(folder: &Path) -> anyhow::Result<LiveRows> {
-    let database = Database::open(&format!("sqlite://{}?mode=rw", database_file(folder).display())).await?;
+/// Reads all rows of live payments in a SQLite file, whether a service runs on it or not.
+pub(super) async fn read_live(file: &Path) -> anyhow::Result<LiveRows> {
+    let database = Database::open(&format!("sqlite://{}?mode=rw", file.display())).await?;
     let since = Instant::now();
     let parts = try_join_all((0..PARTS).map(|part| read_part(&database, part))).await?;
     let took = since.elapsed();

@@ -1,21 +1,24 @@
-//! One line of the table, and how it is printed.
+//! Lines of the table, and their text form.
 
 use serde::Serialize;
 
-/// What is wanted of a figure.
+/// Cargo profile of this binary: `debug`, `release` or `dist`.
+pub const PROFILE: &str = env!("PAYFERRY_BENCH_PROFILE");
+
+/// Goal of a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Goal {
-    /// No less.
+    /// Lower limit.
     AtLeast(f64),
-    /// No more.
+    /// Upper limit.
     AtMost(f64),
-    /// Nothing: it is there to compare with.
+    /// No goal.
     None,
 }
 
 impl Goal {
-    /// Whether `figure` is as wanted.
+    /// Whether `figure` meets the goal.
     pub fn holds(self, figure: f64) -> bool {
         match self {
             Self::AtLeast(least) => figure >= least,
@@ -24,8 +27,8 @@ impl Goal {
         }
     }
 
-    /// As people read it, if anything is wanted.
-    fn told(self, figure: impl Fn(f64) -> String) -> Option<String> {
+    /// Returns the text form, if there is a goal.
+    fn text(self, figure: impl Fn(f64) -> String) -> Option<String> {
         match self {
             Self::AtLeast(least) => Some(format!("≥ {}", figure(least))),
             Self::AtMost(most) => Some(format!("≤ {}", figure(most))),
@@ -34,87 +37,101 @@ impl Goal {
     }
 }
 
-/// What a figure is compared with, measured in the same run.
+/// Figure to compare with, measured in the same run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Bound {
-    /// In words.
+    /// Description.
     pub what: &'static str,
-    /// In the figure's unit.
+    /// Value in the unit of the line.
     pub figure: f64,
 }
 
 /// One line of the table.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Line {
-    /// What was measured.
+    /// What is measured.
     pub what: String,
-    /// How much it is.
+    /// The figure.
     pub figure: f64,
-    /// Of what.
+    /// Its unit.
     pub unit: &'static str,
-    /// What is wanted.
+    /// Goal of the figure.
     pub goal: Goal,
-    /// What it is compared with.
+    /// Figure to compare with.
     pub bound: Option<Bound>,
-    /// The figure over that.
+    /// Ratio of the figure to the bound.
     pub ratio: Option<f64>,
-    /// What is wanted of it.
+    /// Goal of the ratio.
     pub ratio_goal: Goal,
-    /// Whether all that is wanted is so: the figure and the ratio, and nothing is lacking.
+    /// Whether figure and ratio meet their goals and nothing is lacking.
     pub holds: bool,
-    /// What is lacking without which the row does not hold, however good its figure: a database that is durable, say.
+    /// Missing preconditions without which no figure meets the goal, for example a durable database.
     pub lacks: Vec<String>,
-    /// What else is to be known, such as how many were measured.
+    /// Further information.
     pub notes: Vec<String>,
-    /// Results that are wrong, whatever the figure: lost payments, say.
+    /// Wrong results, for example lost payments.
     pub wrong: Vec<String>,
+    /// Cargo profile of this binary.
+    pub profile: &'static str,
 }
 
 impl Line {
-    /// A line without a bound or notes.
+    /// Makes a line without a bound and notes.
     pub fn new(what: impl Into<String>, figure: f64, unit: &'static str, goal: Goal) -> Self {
         let holds = goal.holds(figure);
         let what = what.into();
         let (lacks, notes, wrong) = (Vec::new(), Vec::new(), Vec::new());
         let ratio_goal = Goal::None;
-        Self { what, figure, unit, goal, bound: None, ratio: None, ratio_goal, holds, lacks, notes, wrong }
+        Self {
+            what,
+            figure,
+            unit,
+            goal,
+            bound: None,
+            ratio: None,
+            ratio_goal,
+            holds,
+            lacks,
+            notes,
+            wrong,
+            profile: PROFILE,
+        }
     }
 
-    /// The line of a row that could not be measured.
+    /// Makes the line of a row that could not be measured.
     pub fn unmeasured(what: impl Into<String>, why: String) -> Self {
         let lacks = vec!["it could not be measured".to_owned()];
         Self::new(what, 0.0, "", Goal::None).unless(lacks).wrong(vec![why])
     }
 
-    /// Beside what it is compared with.
+    /// Adds the figure to compare with.
     pub fn beside(mut self, what: &'static str, figure: f64) -> Self {
         self.ratio = (figure > 0.0).then(|| self.figure / figure);
         self.bound = Some(Bound { what, figure });
         self
     }
 
-    /// With the ratio as it was each time that both were measured right after one another, which says more than that of all
-    /// their measurements.
+    /// Sets the ratio of paired measurements, which is more precise than the ratio of the two figures.
     pub fn in_pairs(mut self, ratio: f64) -> Self {
         self.ratio = Some(ratio);
         self
     }
 
-    /// With what is wanted of its ratio to the bound. A ratio that is not known is none.
+    /// Sets the goal of the ratio. An unknown ratio misses it.
     pub fn ratio_goal(mut self, goal: Goal) -> Self {
         self.ratio_goal = goal;
         self.holds &= self.ratio_holds();
         self
     }
 
-    /// Not held if anything is lacking.
+    /// Adds missing preconditions.
     pub fn unless(mut self, lacks: Vec<String>) -> Self {
         self.holds &= lacks.is_empty();
         self.lacks.extend(lacks);
         self
     }
 
-    /// In a few words, for a list of what is missed.
+    /// Describes the line for a list of missed goals.
     pub fn summary(&self) -> String {
         let [what, figure, goal, _, ratio] = self.cells();
         let ratio = if self.ratio_holds() { String::new() } else { format!(", of the bound {ratio}") };
@@ -126,24 +143,24 @@ impl Line {
         self.ratio_goal == Goal::None || self.ratio.is_some_and(|ratio| self.ratio_goal.holds(ratio))
     }
 
-    /// With something more to be known.
+    /// Adds a note.
     pub fn note(mut self, note: impl Into<String>) -> Self {
         self.notes.push(note.into());
         self
     }
 
-    /// With what is wrong.
+    /// Adds wrong results.
     pub fn wrong(mut self, wrong: Vec<String>) -> Self {
         self.wrong.extend(wrong);
         self
     }
 
     fn cells(&self) -> [String; 5] {
-        let goal = self.goal.told(short).unwrap_or_else(|| "-".to_owned());
+        let goal = self.goal.text(short).unwrap_or_else(|| "-".to_owned());
         let goal = if self.goal.holds(self.figure) { goal } else { format!("{goal} ✗") };
         let bound = self.bound.as_ref().map_or_else(|| "-".to_owned(), |bound| short(bound.figure));
         let ratio = self.ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}"));
-        let ratio = match self.ratio_goal.told(|ratio| format!("{ratio:.2}")) {
+        let ratio = match self.ratio_goal.text(|ratio| format!("{ratio:.2}")) {
             Some(goal) => format!("{ratio} {goal}{}", if self.ratio_holds() { "" } else { " ✗" }),
             None => ratio,
         };
@@ -151,7 +168,7 @@ impl Line {
     }
 }
 
-/// Three digits at least, and no more than are known.
+/// Formats a figure with at least three digits.
 fn short(figure: f64) -> String {
     match figure.abs() {
         size if size >= 100.0 => format!("{figure:.0}"),
@@ -160,7 +177,7 @@ fn short(figure: f64) -> String {
     }
 }
 
-/// The table, as text: every line with its notes below it.
+/// Returns the table as text: every line with its notes below it.
 pub fn render(lines: &[Line]) -> String {
     use std::fmt::Write as _;
 
@@ -197,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_table_shows_goals_bounds_and_what_is_wrong() {
+    fn a_table_shows_goals_bounds_and_wrong_results() {
         let lines = [
             Line::new("payments initiated", 5_123.4, "/s", Goal::AtLeast(5_000.0)).beside("a bare handler", 10_000.0),
             Line::new("p99", 61.24, "ms", Goal::AtMost(50.0)).note("at 5,000/s").wrong(vec!["1 is lost".to_owned()]),
@@ -213,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_holds_if_both_its_figure_and_its_ratio_do() {
+    fn a_line_holds_if_figure_and_ratio_meet_their_goals() {
         let line = |figure, bound| {
             let line = Line::new("payments initiated", figure, "/s", Goal::AtLeast(5_000.0));
             line.beside("a bare handler", bound).ratio_goal(Goal::AtLeast(0.3))
@@ -235,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_may_be_judged_by_its_ratio_alone() {
+    fn a_line_may_have_a_goal_of_the_ratio_only() {
         let line = |ratio| {
             let line = Line::new("CPU of a payment", 1_300.0, "µs", Goal::None).beside("beside few", 1_000.0);
             line.in_pairs(ratio).ratio_goal(Goal::AtMost(1.25))
@@ -246,14 +263,14 @@ mod tests {
     }
 
     #[test]
-    fn a_row_that_could_not_be_measured_stands_among_the_others() {
+    fn an_unmeasured_row_has_a_line() {
         let line = Line::unmeasured("webhooks", "the service did not start".to_owned());
         assert!(!line.holds);
         assert!(render(&[line]).contains("WRONG: the service did not start"));
     }
 
     #[test]
-    fn a_row_that_lacks_something_does_not_hold_whatever_its_figure() {
+    fn a_line_with_a_missing_precondition_does_not_hold() {
         let line = Line::new("payments initiated", 6_000.0, "/s", Goal::AtLeast(5_000.0)).beside("a handler", 10_000.0);
         assert!(line.clone().unless(vec![]).ratio_goal(Goal::AtLeast(0.3)).holds);
         let lacks = || vec!["not durable: fsync = off".to_owned()];

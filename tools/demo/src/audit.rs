@@ -1,41 +1,44 @@
-//! Afterwards: are the webhooks all there and genuine, and does the money lie where the answers say?
+//! Final checks: all webhooks arrived and verify, and the balances on-chain equal the amounts of the payments.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
-use payferry_testkit::wire::{Amount, Chain};
+use payferry_testkit::movements::holdings;
+use payferry_testkit::psp::Psp;
+use payferry_testkit::rpc::Rpc;
+use payferry_testkit::wire::{Amount, Chain, Token};
 use serde_json::Value;
 
-use payferry_testkit::client::{Psp, amount, text};
+use super::shop::{amount, text};
 
-/// How long the last webhooks may take.
+/// Longest wait for the last webhooks.
 const PATIENCE: Duration = Duration::from_mins(1);
 const POLL: Duration = Duration::from_millis(100);
 
-/// What was found.
+/// Results of the checks.
 pub(super) struct Audit {
     pub(super) webhooks: usize,
-    /// Chain, token, the PSP's vault, the treasury: as on-chain, equal to what was reported.
-    pub(super) holdings: Vec<(Chain, String, Amount, Amount)>,
+    /// Chain, token, balance of the PSP's vault, balance of the treasury.
+    pub(super) holdings: Vec<(Chain, Token, Amount, Amount)>,
 }
 
-/// Checks webhooks and balances of these payments; an error says what does not hold.
+/// Checks webhooks and balances of these payments. The error names the first difference.
 pub(super) async fn audit(psp: &Psp, inbox: &str, payments: &[Value]) -> anyhow::Result<Audit> {
     let webhooks = webhooks(psp, inbox, payments).await?;
-    let holdings = holdings(psp, payments).await?;
+    let holdings = compared_holdings(psp, payments).await?;
     Ok(Audit { webhooks, holdings })
 }
 
-/// Every event of the feed arrived, verified, and no payment's sequence has a gap.
+/// Checks that every event of the feed arrived as a webhook and verified, and that no payment's sequence has a gap.
 async fn webhooks(psp: &Psp, inbox: &str, payments: &[Value]) -> anyhow::Result<usize> {
-    let feed = psp.feed().await?;
     let mut sequences: HashMap<String, Vec<u64>> = HashMap::new();
     let mut expected = HashSet::new();
-    for event in &feed {
-        expected.insert(text(event, "/event_id")?);
+    for event in psp.events().await? {
+        let event: Value = serde_json::from_str(event.get())?;
+        expected.insert(text(&event, "/event_id")?);
         let sequence = event["sequence"].as_u64().context("an event has no sequence")?;
-        sequences.entry(text(event, "/payment_id")?).or_default().push(sequence);
+        sequences.entry(text(&event, "/payment_id")?).or_default().push(sequence);
     }
     for payment in payments {
         let id = text(payment, "/payment_id")?;
@@ -60,11 +63,10 @@ async fn webhooks(psp: &Psp, inbox: &str, payments: &[Value]) -> anyhow::Result<
     }
 }
 
-/// The PSP's vault and the treasury hold, on each chain and in each token, the sum of what the payments report.
-async fn holdings(psp: &Psp, payments: &[Value]) -> anyhow::Result<Vec<(Chain, String, Amount, Amount)>> {
-    let mut sums: BTreeMap<(Chain, String), (Amount, Amount)> = BTreeMap::new();
+/// Checks that the PSP's vault and the treasury hold, of each token on each chain, the sum of the payments' shares.
+async fn compared_holdings(psp: &Psp, payments: &[Value]) -> anyhow::Result<Vec<(Chain, Token, Amount, Amount)>> {
+    let mut sums: BTreeMap<(Chain, Token), (Amount, Amount)> = BTreeMap::new();
     for payment in payments.iter().filter(|payment| payment["status"] == "settled") {
-        let chain: Chain = text(payment, "/chain")?.parse()?;
         let (psp_amount, fee) =
             (amount(payment, "/settlement/psp_amount")?, amount(payment, "/settlement/treasury_fee")?);
         ensure!(
@@ -72,21 +74,22 @@ async fn holdings(psp: &Psp, payments: &[Value]) -> anyhow::Result<Vec<(Chain, S
             "the shares of {} are not what was received",
             payment["payment_id"]
         );
-        let sum = sums.entry((chain, text(payment, "/currency")?)).or_default();
+        let asset = (text(payment, "/chain")?.parse()?, text(payment, "/currency")?.parse()?);
+        let sum = sums.entry(asset).or_default();
         *sum = (sum.0.saturating_add(psp_amount), sum.1.saturating_add(fee));
     }
-    let facts = psp.get("/sandbox").await?;
-    let mut holdings = Vec::new();
-    for ((chain, token), (psp_amount, fee)) in sums {
-        let at = |what: &str| text(&facts, &format!("/chains/{chain}/{what}"));
-        let contract = at(&format!("tokens/{token}"))?;
-        let vault = psp.balance(chain, &contract, &at("psp_vault")?).await?;
-        let treasury = psp.balance(chain, &contract, &at("treasury")?).await?;
-        ensure!(
-            (vault, treasury) == (psp_amount, fee),
-            "{token} on {chain}: vault and treasury hold {vault} and {treasury}, the payments say {psp_amount} and {fee}"
-        );
-        holdings.push((chain, token, vault, treasury));
+    let mut compared = Vec::new();
+    for (chain, info) in psp.sandbox().await?.chains {
+        let (_, held) = holdings(&Rpc::of_sandbox(psp.side(), chain), &info).await?;
+        for ((_, token), (psp_amount, fee)) in sums.iter().filter(|((of, _), _)| *of == chain) {
+            let held = held.get(token).copied().unwrap_or_default();
+            let (vault, treasury) = (held.vault, held.treasury);
+            ensure!(
+                (vault, treasury) == (*psp_amount, *fee),
+                "{token} on {chain}: vault and treasury hold {vault} and {treasury}, the payments say {psp_amount} and {fee}"
+            );
+            compared.push((chain, *token, vault, treasury));
+        }
     }
-    Ok(holdings)
+    Ok(compared)
 }

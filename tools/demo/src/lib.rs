@@ -1,47 +1,48 @@
-//! The demonstration: the whole story of the service, played against a fresh sandbox over real HTTP.
+//! Demonstration: the stories of the service, played against a new sandbox over HTTP.
 //!
-//! It is a check, too: whatever does not end as expected is an error.
+//! It is also a check: an unexpected outcome is an error.
 
 mod audit;
-mod client;
+pub mod command;
+mod shop;
 mod stories;
 
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use futures::stream::{self, FuturesUnordered, StreamExt, TryStreamExt};
-use indicatif::{ProgressBar, ProgressStyle};
+use payferry_testkit::progress::Progress;
+use payferry_testkit::service::Ready;
 use payferry_testkit::wire::{Amount, Chain, Token};
 use serde_json::{Value, json};
 
-use crate::sandbox::Ready;
-use client::{PaymentLine, Psp, text};
+use shop::{PaymentLine, Shop, text};
 use stories::Outcome;
 
-/// Where the demonstration's webhooks go.
+/// Inbox of the sandbox that gets the webhooks.
 const INBOX: &str = "demo";
-/// Requests at once that make and pay the crowd's payments.
+/// Requests at once that make and pay the payments of the burst.
 const PAYING: usize = 64;
-/// Payments of the crowd that are asked after at once.
+/// Payments of the burst that are polled at once.
 const WATCHING: usize = 16;
-/// What each of the crowd pays.
-const CROWD_AMOUNT: Amount = Amount(7_770_000);
+/// Amount of each payment of the burst.
+const BURST_AMOUNT: Amount = Amount(7_770_000);
 const EXPIRES_SECS: u32 = 3_600;
 
-/// Plays everything against a running sandbox and prints how it went. `crowd`: payments at once at the end.
-pub async fn play(ready: &Ready, crowd: usize) -> anyhow::Result<()> {
+/// Plays all stories against a running sandbox and prints the outcomes. `burst` is the number of payments at once at the end.
+pub async fn play(ready: &Ready, burst: usize) -> anyhow::Result<()> {
     let began = Instant::now();
     let stories = stories::side_by_side();
-    let steps = stories.len() + 3 + 2 * crowd + 1;
-    let bar = Progress::new(steps);
+    let steps = stories.len() + 3 + 2 * burst + 1;
+    let bar = Progress::new();
 
-    bar.say("a PSP syncs its merchant and sets its webhook");
-    let psp = Psp::set_up(ready, INBOX).await?;
+    bar.begin("a PSP syncs its merchant and sets its webhook", steps as u64);
+    let shop = Shop::set_up(ready, INBOX).await?;
 
     bar.say("payers pay on every chain, too little, too much, from a sanctioned account");
     let mut outcomes = Vec::new();
     let mut playing: FuturesUnordered<_> =
-        stories.iter().enumerate().map(async |(n, story)| (n, story.play(&psp).await)).collect();
+        stories.iter().enumerate().map(async |(n, story)| (n, story.play(&shop).await)).collect();
     while let Some((n, outcome)) = playing.next().await {
         outcomes.push((n, outcome?));
         bar.step();
@@ -50,31 +51,31 @@ pub async fn play(ready: &Ready, crowd: usize) -> anyhow::Result<()> {
     outcomes.sort_by_key(|(n, _)| *n);
     let mut outcomes: Vec<Outcome> = outcomes.into_iter().map(|(_, outcome)| outcome).collect();
 
-    bar.say("the chain takes a transfer back");
-    outcomes.push(stories::reorganised(&psp).await?);
+    bar.say("a reorganisation removes a transfer");
+    outcomes.push(stories::reorganised(&shop).await?);
     bar.step();
 
     bar.say("time passes");
-    outcomes.extend(stories::expired(&psp).await?);
+    outcomes.extend(stories::expired(&shop).await?);
     bar.step();
     bar.step();
 
-    bar.say(&format!("{crowd} payments at once"));
-    let (crowd_payments, crowd_took) = play_crowd(&psp, crowd, &bar).await?;
+    bar.say(&format!("{burst} payments at once"));
+    let (burst_payments, burst_took) = play_burst(&shop, burst, &bar).await?;
 
     bar.say("webhooks and balances are compared");
     let mut payments: Vec<Value> = outcomes.iter().map(|outcome| outcome.payment.clone()).collect();
-    payments.extend(crowd_payments);
-    let audit = audit::audit(&psp, INBOX, &payments).await?;
+    payments.extend(burst_payments);
+    let audit = audit::audit(&shop.psp, INBOX, &payments).await?;
     bar.step();
     bar.done();
 
     print_outcomes(&outcomes);
     println!();
-    if crowd > 0 {
-        let rate = f64::from(u32::try_from(crowd)?) / crowd_took.as_secs_f64();
-        let secs = crowd_took.as_secs_f64();
-        println!("{crowd} payments at once: initiated, paid and settled on-chain in {secs:.1} s ({rate:.0}/s)");
+    if burst > 0 {
+        let rate = f64::from(u32::try_from(burst)?) / burst_took.as_secs_f64();
+        let secs = burst_took.as_secs_f64();
+        println!("{burst} payments at once: initiated, paid and settled on-chain in {secs:.1} s ({rate:.0}/s)");
     }
     println!("{} webhooks received, every signature verified, no gap in any payment's sequence", audit.webhooks);
     println!("on-chain, each equal to the sum of what the payments report:");
@@ -90,20 +91,21 @@ pub async fn play(ready: &Ready, crowd: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Many payments at once, over all chains and tokens: all are paid before the first is asked after.
-async fn play_crowd(psp: &Psp, size: usize, bar: &Progress) -> anyhow::Result<(Vec<Value>, Duration)> {
+/// Plays many payments at once, over all chains and tokens. All are paid before the first is polled.
+async fn play_burst(shop: &Shop, size: usize, bar: &Progress) -> anyhow::Result<(Vec<Value>, Duration)> {
     let since = Instant::now();
     let pay = async |n: usize| -> anyhow::Result<String> {
         let (chain, token) = (Chain::ALL[n % Chain::ALL.len()], Token::ALL[n / Chain::ALL.len() % Token::ALL.len()]);
-        let made = psp.initiate(CROWD_AMOUNT, token, chain.as_str(), EXPIRES_SECS).await?;
+        let made = shop.initiate(BURST_AMOUNT, token, chain.as_str(), EXPIRES_SECS).await?;
         let id = text(&made, "/payment_id")?;
-        psp.pay(&id, json!({})).await?;
+        shop.pay(&id, &json!({})).await?;
         bar.step();
         Ok(id)
     };
     let paid: Vec<String> = stream::iter(0..size).map(pay).buffer_unordered(PAYING).try_collect().await?;
     let settle = async |id: String| -> anyhow::Result<Value> {
-        let payment = psp.until(&id, |payment| payment["status"] == "settled").await.context("one of the crowd")?;
+        let payment =
+            shop.until(&id, |payment| payment["status"] == "settled").await.context("a payment of the burst")?;
         bar.step();
         Ok(payment)
     };
@@ -124,36 +126,5 @@ fn print_outcomes(outcomes: &[Outcome]) {
         let PaymentLine { status, labels, received } = PaymentLine::of(payment);
         let took = format!("{:.1} s", took.as_secs_f64());
         line([name, &word("chain"), &word("currency"), &word("amount"), &received, &status, &labels, &took]);
-    }
-}
-
-/// A bar where somebody looks, lines where it goes to a file.
-struct Progress {
-    bar: ProgressBar,
-}
-
-impl Progress {
-    fn new(steps: usize) -> Self {
-        let bar = ProgressBar::new(steps as u64);
-        if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos:>4}/{len} {elapsed:>4}  {msg}") {
-            bar.set_style(style);
-        }
-        bar.enable_steady_tick(Duration::from_millis(200));
-        Self { bar }
-    }
-
-    fn say(&self, what: &str) {
-        if self.bar.is_hidden() {
-            eprintln!("{what}");
-        }
-        self.bar.set_message(what.to_owned());
-    }
-
-    fn step(&self) {
-        self.bar.inc(1);
-    }
-
-    fn done(&self) {
-        self.bar.finish_and_clear();
     }
 }

@@ -1,4 +1,4 @@
-//! What may happen to a payment, each as a story with its expected end.
+//! Stories: what can happen to a payment, each with its expected end.
 
 use std::time::{Duration, Instant};
 
@@ -6,35 +6,35 @@ use anyhow::{Context, ensure};
 use payferry_testkit::wire::{Amount, Token};
 use serde_json::{Value, json};
 
-use payferry_testkit::client::{PaymentLine, Psp, text};
+use super::shop::{PaymentLine, Shop, text};
 
-/// Seconds until a payment expires, unless the story is about that.
+/// Seconds until a payment expires, and in the stories about expiry.
 const EXPIRES_SECS: u32 = 1_200;
 const EXPIRES_SOON_SECS: u32 = 60;
 
-/// A payment that is paid with these transfers, and how it ends.
+/// A payment, its transfers and its expected end.
 pub(super) struct Story {
     pub(super) name: &'static str,
     pub(super) chain: &'static str,
     pub(super) token: Token,
     pub(super) due: Amount,
-    /// Bodies of `pay`.
+    /// Request bodies of `pay`.
     pub(super) pays: Vec<Value>,
-    /// Whether the payment's actor panics in between.
+    /// Whether the actor of the payment panics before it is paid.
     pub(super) panics: bool,
     pub(super) ends: Ends,
 }
 
-/// How a payment ends.
+/// Expected end of a payment.
 #[derive(Clone, Copy)]
 pub(super) struct Ends {
     pub(super) status: &'static str,
-    /// Labels that it has then, others aside.
+    /// Labels that it must have; others are allowed.
     pub(super) labels: &'static [&'static str],
     pub(super) received: Amount,
 }
 
-/// How it ended.
+/// Outcome of a story.
 pub(super) struct Outcome {
     pub(super) name: &'static str,
     pub(super) payment: Value,
@@ -49,7 +49,7 @@ const fn settled(received: Amount) -> Ends {
     Ends { status: "settled", labels: &[], received }
 }
 
-/// The stories that can be played side by side.
+/// Returns the stories that can be played concurrently.
 pub(super) fn side_by_side() -> Vec<Story> {
     let exact = |chain, token, due| Story {
         name: "exact amount",
@@ -98,10 +98,10 @@ pub(super) fn side_by_side() -> Vec<Story> {
 }
 
 impl Story {
-    /// Plays it to its end.
-    pub(super) async fn play(&self, psp: &Psp) -> anyhow::Result<Outcome> {
+    /// Plays the story to its end.
+    pub(super) async fn play(&self, shop: &Shop) -> anyhow::Result<Outcome> {
         let since = Instant::now();
-        let made = psp.initiate(self.due, self.token, self.chain, EXPIRES_SECS).await?;
+        let made = shop.initiate(self.due, self.token, self.chain, EXPIRES_SECS).await?;
         let id = text(&made, "/payment_id")?;
         ensure!(made["status"] == "pending", "{id} began as {}", made["status"]);
         if self.chain == "best" {
@@ -109,18 +109,18 @@ impl Story {
             ensure!(["base", "polygon", "arbitrum"].contains(&chain.as_str()), "best became {chain}");
         }
         if self.panics {
-            psp.post(&format!("/sandbox/payments/{id}/panic"), json!({})).await?;
+            shop.psp.post(&format!("/sandbox/payments/{id}/panic"), &json!({})).await?;
         }
         for body in &self.pays {
-            psp.pay(&id, body.clone()).await?;
+            shop.pay(&id, body).await?;
         }
-        self.ends.reached(psp, self.name, &id, since).await
+        self.ends.reached(shop, self.name, &id, since).await
     }
 }
 
 impl Ends {
-    async fn reached(self, psp: &Psp, name: &'static str, id: &str, since: Instant) -> anyhow::Result<Outcome> {
-        let payment = psp.until(id, |payment| self.fits(payment)).await.with_context(|| {
+    async fn reached(self, shop: &Shop, name: &'static str, id: &str, since: Instant) -> anyhow::Result<Outcome> {
+        let payment = shop.until(id, |payment| self.fits(payment)).await.with_context(|| {
             format!("{name}: expected {} {} with {} received", self.status, self.labels.join(" "), self.received)
         })?;
         Ok(Outcome { name, payment, took: since.elapsed() })
@@ -134,35 +134,35 @@ impl Ends {
     }
 }
 
-/// The chain takes the payer's transfer back before it is final; he pays again.
-pub(super) async fn reorganised(psp: &Psp) -> anyhow::Result<Outcome> {
+/// A reorganisation removes the payer's transfer before it is final. The payer pays again.
+pub(super) async fn reorganised(shop: &Shop) -> anyhow::Result<Outcome> {
     let (since, chain, due) = (Instant::now(), "/sandbox/chains/arbitrum", tokens(77));
-    let id = text(&psp.initiate(due, Token::Usdc, "arbitrum", EXPIRES_SECS).await?, "/payment_id")?;
-    psp.post(&format!("{chain}/mining"), json!({"paused": true})).await?;
-    psp.pay(&id, json!({})).await?;
-    psp.post(&format!("{chain}/mine"), json!({"blocks": 1})).await?;
-    psp.until(&id, |payment| payment["transfers"][0]["status"] == "seen").await.context("reorganisation: seen")?;
-    psp.post(&format!("{chain}/reorg"), json!({"depth": 1, "dropped": "discard"})).await?;
-    let back = psp.until(&id, |payment| payment["transfers"][0]["status"] == "orphaned").await;
+    let id = text(&shop.initiate(due, Token::Usdc, "arbitrum", EXPIRES_SECS).await?, "/payment_id")?;
+    shop.psp.post(&format!("{chain}/mining"), &json!({"paused": true})).await?;
+    shop.pay(&id, &json!({})).await?;
+    shop.psp.post(&format!("{chain}/mine"), &json!({"blocks": 1})).await?;
+    shop.until(&id, |payment| payment["transfers"][0]["status"] == "seen").await.context("reorganisation: seen")?;
+    shop.psp.post(&format!("{chain}/reorg"), &json!({"depth": 1, "dropped": "discard"})).await?;
+    let back = shop.until(&id, |payment| payment["transfers"][0]["status"] == "orphaned").await;
     let back = back.context("reorganisation: orphaned")?;
-    psp.post(&format!("{chain}/mining"), json!({"paused": false})).await?;
-    ensure!(back["status"] == "pending", "a payment whose transfer was taken back became {}", back["status"]);
-    psp.pay(&id, json!({})).await?;
+    shop.psp.post(&format!("{chain}/mining"), &json!({"paused": false})).await?;
+    ensure!(back["status"] == "pending", "a payment whose transfer was orphaned became {}", back["status"]);
+    shop.pay(&id, &json!({})).await?;
     let ends = Ends { labels: &["REORGED"], ..settled(due) };
-    ends.reached(psp, "transfer taken back, paid again", &id, since).await
+    ends.reached(shop, "transfer orphaned, paid again", &id, since).await
 }
 
-/// One payment nobody pays, and one that is paid after its time. Moves the clock.
-pub(super) async fn expired(psp: &Psp) -> anyhow::Result<[Outcome; 2]> {
+/// One payment expires unpaid, and one is paid after it expired. Moves the clock.
+pub(super) async fn expired(shop: &Shop) -> anyhow::Result<[Outcome; 2]> {
     let (since, due) = (Instant::now(), tokens(10));
-    let initiate = || psp.initiate(due, Token::Usdc, "base", EXPIRES_SOON_SECS);
+    let initiate = || shop.initiate(due, Token::Usdc, "base", EXPIRES_SOON_SECS);
     let unpaid = text(&initiate().await?, "/payment_id")?;
     let late = text(&initiate().await?, "/payment_id")?;
-    psp.post("/sandbox/clock/advance", json!({"seconds": EXPIRES_SOON_SECS + 1})).await?;
+    shop.psp.post("/sandbox/clock/advance", &json!({"seconds": EXPIRES_SOON_SECS + 1})).await?;
     let failed = Ends { status: "failed", labels: &[], received: Amount::ZERO };
-    let unpaid = failed.reached(psp, "nobody pays", &unpaid, since).await?;
-    failed.reached(psp, "paid too late", &late, since).await?;
-    psp.pay(&late, json!({})).await?;
+    let unpaid = failed.reached(shop, "not paid", &unpaid, since).await?;
+    failed.reached(shop, "paid too late", &late, since).await?;
+    shop.pay(&late, &json!({})).await?;
     let mismatched = Ends { status: "mismatched", labels: &["LATE"], received: due };
-    Ok([unpaid, mismatched.reached(psp, "paid too late", &late, since).await?])
+    Ok([unpaid, mismatched.reached(shop, "paid too late", &late, since).await?])
 }

@@ -16,6 +16,8 @@ use serde::Deserialize;
 use tokio::sync::oneshot;
 
 use crate::client::Client;
+use crate::metrics;
+use crate::usage::Usage;
 use crate::wire::Chain;
 
 /// Longest time until a process prints its ready line.
@@ -28,8 +30,8 @@ const POLL: Duration = Duration::from_millis(20);
 const LIVE_POLL: Duration = Duration::from_millis(5);
 /// Last lines of the log that are kept.
 const LOG_LINES_MAX: usize = 20;
-/// Timeout of a request to the operator listener.
-const OPERATOR_DEADLINE: Duration = Duration::from_secs(20);
+/// Timeout of a request.
+pub const CALL_DEADLINE: Duration = Duration::from_secs(20);
 
 /// The line of JSON that a service prints when it is ready. Values that another subcommand does not print are empty.
 #[derive(Debug, Clone, Deserialize)]
@@ -175,8 +177,33 @@ impl Service {
 
     /// Makes a client of the operator listener, with its token if the service printed one.
     pub fn operator(&self) -> anyhow::Result<Client> {
-        let client = Client::new(&self.ready.operator_url, 1, OPERATOR_DEADLINE)?;
+        let client = Client::new(&self.ready.operator_url, 1, CALL_DEADLINE)?;
         if self.ready.operator_token.is_empty() { Ok(client) } else { client.bearer(&self.ready.operator_token) }
+    }
+
+    /// Makes a client with the PSP's key.
+    pub fn client(&self, connections_max: usize) -> anyhow::Result<Client> {
+        Client::new(&self.ready.api_url, connections_max, CALL_DEADLINE)?.bearer(&self.ready.api_key)
+    }
+
+    /// Reads a metric, summed over its labels.
+    pub async fn metric(&self, name: &str) -> anyhow::Result<Option<f64>> {
+        metrics::metric(&self.operator()?, name).await
+    }
+
+    /// Returns the metrics that show a defect.
+    pub async fn defects(&self) -> anyhow::Result<Vec<String>> {
+        metrics::defects(&self.operator()?).await
+    }
+
+    /// Reads CPU time and memory of the process.
+    pub fn usage(&self) -> anyhow::Result<Usage> {
+        Usage::of(self.pid()).context("the process has no readable entry in /proc")
+    }
+
+    /// Returns the CPU time of the process so far, in seconds.
+    pub fn cpu_secs(&self) -> anyhow::Result<f64> {
+        Ok(self.usage()?.cpu.as_secs_f64())
     }
 
     /// Waits until all payments of the service are live.

@@ -1,0 +1,3 @@
+//! `payferry demo`.
+
+pub(super) use payferry_demo::command::{Args, run};
