@@ -70,7 +70,7 @@ impl Fixture {
         let merchant = psp.merchant("load-bench", "bench").await?;
         let received = Arc::new(Mutex::new(Received::default()));
         let receiving = received.clone();
-        let receiver = Receiver::start(move |delivery| receiving.lock().receive(delivery)).await?;
+        let receiver = Receiver::of_payments(move |delivery| receiving.lock().receive(delivery)).await?;
         let before = psp.endpoint().await?;
         receiver.verify_with(&psp.receive_at(receiver.url(), &before).await?);
         let payers = Payers::set_up(psp.side(), &sandbox, "bench").await?;

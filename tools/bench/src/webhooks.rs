@@ -67,7 +67,7 @@ pub(super) async fn measure(env: &Env, quick: bool) -> anyhow::Result<Vec<Line>>
     let received = Arc::new(Mutex::new(Received::default()));
     let receiving = received.clone();
     // It refuses every webhook until it knows the secret.
-    let receiver = Receiver::start(move |delivery| receiving.lock().receive(delivery)).await?;
+    let receiver = Receiver::of_payments(move |delivery| receiving.lock().receive(delivery)).await?;
     let options = env.options("webhooks")?;
     let service = start(&options).await?;
     let psp = BenchPsp::of(&service, CONNECTIONS).await?;

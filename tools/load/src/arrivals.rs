@@ -1,8 +1,8 @@
-//! Arrivals in an open loop: when each payment is meant to begin is decided beforehand, and nothing that the service does
-//! moves it.
+//! Arrivals in an open loop: the start of each payment is scheduled in advance, and the service cannot delay it.
 //!
-//! A closed loop (so many workers, each waiting for its answer) sends less while the service is slow, and so never sees
-//! the waiting that it causes. Here latencies are counted from the intended beginning. Deliberately absent: what begins.
+//! A closed loop (a fixed number of workers, each of which waits for its response) sends less while the service is
+//! slow, and does not measure the waiting that this causes. Here, latencies count from the scheduled start.
+//! Deliberately absent: what starts.
 
 use std::str::FromStr;
 use std::sync::Arc;
@@ -14,23 +14,23 @@ use rand::{RngExt, SeedableRng};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// Most arrivals a second: beyond it, the machine measures its own scheduler.
+/// Largest number of arrivals per second. Beyond it, a run measures the scheduler of the machine.
 pub const RATE_MAX: f64 = 50_000.0;
-/// Fewest: one in a thousand seconds.
+/// Smallest number of arrivals per second: one in 1,000 s.
 pub const RATE_MIN: f64 = 0.001;
 
-/// Arrivals a second.
+/// Arrivals per second.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd, serde::Serialize)]
 #[serde(transparent)]
 pub struct Rate(f64);
 
 impl Rate {
-    /// From [`RATE_MIN`] to [`RATE_MAX`].
+    /// Makes a rate from [`RATE_MIN`] to [`RATE_MAX`].
     pub fn per_second(rate: f64) -> Option<Self> {
         (RATE_MIN..=RATE_MAX).contains(&rate).then_some(Self(rate))
     }
 
-    /// Arrivals a second.
+    /// Returns the arrivals per second.
     pub const fn get(self) -> f64 {
         self.0
     }
@@ -39,7 +39,7 @@ impl Rate {
 impl FromStr for Rate {
     type Err = String;
 
-    /// `500/s`, `500` (the same) or `3000/min`.
+    /// Parses `500/s`, `500` (the same) or `3000/min`.
     fn from_str(text: &str) -> Result<Self, String> {
         let expected = || format!("expected a rate such as 500/s or 90/min, above 0 and at most {RATE_MAX}/s");
         let (number, secs) = match text.split_once('/') {
@@ -52,31 +52,31 @@ impl FromStr for Rate {
     }
 }
 
-/// How the arrivals of one rate are spread.
+/// Distribution of the arrivals of one rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pacing {
-    /// Each as long after the one before.
+    /// Equal gaps.
     Constant,
-    /// Independent of each other, as many payers are: the gaps are exponential, decided by the seed.
+    /// Independent arrivals, as of many payers: exponential gaps, determined by the seed.
     Poisson {
-        /// The same seed makes the same gaps.
+        /// The same seed gives the same gaps.
         seed: u32,
     },
 }
 
-/// When so many arrivals are meant to begin.
+/// Schedule of arrivals.
 #[derive(Debug, Clone, Copy)]
 pub struct Arrivals {
-    /// How many a second.
+    /// Arrivals per second.
     pub rate: Rate,
-    /// How many in all.
+    /// Number of arrivals.
     pub count: u32,
-    /// How they are spread.
+    /// Distribution.
     pub pacing: Pacing,
 }
 
 impl Arrivals {
-    /// The intended beginnings, as offsets from the first moment.
+    /// Returns the scheduled starts, as offsets from the first.
     pub fn schedule(self) -> impl Iterator<Item = Duration> {
         let gap_secs = 1.0 / self.rate.get();
         let mut random = match self.pacing {
@@ -85,7 +85,7 @@ impl Arrivals {
         };
         let mut at_secs = 0.0;
         (0..self.count).map(move |number| match &mut random {
-            // Multiplied, not added up: no rounding error grows over a long run.
+            // Multiplied, not summed, so that no rounding error grows over a long run.
             None => Duration::from_secs_f64(f64::from(number) * gap_secs),
             Some(random) => {
                 let at = Duration::from_secs_f64(at_secs);
@@ -96,9 +96,9 @@ impl Arrivals {
         })
     }
 
-    /// Calls `begin` with the number and the intended beginning of each arrival, as soon as it is due; `begin` must not
-    /// wait. A late caller catches up at once: what is due begins, whatever became of the ones before. Answers how many
-    /// began; fewer than `count` only after `stop`.
+    /// Calls `begin` with the number and the scheduled start of each arrival, as soon as it is due. `begin` must not
+    /// block. A late caller catches up at once: due arrivals start, whatever the state of earlier ones. Returns the
+    /// number of arrivals that started; fewer than `count` only after `stop`.
     pub async fn run(self, first: Instant, stop: &CancellationToken, mut begin: impl FnMut(u32, Instant)) -> u32 {
         for (number, offset) in (0..).zip(self.schedule()) {
             let intended = first + offset;
@@ -108,7 +108,7 @@ impl Arrivals {
                     () = stop.cancelled() => return number,
                 }
             } else if number % YIELD_EVERY == 0 {
-                // Catching up must not keep the answers from being read.
+                // Catching up must not delay the reading of responses.
                 tokio::task::yield_now().await;
             }
             if stop.is_cancelled() {
@@ -120,10 +120,10 @@ impl Arrivals {
     }
 }
 
-/// Arrivals that are begun at once when late, before others get their turn.
+/// Number of late arrivals that start before other tasks run.
 const YIELD_EVERY: u32 = 64;
 
-/// A bound on what is in flight. Whoever finds no place is turned away and counted, never held back.
+/// Bound on concurrent initiations. An arrival beyond it is rejected and counted, never delayed.
 #[derive(Debug, Clone)]
 pub struct InFlight {
     inner: Arc<Places>,
@@ -137,20 +137,20 @@ struct Places {
     turned_away: AtomicU64,
 }
 
-/// A place, given back when dropped.
+/// Permit for one initiation, returned on drop.
 #[derive(Debug)]
 pub struct Place {
     inner: Arc<Places>,
 }
 
 impl InFlight {
-    /// At most `max` at once.
+    /// Allows at most `max` at once.
     pub fn new(max: usize) -> Self {
         let (now, most, turned_away) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicU64::new(0));
         Self { inner: Arc::new(Places { max, now, most, turned_away }) }
     }
 
-    /// A place, unless all are taken.
+    /// Takes a permit, unless all are in use.
     pub fn enter(&self) -> Option<Place> {
         let inner = &self.inner;
         let before = inner.now.fetch_add(1, Ordering::Relaxed);
@@ -163,17 +163,17 @@ impl InFlight {
         Some(Place { inner: Arc::clone(inner) })
     }
 
-    /// How many are in flight.
+    /// Returns the number in flight.
     pub fn now(&self) -> usize {
         self.inner.now.load(Ordering::Relaxed)
     }
 
-    /// How many ever were at once.
+    /// Returns the largest number in flight so far.
     pub fn most(&self) -> usize {
         self.inner.most.load(Ordering::Relaxed)
     }
 
-    /// How many found no place.
+    /// Returns the number of rejected arrivals.
     pub fn turned_away(&self) -> u64 {
         self.inner.turned_away.load(Ordering::Relaxed)
     }
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_are_read() {
+    fn parses_rates() {
         for (text, rate) in [("500/s", 500.0), ("500", 500.0), ("90/min", 1.5), ("0.5/s", 0.5), ("50000/s", 50_000.0)] {
             assert_eq!(text.parse::<Rate>().unwrap(), Rate(rate), "{text}");
         }
@@ -206,13 +206,13 @@ mod tests {
     }
 
     #[test]
-    fn constant_arrivals_are_evenly_spread() {
+    fn constant_arrivals_have_equal_gaps() {
         let offsets: Vec<_> = arrivals(400.0, 5, Pacing::Constant).schedule().collect();
         assert_eq!(offsets, [0, 2_500, 5_000, 7_500, 10_000].map(Duration::from_micros));
     }
 
     #[test]
-    fn poisson_arrivals_keep_the_rate_and_spread_like_independent_ones() {
+    fn poisson_arrivals_have_the_rate_and_exponential_gaps() {
         let offsets: Vec<f64> =
             arrivals(100.0, 20_000, Pacing::Poisson { seed: 7 }).schedule().map(|at| at.as_secs_f64()).collect();
         let gaps: Vec<f64> = offsets.windows(2).map(|two| two[1] - two[0]).collect();
@@ -220,7 +220,7 @@ mod tests {
         let mean = gaps.iter().sum::<f64>() / count;
         let variance = gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / count;
         assert!((mean * 100.0 - 1.0).abs() < 0.05, "{mean}");
-        // The deviation of exponential gaps is their mean.
+        // The standard deviation of exponential gaps is their mean.
         assert!((variance.sqrt() / mean - 1.0).abs() < 0.05, "{}", variance.sqrt() / mean);
         let again: Vec<f64> =
             arrivals(100.0, 20_000, Pacing::Poisson { seed: 7 }).schedule().map(|at| at.as_secs_f64()).collect();
@@ -228,8 +228,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_is_late_catches_up_and_keeps_the_intended_times() {
-        // Half of them are overdue when it begins.
+    async fn late_arrivals_catch_up_and_keep_their_schedule() {
+        // Half of the arrivals are overdue at the beginning.
         let first = Instant::now() - Duration::from_millis(50);
         let mut begun = Vec::new();
         let stop = CancellationToken::new();
@@ -240,11 +240,11 @@ mod tests {
         for (number, offset, due) in begun {
             assert!(due && offset == Duration::from_millis(u64::from(number) * 10), "{number} {offset:?}");
         }
-        assert!(first.elapsed() >= Duration::from_millis(90), "the last is not begun before it is due");
+        assert!(first.elapsed() >= Duration::from_millis(90), "the last one does not start before it is due");
     }
 
     #[tokio::test]
-    async fn they_stop_when_told() {
+    async fn arrivals_stop_on_request() {
         let stop = CancellationToken::new();
         let halt = stop.clone();
         let count = arrivals(1_000.0, 100, Pacing::Constant)
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_bounded_and_given_back() {
+    fn permits_are_bounded_and_returned() {
         let in_flight = InFlight::new(2);
         let (one, two) = (in_flight.enter().unwrap(), in_flight.enter().unwrap());
         assert!(in_flight.enter().is_none());

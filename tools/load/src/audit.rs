@@ -1,5 +1,5 @@
-//! The audit of a run: every payment is read back and held against what was paid, what webhooks told, and what the chain
-//! and the service's own books say. What does not fit becomes a fault of the payment that it is about.
+//! Audit of a run: reads every payment back and compares it with the transfer that was sent, the webhooks, the chain
+//! and the service's ledger. A difference becomes a fault of the payment.
 
 mod books;
 
@@ -21,11 +21,11 @@ use payferry_testkit::psp::Psp;
 use payferry_testkit::rpc::Rpc;
 use payferry_testkit::sandbox::{ChainInfo, SandboxInfo};
 
-/// A payment as the service shows it, as far as it is compared.
+/// A payment as the service shows it, as far as the audit compares it.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Shown {
     payment_id: PaymentId,
-    /// Where it stands.
+    /// Status.
     pub status: String,
     reference: Option<String>,
     amount: String,
@@ -88,29 +88,29 @@ impl Holding {
     }
 }
 
-/// What was found, besides the faults of single payments.
+/// Results of the audit, besides the faults of single payments.
 #[derive(Debug, Default)]
 pub struct Audit {
-    /// Payments that were read back, by their number in the book.
+    /// Payments that were read back, by number, as one line of text.
     pub shown: HashMap<u32, String>,
-    /// What is wrong and belongs to no payment of the book.
+    /// Faults that belong to no payment of the run.
     pub unassigned: Vec<String>,
-    /// What chains and balances hold.
+    /// Amounts on-chain and balances.
     pub holdings: Vec<Holding>,
     /// What was not compared, and why.
     pub notes: Vec<String>,
 }
 
-/// Where everything stood when the run began.
+/// State at the beginning of the run.
 #[derive(Debug)]
 pub struct Baseline {
-    /// The newest block of each chain, and what vault and treasury held there.
+    /// Newest block of each chain, and the amounts in vault and treasury at it.
     pub chains: BTreeMap<Chain, (u64, HashMap<Token, VaultAmounts>)>,
-    /// The service's books.
+    /// Balances and ledger position.
     pub books: LedgerReading,
 }
 
-/// Where everything stands now.
+/// Reads the current state.
 pub async fn baseline(api: &Psp, ground: &SandboxInfo) -> anyhow::Result<Baseline> {
     let mut chains = BTreeMap::new();
     for (chain, place) in &ground.chains {
@@ -119,20 +119,20 @@ pub async fn baseline(api: &Psp, ground: &SandboxInfo) -> anyhow::Result<Baselin
     Ok(Baseline { chains, books: LedgerReading::now(api).await? })
 }
 
-/// What is compared.
+/// Scope of the comparison.
 #[derive(Debug, Clone, Copy)]
 pub struct Scope<'a> {
-    /// All payments of it.
+    /// Merchant of all payments of the run.
     pub merchant: MerchantId,
-    /// Where everything is.
+    /// Chains and contracts.
     pub ground: &'a SandboxInfo,
-    /// Where everything stood before.
+    /// State at the beginning of the run.
     pub baseline: &'a Baseline,
-    /// Nobody but this run uses the service.
+    /// Whether only this run uses the service.
     pub is_alone: bool,
 }
 
-/// What of a payment that was read back is held against the chain.
+/// Part of a payment that was read back and is compared with the chain.
 struct Listed {
     wallet: Address,
     settlement: Option<ReportedSettlement>,
@@ -153,7 +153,7 @@ pub async fn audit(api: &Psp, scope: Scope<'_>, state: &RunState) -> anyhow::Res
         let number = shown.reference.as_deref().and_then(|reference| state.number(reference));
         let mut inner = state.read();
         let Some(record) = number.and_then(|number| inner.record(number)) else {
-            audit.unassigned.push(format!("{} is there, and nobody asked for it", shown.payment_id));
+            audit.unassigned.push(format!("{} exists and was not requested", shown.payment_id));
             return;
         };
         record.close();
@@ -203,7 +203,7 @@ pub async fn audit(api: &Psp, scope: Scope<'_>, state: &RunState) -> anyhow::Res
     let unequal = audit.holdings.iter().filter(|holding| !holding.equal).map(|holding| {
         let Holding { chain, token, vault_grew, vault_expected, treasury_grew, treasury_expected, .. } = holding;
         format!(
-            "{token} on {chain}: the vault grew by {vault_grew} and the treasury by {treasury_grew}, the payments say {vault_expected} and {treasury_expected}"
+            "{token} on {chain}: the vault grew by {vault_grew} and the treasury by {treasury_grew}, the payments sum to {vault_expected} and {treasury_expected}"
         )
     });
     let unequal: Vec<String> = unequal.collect();
@@ -211,7 +211,7 @@ pub async fn audit(api: &Psp, scope: Scope<'_>, state: &RunState) -> anyhow::Res
     Ok(audit)
 }
 
-/// Reads the service's books and compares them; what is wrong with a payment becomes a fault of it.
+/// Reads balances and ledger and compares them. Differences of a payment become faults of it.
 async fn compare_books(
     api: &Psp,
     Scope { ground, baseline, .. }: Scope<'_>,
@@ -239,7 +239,7 @@ async fn compare_books(
     Ok(compared)
 }
 
-/// What both grew by, which is less than nothing where more left them than came, and what came and left says that they must have.
+/// Compares the increase of vault and treasury with the expected one. Both are negative if more left than arrived.
 fn holding(
     chain: Chain,
     token: Token,
@@ -265,7 +265,7 @@ fn holding(
     }
 }
 
-/// How a payment stands, in a line.
+/// Describes a payment in one line.
 fn line(shown: &Shown) -> String {
     let mut line = shown.status.clone();
     if let Some(reason) = &shown.failure_reason {
@@ -277,7 +277,7 @@ fn line(shown: &Shown) -> String {
     format!("{line}, {} of {} received", shown.amount_received, shown.amount)
 }
 
-/// What the payment says that it settled.
+/// Returns the final settlement that the payment shows.
 fn settlement(shown: &Shown) -> Option<ReportedSettlement> {
     let settlement = shown.settlement.as_ref().filter(|settlement| settlement.status == "settled")?;
     Some(ReportedSettlement {
@@ -287,8 +287,8 @@ fn settlement(shown: &Shown) -> Option<ReportedSettlement> {
     })
 }
 
-/// What the ledger must have of a payment: what it says that it received, and of what it says that it settled the shares
-/// that the PSP's settings say, whatever it says of them itself.
+/// Returns the postings that the ledger must have for a payment: the received amount that it shows, and the shares of
+/// the settled amount by the PSP's settings, whatever shares the payment shows.
 fn posted(record: &Record, shown: &Shown) -> Posted {
     let parsed = |text: &str| text.parse::<Amount>().unwrap_or_default();
     let settlement = shown.settlement.as_ref().filter(|settlement| settlement.status == "settled");
@@ -301,20 +301,20 @@ fn posted(record: &Record, shown: &Shown) -> Posted {
     }
 }
 
-/// What of a payment is not as it must be, having been paid as it was.
+/// Returns the differences between a payment and its expected state.
 fn differences(record: &Record, shown: &Shown) -> Vec<String> {
     let intent = &record.intent;
     let mut differences = Vec::new();
     let mut same = |what: &str, found: &str, wanted: &str| {
         if found != wanted {
-            differences.push(format!("reads back with {what} `{found}`, not `{wanted}`"));
+            differences.push(format!("shows {what} `{found}`, not `{wanted}`"));
         }
     };
     same("amount", &shown.amount, &intent.amount.to_string());
     same("currency", &shown.currency, intent.token.as_str());
     same("chain", &shown.chain, intent.chain.as_str());
     let Some(made) = &record.made else {
-        // Nobody was told where to pay it.
+        // The payer never learned the address of this payment.
         let statuses = expect::unpaid(intent.behaviour).iter().map(|status| status.as_str());
         if !statuses.clone().any(|status| status == shown.status) {
             same("status", &shown.status, &statuses.collect::<Vec<_>>().join(" or "));
@@ -326,7 +326,7 @@ fn differences(record: &Record, shown: &Shown) -> Vec<String> {
     same("payment_id", &shown.payment_id.to_string(), &made.id.to_string());
     same("intermediary_wallet", &shown.intermediary_wallet.to_string(), &made.wallet.to_string());
     if record.unsent.is_some() || (record.sent.is_none() && intent.behaviour == Behaviour::Late) {
-        // It was not paid, so that it cannot end as it was meant to.
+        // It was not paid, so it cannot end as intended.
         return differences;
     }
     let ends = expect::ends(intent.behaviour);
@@ -366,8 +366,8 @@ fn differences(record: &Record, shown: &Shown) -> Vec<String> {
     differences
 }
 
-/// Holds each payment of a chain against what left its wallet; answers what strangers moved, by token. Of what webhooks did not
-/// tell it is what was read back that must have left.
+/// Compares each payment of a chain with the transfers that left its wallet. Returns the amounts of other payments by
+/// token. A payment without webhooks is compared with the settlement that was read back.
 fn held_against(
     inner: &mut Inner,
     chain: Chain,
@@ -380,8 +380,8 @@ fn held_against(
         let Some(wallet) = wallet else { continue };
         let moved = moved.remove(&(record.intent.token, wallet)).unwrap_or_default();
         let (said, by) = match &record.told {
-            Some(told) => (Some(told), "webhooks tell of"),
-            None => (listed.and_then(|listed| listed.settlement.as_ref()), "it reads back with"),
+            Some(told) => (Some(told), "webhooks report"),
+            None => (listed.and_then(|listed| listed.settlement.as_ref()), "the payment shows"),
         };
         let wanted = said.map_or_else(Default::default, |said| (said.psp_amount, said.treasury_fee));
         let mut faults = Vec::new();

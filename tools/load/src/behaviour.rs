@@ -1,4 +1,4 @@
-//! What payers do, in what mixture, and what each payment of the load is.
+//! Behaviour of payers, the mixture of behaviours, and the intended payments of the load.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,38 +7,38 @@ use payferry_testkit::psp::{EXPIRES_SECS, PaymentTerms};
 use payferry_testkit::wire::{Amount, Chain, Token};
 use serde::Serialize;
 
-/// Percent of the whole.
+/// The whole, in percent.
 const WHOLE: u8 = 100;
-/// What is paid too little or too much.
+/// Difference of an underpayment or overpayment.
 pub const DIFFERENCE: Amount = Amount::from_tokens(1);
-/// The shortest time to pay that the interface allows.
+/// Shortest time until expiry that the interface allows.
 pub const EXPIRES_SOON_SECS: u32 = 60;
-/// Time to pay of payments that only stay live: the longest that the interface allows.
+/// Time until expiry of held payments: the longest that the interface allows.
 pub const EXPIRES_HELD_SECS: u32 = 86_400;
 
-/// What the payer of a payment does.
+/// Behaviour of the payer of a payment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Behaviour {
-    /// Pays what is due.
+    /// Pays the amount due.
     Exact,
     /// Pays too little.
     Under,
     /// Pays too much.
     Over,
-    /// Pays when the payment has expired.
+    /// Pays after the payment has expired.
     Late,
-    /// Does not pay; the payment expires.
+    /// Does not pay. The payment expires.
     Never,
-    /// Does not pay; the payment stays live while the load runs.
+    /// Does not pay. The payment stays live during the load.
     Held,
 }
 
 impl Behaviour {
-    /// Those that a mixture is made of.
+    /// Behaviours of a mixture.
     pub const MIXED: [Self; 5] = [Self::Exact, Self::Under, Self::Over, Self::Late, Self::Never];
 
-    /// Its name.
+    /// Returns the name.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Exact => "exact",
@@ -50,34 +50,34 @@ impl Behaviour {
         }
     }
 
-    /// Whether the payment is to expire during the run.
+    /// Whether the payment is meant to expire during the run.
     pub const fn expires(self) -> bool {
         matches!(self, Self::Late | Self::Never)
     }
 }
 
-/// How many percent of the payments have which payer.
+/// Percentages of the behaviours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mix {
     percent: [u8; Behaviour::MIXED.len()],
 }
 
 impl Default for Mix {
-    /// Nine of ten pay what is due.
+    /// Nine of ten payers pay the amount due.
     fn default() -> Self {
         Self { percent: [90, 4, 3, 2, 1] }
     }
 }
 
 impl Mix {
-    /// The percentage of one behaviour.
+    /// Returns the percentage of one behaviour.
     pub fn percent(&self, behaviour: Behaviour) -> u8 {
         self.percent.get(behaviour as usize).copied().unwrap_or(0)
     }
 
-    /// Who pays each of a hundred payments, evenly interleaved.
+    /// Returns the behaviours of a hundred payments, evenly interleaved.
     pub fn pattern(&self) -> Vec<Behaviour> {
-        // Each gains its share at every step; whoever is owed most is next.
+        // Each behaviour gains its share at every step. The one with the largest debt is next.
         let mut owed = [0_i32; Behaviour::MIXED.len()];
         let mut pattern = Vec::with_capacity(usize::from(WHOLE));
         for _ in 0..WHOLE {
@@ -98,7 +98,7 @@ impl Mix {
 impl FromStr for Mix {
     type Err = String;
 
-    /// `exact=90,under=4,over=3,late=2,never=1`; what is left out is 0, and the sum is 100.
+    /// Parses `exact=90,under=4,over=3,late=2,never=1`. Absent behaviours have 0 percent. The sum must be 100.
     fn from_str(text: &str) -> Result<Self, String> {
         let names = Behaviour::MIXED.map(Behaviour::as_str).join(", ");
         let mut percent = [None; Behaviour::MIXED.len()];
@@ -134,33 +134,33 @@ impl fmt::Display for Mix {
     }
 }
 
-/// What one payment of the load is meant to be.
+/// Intended payment of the load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Intent {
-    /// What its payer does.
+    /// Behaviour of its payer.
     pub behaviour: Behaviour,
-    /// Where the money is due.
+    /// Chain.
     pub chain: Chain,
-    /// In which token.
+    /// Token.
     pub token: Token,
-    /// How much is due.
+    /// Amount due.
     pub amount: Amount,
 }
 
 impl Intent {
-    /// The payment of this number: spread over all chains and tokens, with an amount of its own.
+    /// Returns payment `number`: spread over all chains and tokens, each with a different amount.
     pub fn nth(number: u32, behaviour: Behaviour) -> Self {
         let PaymentTerms { chain, token, amount, .. } = PaymentTerms::nth(number);
         Self { behaviour, chain, token, amount }
     }
 
-    /// The terms of the initiation.
+    /// Returns the terms of its initiation.
     pub const fn terms(&self) -> PaymentTerms {
         let Self { chain, token, amount, .. } = *self;
         PaymentTerms { chain, token, amount, expires_secs: self.expires_secs() }
     }
 
-    /// What its payer sends, if anything.
+    /// Returns the amount that its payer sends, if any.
     pub fn paid_amount(&self) -> Option<Amount> {
         match self.behaviour {
             Behaviour::Exact | Behaviour::Late => Some(self.amount),
@@ -170,7 +170,7 @@ impl Intent {
         }
     }
 
-    /// The time to pay that is asked for.
+    /// Returns the time until it expires, in seconds.
     pub const fn expires_secs(&self) -> u32 {
         match self.behaviour {
             Behaviour::Late | Behaviour::Never => EXPIRES_SOON_SECS,
@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mixture_is_read_and_written() {
+    fn parses_and_formats_mixtures() {
         let mix: Mix = "exact=90,under=4,over=3,late=2,never=1".parse().unwrap();
         assert_eq!(mix, Mix::default());
         assert_eq!(mix.to_string(), "exact=90,under=4,over=3,late=2,never=1");
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_has_the_mixture_and_no_lumps() {
+    fn a_pattern_is_evenly_interleaved() {
         let mix: Mix = "exact=50,under=20,over=20,late=9,never=1".parse().unwrap();
         let pattern = mix.pattern();
         for behaviour in Behaviour::MIXED {

@@ -1,6 +1,6 @@
-//! Watches the blocks of a sandbox's chains: when a transfer got into one.
+//! Watches the blocks of a sandbox's chains, to see when a transfer is mined.
 //!
-//! One request a chain and interval, however many transfers wait.
+//! It sends one request per chain and interval, however many transfers wait.
 
 use std::time::Duration;
 
@@ -10,9 +10,9 @@ use tokio::time::{Instant, MissedTickBehavior};
 
 use payferry_testkit::rpc::Rpc;
 
-/// How often the head is asked for: what is said about blocks is exact to this.
+/// Polling interval of the newest block: the precision of block times.
 pub const POLL: Duration = Duration::from_millis(25);
-/// Blocks that are read between two looks at the head; more are left for the next.
+/// Largest number of blocks that are read in one interval. The rest is read in the next.
 const CATCH_UP_MAX: u64 = 64;
 
 #[derive(Deserialize)]
@@ -26,8 +26,8 @@ fn quantity<'de, D: serde::Deserializer<'de>>(value: D) -> Result<u64, D::Error>
     alloy::primitives::U64::deserialize(value).map(|quantity| quantity.to())
 }
 
-/// Tells of each transaction in blocks above `above`, and when it was seen there, for ever. What the node does not answer
-/// is asked for again.
+/// Calls `mined` with each transaction in blocks above `above` and the time at which it was seen, forever. Retries
+/// failed requests.
 pub async fn watch(rpc: Rpc, above: u64, mut mined: impl FnMut(B256, Instant)) {
     let mut ticks = tokio::time::interval(POLL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

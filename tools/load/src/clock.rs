@@ -1,34 +1,34 @@
-//! The clock of the service that is loaded.
+//! Clock of the service under load.
 
 use std::time::Duration;
 
 use payferry_testkit::wire::Timestamp;
 
-/// How much later than its webhook, or earlier than its time, an event may seem to be: clocks are read at different moments.
+/// Tolerance between clocks that are read at different moments, in milliseconds.
 pub(super) const SLACK_MS: i64 = 50;
 
-/// The service's clock, which a sandbox may have moved on while the load ran.
+/// The service's clock. A sandbox may have moved it forward during the load.
 #[derive(Debug, Clone, Default)]
 pub struct ServiceClock {
-    /// How far it was ahead, in milliseconds, growing.
+    /// Offsets from real time so far, in milliseconds, ascending.
     offsets_ms: Vec<i64>,
 }
 
 impl ServiceClock {
-    /// It is so far ahead from now on.
+    /// Records a new offset.
     pub fn ahead(&mut self, secs: i64) {
         self.offsets_ms.push(secs.saturating_mul(1_000));
     }
 
-    /// What it shows at a moment of the real time, if nobody else moved it on.
+    /// Returns the time of the service's clock at real time `now`, if nothing else moved the clock.
     pub fn shows(&self, now: Timestamp) -> Timestamp {
         now.plus_millis(self.offsets_ms.last().copied().unwrap_or_default())
     }
 
-    /// How long before `now` something happened, of which a webhook that came now tells.
+    /// Returns the age of an event whose webhook arrived at `now`.
     pub fn age(&self, happened: &str, now: Timestamp) -> Option<Duration> {
         let happened = Timestamp::parse(happened)?.as_millis();
-        // It cannot have happened after its webhook, so that an offset that says so came later.
+        // An event cannot be later than its webhook. An offset that would make it later was set afterwards.
         let ages = self.offsets_ms.iter().map(|offset| now.as_millis() - (happened - offset));
         let age = ages.into_iter().find(|age| *age >= -SLACK_MS)?;
         Some(Duration::from_millis(age.max(0).unsigned_abs()))
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_clock_may_move_on_in_between() {
+    fn ages_are_right_if_the_clock_moves() {
         let mut clock = ServiceClock::default();
         clock.ahead(0);
         clock.ahead(61);

@@ -1,4 +1,4 @@
-//! `payferry load`.
+//! The subcommand `load`.
 
 use std::fs::OpenOptions;
 use std::net::IpAddr;
@@ -21,19 +21,20 @@ use crate::run::{OwnService, Plan, Target, run as carry_out};
 use payferry_testkit::progress::Progress;
 use payferry_testkit::service::{SandboxOptions, Service};
 
-/// Most payments of one run: what is known of each is kept in memory, about a kilobyte.
+/// Largest number of payments of one run. Each takes about a kilobyte of memory.
 const PAYMENTS_MAX: u32 = 1_000_000;
-/// Most payments that are held.
+/// Largest number of held payments.
 const HOLD_MAX: u32 = 1_000_000;
 /// Longest wait for the last payments, in seconds.
 const SETTLE_TIMEOUT_SECS_MAX: u64 = 3_600;
-/// Connections and files beside those of initiations: reads, payments that are watched, webhooks, whoever else uses the service.
+/// Connections and files for everything but initiations: reads, sampled payments, webhooks, other clients of the
+/// service.
 const CONNECTIONS_BESIDE: usize = 512;
 /// Connections that the service accepts.
 const SERVICE_CONNECTIONS_MAX: usize = 16_384;
-/// How often it is looked whether the sandbox of its own still runs.
+/// Interval of the checks whether the child process is alive.
 const ALIVE_POLL: Duration = Duration::from_millis(200);
-/// Exit code after an interruption, as a shell gives it for SIGINT.
+/// Exit code after an interruption, as a shell uses it for SIGINT.
 const INTERRUPTED: u8 = 130;
 
 /// Options of `load`.
@@ -48,49 +49,51 @@ The mixture: exact paid_amount what is due, under and over one token less and mo
 at all. Exit code 1 if any payment is lost, wrong or undelivered, or if more payments could not be made than
 --not-made-max allows; each is named. Also 1 if they could not be compared. 130 after ctrl-c, with what was known by then.")]
 pub struct Args {
-    /// A running sandbox [default: one of its own, in a process of its own].
+    /// A running sandbox [default: a new one in a child process].
     #[arg(long, value_name = "URL", requires = "key")]
     url: Option<Url>,
-    /// The key of one of its PSPs.
+    /// Key of one of its PSPs.
     #[arg(long, value_name = "KEY", requires = "url", env = "PAYFERRY_LOAD_KEY", hide_env_values = true)]
     key: Option<String>,
-    /// Payments that arrive in a second (or /min).
+    /// Payments that arrive per second (or /min).
     #[arg(long, default_value = "100/s", value_name = "RATE")]
     rate: Rate,
-    /// Payments in all.
+    /// Number of payments.
     #[arg(long, default_value_t = 5_000, value_parser = clap::value_parser!(u32).range(1..=i64::from(PAYMENTS_MAX)))]
     payments: u32,
-    /// Let them arrive independently of each other, rather than evenly.
+    /// Independent arrivals (Poisson) instead of equal gaps.
     #[arg(long)]
     poisson: bool,
-    /// Decides when they arrive: with the same seed, at the same moments [default: any; the report says which].
+    /// Seed of the arrivals: the same seed gives the same schedule [default: random; the report shows it].
     #[arg(long, value_name = "N", requires = "poisson")]
     seed: Option<u32>,
-    /// What payers do, in percent.
+    /// Behaviours of the payers, in percent.
     #[arg(long, default_value = "exact=90,under=4,over=3,late=2,never=1")]
     mix: Mix,
-    /// Payments that are made beforehand and stay live, unpaid, while the load runs.
+    /// Payments that are made before the load and stay live, unpaid, during it.
     #[arg(long, default_value_t = 0, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=i64::from(HOLD_MAX)))]
     hold: u32,
-    /// Initiations without an answer at once; whoever is due beyond it is turned away and counted.
+    /// Initiations in flight at once; an arrival beyond it is rejected and counted.
     #[arg(long, default_value_t = 10_000, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     in_flight_max: u32,
-    /// How long everything may take after the last arrival, in seconds.
+    /// Longest wait for everything after the last arrival, in seconds.
     #[arg(long, default_value_t = 60, value_name = "SECS", value_parser = clap::value_parser!(u64).range(1..=SETTLE_TIMEOUT_SECS_MAX))]
     settle_timeout: u64,
-    /// Percent of the payments that may be refused, not answered or turned away; of those to be held, as many.
+    /// Percentage of the payments that may be refused, unanswered or rejected; the same for held payments.
     #[arg(long, default_value_t = 0.0, value_name = "PERCENT", value_parser = percent)]
     not_made_max: f64,
-    /// Move a foreign sandbox's clock on in the end, rather than waiting for the last expiries: a minute for all its payments.
+    /// Move the clock of the given sandbox forward at the end, instead of waiting for the last payments to expire: one
+    /// minute, for all of its payments.
     #[arg(long, requires = "url")]
     advance_clock: bool,
-    /// Load a sandbox that is not on this machine.
+    /// Allow a sandbox that is not on this machine.
     #[arg(long, requires = "url")]
     allow_remote: bool,
-    /// Time between blocks of the sandbox of its own, in milliseconds.
+    /// Time between blocks of the new sandbox, in milliseconds.
     #[arg(long, value_name = "MS", conflicts_with = "url", value_parser = clap::value_parser!(u64).range(10..=10_000))]
     block_time_ms: Option<u64>,
-    /// An empty database for the sandbox of its own, in place of a temporary SQLite: a path or postgres://user:password@host/name.
+    /// Empty database for the new sandbox, instead of a temporary SQLite file: a path or
+    /// postgres://user:password@host/name.
     #[arg(
         long,
         value_name = "URL",
@@ -102,7 +105,7 @@ pub struct Args {
     /// Print the report as one JSON object, and nothing else, on standard output.
     #[arg(long)]
     json: bool,
-    /// Write the report as an HTML file that needs nothing else.
+    /// Write the report as a self-contained HTML file.
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
 }
@@ -114,10 +117,10 @@ fn percent(text: &str) -> Result<f64, String> {
         .ok_or_else(|| "expected a percentage from 0 to 100".into())
 }
 
-/// Runs the command. `config_file` configures the sandbox of its own. `stop` ends the run early.
+/// Runs the command. `config_file` configures the new sandbox. `stop` ends the run early.
 pub async fn run(args: Args, config_file: Option<PathBuf>, stop: &CancellationToken) -> anyhow::Result<ExitCode> {
     if let Some(file) = &args.report {
-        // Now, and not after minutes of load.
+        // Checked now, and not after minutes of load.
         probe(file).with_context(|| format!("the report {} cannot be written", file.display()))?;
     }
     let pacing =
@@ -146,33 +149,33 @@ pub async fn run(args: Args, config_file: Option<PathBuf>, stop: &CancellationTo
     let mut report = report?;
     if in_flight_max < asked_in_flight_max && report.counted.turned_away > 0 {
         report.notes.push(format!(
-            "At most {in_flight_max} initiations waited for an answer at once, not {asked_in_flight_max}: there can be no more connections here."
+            "At most {in_flight_max} initiations waited for an answer at once, not {asked_in_flight_max}: the limits of open files and connections allow no more here."
         ));
     }
     tell(&report, &args)
 }
 
-/// How many initiations can be in flight where so many files may be open: each has a connection of its own, and the service,
-/// which may open as many files, takes so many.
+/// Returns the largest possible number of initiations in flight with `files` open files: each needs a connection, and
+/// the service has the same limit of files and a limit of connections.
 fn carried_max(files: u64) -> usize {
     usize::try_from(files).unwrap_or(usize::MAX).min(SERVICE_CONNECTIONS_MAX).saturating_sub(CONNECTIONS_BESIDE).max(1)
 }
 
-/// Whether a file can be written. One that is there stays as it is, and none is left behind.
+/// Checks that a file can be written. Keeps an existing file, and leaves no new one behind.
 fn probe(file: &Path) -> std::io::Result<()> {
     let is_new = !file.try_exists()?;
     OpenOptions::new().append(true).create(true).open(file)?;
     if is_new { std::fs::remove_file(file) } else { Ok(()) }
 }
 
-/// A sandbox that runs already.
+/// Target of a sandbox that already runs.
 fn foreign(url: &Url, key: &str, allow_remote: bool) -> anyhow::Result<Target> {
-    ensure!(url.scheme() == "http", "--url: only http is spoken here; expected one such as http://127.0.0.1:8080");
-    // Before the URL is printed anywhere.
+    ensure!(url.scheme() == "http", "--url: only the scheme http is supported, as in http://127.0.0.1:8080");
+    // Checked before the URL is printed anywhere.
     let names_someone = !url.username().is_empty() || url.password().is_some();
-    ensure!(!names_someone, "--url: no user and no password are sent; the key is all that opens the service (--key)");
+    ensure!(!names_someone, "--url: a user and a password are not supported; give the API key with --key");
     let is_bare = url.path() == "/" && url.query().is_none() && url.fragment().is_none();
-    ensure!(is_bare, "--url: only a host and a port can be called, as in http://127.0.0.1:8080, not {url}");
+    ensure!(is_bare, "--url: only a host and a port are supported, as in http://127.0.0.1:8080, not {url}");
     let is_local = match url.host() {
         Some(Host::Domain(name)) => name == "localhost",
         Some(Host::Ipv4(address)) => IpAddr::from(address).is_loopback(),
@@ -180,13 +183,13 @@ fn foreign(url: &Url, key: &str, allow_remote: bool) -> anyhow::Result<Target> {
         None => false,
     };
     if !is_local && !allow_remote {
-        bail!("--url: {url} is not on this machine; --allow-remote loads it all the same, if it is yours");
+        bail!("--url: {url} is not on this machine; add --allow-remote if it is yours");
     }
     let (url, key) = (url.as_str().trim_end_matches('/').to_owned(), key.to_owned());
     Ok(Target { name: url.clone(), url, key, own: None, ended: CancellationToken::new() })
 }
 
-/// Starts a sandbox, loads it and stops it, whatever comes in between.
+/// Starts a sandbox, puts the load on it and always stops it.
 async fn with_own_sandbox(
     plan: &Plan,
     args: &Args,
@@ -194,7 +197,7 @@ async fn with_own_sandbox(
     stop: &CancellationToken,
     bar: &Progress,
 ) -> anyhow::Result<Report> {
-    bar.say("a sandbox is started");
+    bar.say("start the sandbox");
     let options = SandboxOptions {
         database_url: args.database_url.clone(),
         block_time: args.block_time_ms.map(Duration::from_millis),
@@ -203,11 +206,7 @@ async fn with_own_sandbox(
     };
     let sandbox = Service::sandbox(&options).await?;
     let ready = sandbox.ready();
-    let kind = if args.database_url.is_some() {
-        "a sandbox of its own, on the given database"
-    } else {
-        "a sandbox of its own"
-    };
+    let kind = if args.database_url.is_some() { "a new sandbox with the given database" } else { "a new sandbox" };
     let ended = CancellationToken::new();
     let target = Target {
         url: ready.api_url.clone(),
@@ -229,13 +228,14 @@ async fn with_own_sandbox(
     let sandbox = sandbox.lock().take();
     let Some(sandbox) = sandbox else { return report };
     let log = sandbox.log();
-    bar.say("the sandbox is stopped");
+    bar.say("stop the sandbox");
     let stopped = sandbox.stop().await;
-    let mut report =
-        report.with_context(|| format!("the sandbox's last words: {}", log.last().map_or("none", String::as_str)))?;
+    let mut report = report.with_context(|| {
+        format!("the last line of the sandbox's log: {}", log.last().map_or("none", String::as_str))
+    })?;
     report.service_log = log;
     if let Err(error) = stopped {
-        report.findings.push(Finding::of_none("the service stops in order when it is told to", format!("{error:#}")));
+        report.findings.push(Finding::of_none("the service stops in order", format!("{error:#}")));
     }
     Ok(report)
 }
@@ -265,7 +265,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_more_are_in_flight_than_there_can_be_connections() {
+    fn limits_initiations_in_flight_to_possible_connections() {
         for (files, carried) in [(0, 1), (1_024, 512), (20_000, 15_872), (1 << 20, 15_872)] {
             assert_eq!(carried_max(files), carried, "{files}");
         }

@@ -1,33 +1,32 @@
-//! What a payment of the load must end as, and which events it must announce: the interface's table, read off what the
-//! payer did.
+//! Expected end and events of a payment, by the interface's table and the behaviour of the payer.
 //!
-//! Pure, and its own: it shares nothing with the code that decides in the service.
+//! Pure. Shares no code with the service.
 
 use payferry_testkit::wire::Amount;
 use payferry_testkit::wire::{EventName, FailureReason, Label, Status};
 
 use super::behaviour::{Behaviour, Intent};
 
-/// Basis points of the whole.
+/// The whole, in basis points.
 const BPS_WHOLE: i128 = 10_000;
 
-/// One event that must be announced, in this order.
+/// Expected event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ExpectedEvent {
-    /// Its name.
+    /// Name.
     pub name: EventName,
-    /// The payment's status then.
+    /// Status of the payment at the event.
     pub status: Status,
 }
 
-/// How a payment must end.
+/// Expected end of a payment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ExpectedEnd {
-    /// Its status.
+    /// Status.
     pub status: Status,
-    /// Why it failed.
+    /// Reason of the status `failed`.
     pub failure_reason: Option<FailureReason>,
-    /// Its labels, all of them.
+    /// All labels.
     pub labels: &'static [Label],
 }
 
@@ -57,7 +56,7 @@ const PAID_LATE: &[ExpectedEvent] = &[
     event(EventName::PayinMismatched, Status::Mismatched),
 ];
 
-/// The events of a payment, in the order of their `sequence`, from 1.
+/// Returns the events of a payment in the order of their `sequence`, from 1.
 pub const fn events(behaviour: Behaviour) -> &'static [ExpectedEvent] {
     match behaviour {
         Behaviour::Exact => SETTLED,
@@ -69,7 +68,7 @@ pub const fn events(behaviour: Behaviour) -> &'static [ExpectedEvent] {
     }
 }
 
-/// How a payment ends whose payer has done what he does.
+/// Returns the end of a payment after its payer has acted.
 pub const fn ends(behaviour: Behaviour) -> ExpectedEnd {
     let (status, failure_reason, labels): (_, _, &'static [Label]) = match behaviour {
         Behaviour::Exact => (Status::Settled, None, &[]),
@@ -82,34 +81,34 @@ pub const fn ends(behaviour: Behaviour) -> ExpectedEnd {
     ExpectedEnd { status, failure_reason, labels }
 }
 
-/// The statuses of which a payment must have one that nobody paid, nobody having been told where to.
+/// Returns the allowed statuses of a payment that was not paid because the payer never learned its address.
 pub const fn unpaid(behaviour: Behaviour) -> &'static [Status] {
     if behaviour.expires() { &[Status::Pending, Status::Failed] } else { &[Status::Pending] }
 }
 
-/// What must be counted as received when the event of this place (from 0) is announced.
+/// Returns the received amount at event `place` (from 0), in base units.
 pub fn received_units(intent: &Intent, place: usize) -> i64 {
     let expired_first = intent.behaviour == Behaviour::Late && place < EXPIRED.len();
     if expired_first { 0 } else { intent.paid_amount().map_or(0, Amount::units) }
 }
 
-/// What [`split`] is of, in words.
+/// Name of the value of [`split`].
 pub const SPLIT: &str = "psp_amount and treasury_fee";
 
-/// What the treasury must get of a settled amount: the fee of the PSP's settings, in base units rounded down.
+/// Returns the treasury's share of a settled amount: the fee of the PSP's settings, rounded down to base units.
 pub fn treasury_fee(settled: Amount, fee_bps: u16) -> Amount {
     let units = i128::from(settled.units()) * i128::from(fee_bps) / BPS_WHOLE;
-    // A part of what fits.
+    // A part of a value that fits.
     Amount(i64::try_from(units).unwrap_or(i64::MAX))
 }
 
-/// The PSP's share and the treasury's, as they must be told.
+/// Returns the shares of the PSP and the treasury, as they must be reported.
 pub fn split(settled: Amount, fee_bps: u16) -> String {
     let fee = treasury_fee(settled, fee_bps);
     format!("{} and {fee}", settled.saturating_sub(fee))
 }
 
-/// The labels that must stand in the event of this place.
+/// Returns the labels at event `place`.
 pub fn labels(behaviour: Behaviour, place: usize) -> &'static [Label] {
     if behaviour == Behaviour::Late && place < EXPIRED.len() { &[] } else { ends(behaviour).labels }
 }
@@ -119,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_event_tells_how_a_payment_ends() {
+    fn the_last_event_has_the_final_status() {
         for behaviour in Behaviour::MIXED {
             let last = events(behaviour).last().map(|event| event.status);
             assert_eq!(last, Some(ends(behaviour).status), "{behaviour:?}");
@@ -128,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn the_treasury_gets_its_fee_rounded_down() {
+    fn the_fee_is_rounded_down() {
         for (settled, fee_bps, fee) in
             [(5_000_000, 100, 50_000), (5_010_099, 100, 50_100), (99, 100, 0), (7, 10_000, 7)]
         {
@@ -139,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn late_money_counts_only_after_the_expiry_was_told() {
+    fn late_transfers_count_after_the_expiry_only() {
         let late = Intent::nth(7, Behaviour::Late);
         let received: Vec<i64> = (0..4).map(|place| received_units(&late, place)).collect();
         assert_eq!(received, [0, 0, late.amount.units(), late.amount.units()]);

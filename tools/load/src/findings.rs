@@ -1,6 +1,6 @@
-//! The verdict on each payment: what was expected, what was found.
+//! Verdict on each payment: expected and found.
 //!
-//! Pure: reads the book and, if there was one, the audit.
+//! Pure: reads the state of the run and, if there was one, the audit.
 
 use payferry_testkit::wire::EventName;
 use serde::Serialize;
@@ -11,22 +11,22 @@ use super::expect;
 use super::record::Record;
 use super::state::Inner;
 
-/// What is wrong with a payment.
+/// Kind of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FindingKind {
-    /// It was acknowledged, and is not there.
+    /// The payment was acknowledged and does not exist.
     Lost,
-    /// It is not as it must be, or something was told that must not be.
+    /// The payment is not as expected, or has an unexpected event.
     Wrong,
-    /// It is as it must be, and not everything was told.
+    /// The payment is as expected, and webhooks are missing.
     Undelivered,
-    /// The load tester itself could not pay it, so that nothing can be said about it.
+    /// The load tester could not pay it, so there is no verdict.
     Unpaid,
 }
 
 impl FindingKind {
-    /// Its name.
+    /// Returns the name.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Lost => "lost",
@@ -37,26 +37,26 @@ impl FindingKind {
     }
 }
 
-/// One payment that is not as it must be, or (without an id) something that belongs to none.
+/// A payment that is not as expected, or (without an id) a fault that belongs to no payment.
 #[derive(Debug, Clone, Serialize)]
 pub struct Finding {
-    /// The payment.
+    /// Id of the payment.
     pub payment_id: Option<String>,
-    /// What is wrong.
+    /// Kind.
     pub kind: FindingKind,
-    /// What its payer did.
+    /// Behaviour of the payer.
     pub payer: Option<Behaviour>,
-    /// What must be.
+    /// Expected state.
     pub expected: String,
-    /// What is.
+    /// Found state.
     pub found: String,
-    /// Whether events of it never came, so that the service's delivery log has more to say.
+    /// Whether webhooks are missing, so that the service's delivery log is useful.
     #[serde(skip)]
     pub lacks_webhooks: bool,
 }
 
 impl Finding {
-    /// Something that is wrong and belongs to no payment.
+    /// Makes a finding that belongs to no payment.
     pub fn of_none(expected: &str, found: String) -> Self {
         Self {
             payment_id: None,
@@ -69,14 +69,14 @@ impl Finding {
     }
 }
 
-/// Everything that is wrong, the worst first; `unwanted` as [`unwanted`] answers it.
+/// Returns all findings, the worst first. `unwanted` is the result of [`unwanted`].
 pub fn findings(records: &[Record], audit: &Audit, unwanted: Vec<Finding>) -> Vec<Finding> {
     let of_payments = (0..).zip(records).filter_map(|(number, record)| judge(record, audit.shown.get(&number)));
-    let unassigned = audit.unassigned.iter().map(|what| Finding::of_none("nothing of the kind", what.clone()));
+    let unassigned = audit.unassigned.iter().map(|what| Finding::of_none("no such fault", what.clone()));
     sorted(of_payments.chain(unassigned).chain(unwanted))
 }
 
-/// What is known to be wrong although nothing was read back: faults that nothing to come could mend.
+/// Returns the findings that are certain without reading back: faults that no later event could resolve.
 pub fn known(records: &[Record], unwanted: Vec<Finding>) -> Vec<Finding> {
     let of_payments = records.iter().filter_map(|record| {
         let faults = faults(record, None);
@@ -89,8 +89,8 @@ pub fn known(records: &[Record], unwanted: Vec<Finding>) -> Vec<Finding> {
     sorted(of_payments.chain(unwanted))
 }
 
-/// Webhooks that must not be: those that were not genuine and, of a service that has nothing but this run, those of payments
-/// that are none of it.
+/// Returns findings about unwanted webhooks: forged ones and, if only this run uses the service, those of other
+/// payments.
 pub fn unwanted(inner: &Inner, is_alone: bool) -> Vec<Finding> {
     let forged = inner.forged.iter().map(|what| Finding::of_none("genuine webhooks only", format!("a webhook {what}")));
     let foreign = inner.foreign.iter().filter(|_| is_alone);
@@ -107,21 +107,19 @@ fn sorted(findings: impl Iterator<Item = Finding>) -> Vec<Finding> {
 fn judge(record: &Record, shown: Option<&String>) -> Option<Finding> {
     let faults = faults(record, shown);
     let missing = record.missing();
-    // Who was not paid has nothing to tell.
+    // A payment that was not paid has no events.
     let lacks_webhooks = record.made.is_some() && record.unsent.is_none() && !missing.is_empty();
     let never_came = lacks_webhooks.then(|| {
         let missing: Vec<String> = missing.iter().map(|(name, place)| format!("{name} (event {place})")).collect();
-        format!("never came: {}", missing.join(", "))
+        format!("missing: {}", missing.join(", "))
     });
     let (kind, found) = match (shown, &record.unsent) {
-        (None, _) if record.made.is_some() => {
-            (FindingKind::Lost, "the service has no such payment any more".to_owned())
-        }
+        (None, _) if record.made.is_some() => (FindingKind::Lost, "the service no longer has this payment".to_owned()),
         _ if !faults.is_empty() => {
             (FindingKind::Wrong, faults.into_iter().chain(never_came).collect::<Vec<_>>().join("; "))
         }
         (None, _) if record.reported_id.is_some() => {
-            (FindingKind::Lost, "webhooks told of it, and the service has no such payment".to_owned())
+            (FindingKind::Lost, "webhooks reported it, but the service does not have it".to_owned())
         }
         (Some(shown), Some(why)) => (FindingKind::Unpaid, format!("{shown}; its payer could not pay: {why}")),
         (Some(shown), None) => (FindingKind::Undelivered, format!("{shown}; {}", never_came?)),
@@ -131,12 +129,12 @@ fn judge(record: &Record, shown: Option<&String>) -> Option<Finding> {
     Some(Finding { lacks_webhooks, ..of_payment(record, kind, found)? })
 }
 
-/// What is wrong with a payment, that it is there at all included: one that was refused, or never asked for, must not be.
+/// Returns the faults of a payment. The existence of a payment that was refused or never requested is one.
 fn faults(record: &Record, shown: Option<&String>) -> Vec<String> {
     let not_made = record.not_made.as_ref().filter(|why| !why.may_be_there && record.reported_id.is_some());
     let is_there = not_made.map(|why| {
-        let how = shown.map_or_else(|| "webhooks tell of it".to_owned(), |shown| format!("is there: {shown}"));
-        format!("was not made ({}), and all the same {how}", why.kind)
+        let how = shown.map_or_else(|| "webhooks report it".to_owned(), |shown| format!("exists: {shown}"));
+        format!("was not made ({}), but {how}", why.kind)
     });
     is_there.into_iter().chain(record.faults.iter().cloned()).collect()
 }
@@ -165,7 +163,7 @@ fn expected(record: &Record) -> String {
     }
     let names: Vec<&str> = expect::events(behaviour).iter().map(|event| EventName::as_str(event.name)).collect();
     let received = record.intent.paid_amount().unwrap_or_default();
-    format!("{text}, {received} of {} received; told: {}", record.intent.amount, names.join(", "))
+    format!("{text}, {received} of {} received; webhooks: {}", record.intent.amount, names.join(", "))
 }
 
 #[cfg(test)]
@@ -198,11 +196,11 @@ mod tests {
     }
 
     #[test]
-    fn each_payment_that_is_not_as_it_must_be_is_named() {
+    fn names_each_wrong_payment() {
         let well = record(Behaviour::Exact);
         let lost = record(Behaviour::Over);
         let mut wrong = record(Behaviour::Never);
-        wrong.fault("reads back with status `pending`, not `failed`".to_owned());
+        wrong.fault("shows status `pending`, not `failed`".to_owned());
         let mut untold = record(Behaviour::Exact);
         untold.events[2] = None;
         let mut unpaid = record(Behaviour::Under);
@@ -230,22 +228,22 @@ mod tests {
         let untold = &found[4];
         assert_eq!(
             untold.expected,
-            "settled, 5.005 of 5.005 received; told: payment.confirmed, payin.confirmed, payment.settled, payin.settled"
+            "settled, 5.005 of 5.005 received; webhooks: payment.confirmed, payin.confirmed, payment.settled, payin.settled"
         );
-        assert!(untold.found.ends_with("never came: payment.settled (event 3)"), "{}", untold.found);
+        assert!(untold.found.ends_with("missing: payment.settled (event 3)"), "{}", untold.found);
         assert_eq!(
             found[0].expected,
-            "mismatched OVERPAID, 6.005 of 5.005 received; told: payment.mismatched, payin.mismatched"
+            "mismatched OVERPAID, 6.005 of 5.005 received; webhooks: payment.mismatched, payin.mismatched"
         );
-        // Before anything was read back, what is lost or untold is not known.
+        // Without reading back, lost payments and missing webhooks are unknown.
         let known = known(&records, forged());
         let told: Vec<_> = known.iter().map(|finding| (finding.kind, finding.payment_id.clone())).collect();
         assert_eq!(told, [(FindingKind::Wrong, id(3)), (FindingKind::Wrong, None), (FindingKind::Unpaid, id(4))]);
-        assert_eq!(known[0].found, "reads back with status `pending`, not `failed`");
+        assert_eq!(known[0].found, "shows status `pending`, not `failed`");
     }
 
     #[test]
-    fn what_is_wrong_and_untold_names_what_never_came() {
+    fn a_wrong_payment_names_its_missing_webhooks() {
         let mut wrong = record(Behaviour::Exact);
         wrong.fault("a fault".to_owned());
         wrong.events[2..].fill(None);
@@ -256,12 +254,12 @@ mod tests {
         let found = findings(&[wrong, unpaid], &Audit { shown, ..Audit::default() }, Vec::new());
         let told: Vec<_> =
             found.iter().map(|finding| (finding.kind, finding.lacks_webhooks, finding.found.as_str())).collect();
-        let never_came = "a fault; never came: payment.settled (event 3), payin.settled (event 4)";
+        let never_came = "a fault; missing: payment.settled (event 3), payin.settled (event 4)";
         assert_eq!(told, [(FindingKind::Wrong, true, never_came), (FindingKind::Wrong, false, "a fault")]);
     }
 
     #[test]
-    fn a_payment_that_was_not_made_must_not_be_there_unless_nobody_knows() {
+    fn a_refused_payment_must_not_exist() {
         let not_made = |may_be_there: bool| {
             let mut record = record(Behaviour::Exact);
             record.events = vec![None; 4];
@@ -271,23 +269,24 @@ mod tests {
             record
         };
         let mut strange = not_made(true);
-        strange.fault("reads back with status `settled`, not `pending`".to_owned());
-        // Not answered and there; refused and told of alone; refused and there; not answered, told of and gone.
+        strange.fault("shows status `settled`, not `pending`".to_owned());
+        // Unanswered and existing; refused with a webhook only; refused and existing; unanswered with a webhook and
+        // gone.
         let records = [not_made(true), not_made(false), not_made(false), strange, not_made(true)];
         let shown = [0, 2, 3].map(|number| (number, "pending, 0.00 of 5.00 received".to_owned())).into();
         let found = findings(&records, &Audit { shown, ..Audit::default() }, Vec::new());
         let id = |number: usize| records[number].reported_id.map(|id| id.to_string());
         let told: Vec<_> = found.iter().map(|one| (one.kind, one.payment_id.clone(), one.found.as_str())).collect();
-        let refused = "was not made (initiate: 503 overloaded), and all the same";
+        let refused = "was not made (initiate: 503 overloaded), but";
         let (events, there) =
-            (format!("{refused} webhooks tell of it"), format!("{refused} is there: pending, 0.00 of 5.00 received"));
+            (format!("{refused} webhooks report it"), format!("{refused} exists: pending, 0.00 of 5.00 received"));
         assert_eq!(
             told,
             [
-                (FindingKind::Lost, id(4), "webhooks told of it, and the service has no such payment"),
+                (FindingKind::Lost, id(4), "webhooks reported it, but the service does not have it"),
                 (FindingKind::Wrong, id(1), events.as_str()),
                 (FindingKind::Wrong, id(2), there.as_str()),
-                (FindingKind::Wrong, id(3), "reads back with status `settled`, not `pending`"),
+                (FindingKind::Wrong, id(3), "shows status `settled`, not `pending`"),
             ]
         );
         assert_eq!(found[1].expected, "no payment");
@@ -297,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn webhooks_of_others_are_wrong_only_where_there_are_no_others() {
+    fn foreign_webhooks_are_wrong_only_in_a_sandbox_of_its_own() {
         let (state, _late) = RunState::new("0a1b2c3d", 0, 100);
         let event = json!({
             "event": "payment.failed", "payment_id": "pay_other", "event_id": "evt_1", "timestamp": "2026-01-01T00:00:00Z",

@@ -1,6 +1,6 @@
-//! What is known of one payment of the load, and what is wrong with it so far.
+//! State of one payment of the load, and its faults so far.
 //!
-//! Pure: facts come in, faults come out.
+//! Pure.
 
 use alloy::primitives::{Address, B256};
 use payferry_testkit::wire::{Amount, EventId, PaymentId, Timestamp};
@@ -13,49 +13,49 @@ use super::expect;
 use super::stages::Stage;
 use payferry_testkit::receiver::Event;
 
-/// Faults of one payment that are kept in words.
+/// Largest number of recorded faults of one payment.
 const FAULTS_MAX: usize = 8;
 
 /// One payment as the load tester knows it.
 #[derive(Debug)]
 pub struct Record {
-    /// What it is meant to be.
+    /// Intended payment.
     pub intent: Intent,
-    /// When it was meant to begin.
+    /// Scheduled start.
     pub intended: Instant,
-    /// When it was due, by the service's clock: it cannot have been made before.
+    /// Scheduled start by the service's clock. The payment cannot be older.
     pub due_at: Timestamp,
-    /// The treasury's share of its settlement in basis points, as the PSP's settings say.
+    /// Fee of the PSP's settings, in basis points.
     pub fee_bps: u16,
-    /// The answer to its initiation.
+    /// Response to its initiation.
     pub made: Option<InitiatedAt>,
-    /// Why there is none.
+    /// Reason why there is no response.
     pub not_made: Option<InitiationFailure>,
-    /// Its id as a webhook or the list of payments has it, where no answer told it.
+    /// Its id according to a webhook or the list of payments, if there was no response.
     pub reported_id: Option<PaymentId>,
-    /// What its payer sent.
+    /// Transfer of its payer.
     pub sent: Option<(B256, Instant)>,
-    /// Why its payer sent nothing.
+    /// Reason why its payer sent no transfer.
     pub unsent: Option<String>,
-    /// When the transfer was seen in a block.
+    /// Time at which the transfer was seen in a block.
     pub mined: Option<Instant>,
-    /// When it was confirmed.
+    /// Time of the confirmation.
     pub confirmed: Option<Instant>,
-    /// When it was settled.
+    /// Time of the settlement.
     pub settled: Option<Instant>,
-    /// Its events by their place, from 0: which came.
+    /// Ids of the events that arrived, by position from 0.
     pub events: Vec<Option<EventId>>,
-    /// Shares and transaction of the settlement, as they were told.
+    /// Settlement that a webhook reported.
     pub told: Option<ReportedSettlement>,
-    /// What is wrong.
+    /// Faults.
     pub faults: Vec<String>,
     early: Vec<Early>,
 }
 
-/// What a webhook told before the load tester itself knew it: it overtook an answer that was lost or is slow.
+/// Value of a webhook that the load tester does not know yet: the webhook arrived before a lost or slow response.
 #[derive(Debug)]
 struct Early {
-    /// The event.
+    /// Event of the webhook.
     of: String,
     what: &'static str,
     told: String,
@@ -64,50 +64,50 @@ struct Early {
 const PAYMENT_ID: &str = "payment_id";
 const TX_HASH: &str = "tx_hash";
 
-/// The answer to an initiation.
+/// Response to an initiation.
 #[derive(Debug, Clone, Copy)]
 pub struct InitiatedAt {
-    /// The payment.
+    /// Id of the payment.
     pub id: PaymentId,
-    /// Where its payer sends the money.
+    /// Address that the payer pays to.
     pub wallet: Address,
-    /// When the answer came.
+    /// Time of the response.
     pub at: Instant,
 }
 
-/// Why there is no answer that says where a payment is to be paid.
+/// Reason why an initiation returned no address to pay to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InitiationFailure {
-    /// The kind of error.
+    /// Kind of error.
     pub kind: String,
-    /// Whether it may be there all the same, since nobody knows what became of the request.
+    /// Whether the payment may exist, because the outcome of the request is unknown.
     pub may_be_there: bool,
 }
 
-/// A settlement as a webhook told it, or as it was read back.
+/// Settlement as a webhook reported it, or as it was read back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReportedSettlement {
     /// The PSP's share.
     pub psp_amount: Amount,
-    /// The fee.
+    /// The treasury's share.
     pub treasury_fee: Amount,
-    /// The transaction.
+    /// Transaction.
     pub tx_hash: String,
 }
 
-/// What a webhook was to its payment.
+/// Relation of a webhook to the earlier webhooks of its payment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Novelty {
-    /// The first of its event.
+    /// The first webhook of its event.
     New(EventName),
-    /// It came before.
+    /// A repetition.
     Repeated,
-    /// It should not be; the record has the fault.
+    /// An unexpected webhook. The record has the fault.
     Wrong,
 }
 
 impl Record {
-    /// Nothing happened yet.
+    /// Makes the record of a payment that has just become due.
     pub fn new(intent: Intent, intended: Instant, due_at: Timestamp, fee_bps: u16) -> Self {
         Self {
             intent,
@@ -129,34 +129,34 @@ impl Record {
         }
     }
 
-    /// The payment, as the answer to its initiation names it, or whatever else does.
+    /// Returns the id of the payment: from the response to its initiation, or from another source.
     pub fn id(&self) -> Option<PaymentId> {
         self.made.map(|made| made.id).or(self.reported_id)
     }
 
-    /// The answer to its initiation came.
+    /// Records the response to its initiation.
     pub fn set_initiated(&mut self, made: InitiatedAt) {
         self.made = Some(made);
         self.compare_early(PAYMENT_ID, &made.id.to_string());
     }
 
-    /// The chain's node took its payer's transfer.
+    /// Records that the chain's node accepted the transfer of its payer.
     pub fn set_sent(&mut self, tx_hash: B256, at: Instant) {
         self.sent = Some((tx_hash, at));
         self.compare_early(TX_HASH, &tx_hash.to_string());
     }
 
-    /// Whether webhooks are ahead of what the load tester knows.
+    /// Whether a webhook has values that the load tester does not know yet.
     pub fn is_ahead(&self) -> bool {
         !self.early.is_empty()
     }
 
-    /// Nobody will answer any more: a transfer that was told of and that its payer knows nothing of is none. Of one that
-    /// its payer could not send for sure, nothing can be said.
+    /// Ends the wait for responses: a reported transfer that the payer does not know is a fault, unless the payer may
+    /// have sent one without knowing.
     pub fn close(&mut self) {
         for Early { of, what, told } in std::mem::take(&mut self.early) {
             if what == TX_HASH && self.unsent.is_none() {
-                self.fault(format!("{of}: {what} is `{told}`, and its payer knows of no transfer"));
+                self.fault(format!("{of}: {what} is `{told}`, but its payer sent no transfer"));
             }
         }
     }
@@ -173,26 +173,26 @@ impl Record {
         }
     }
 
-    /// Notes what is wrong.
+    /// Adds a fault.
     pub fn fault(&mut self, what: String) {
         if self.faults.len() < FAULTS_MAX {
             self.faults.push(what);
         }
     }
 
-    /// Whether every event came that must.
+    /// Whether every expected event arrived.
     pub fn is_complete(&self) -> bool {
         self.events.iter().all(Option::is_some)
     }
 
-    /// The names of the events that did not come, and their places from 1.
+    /// Returns the names and positions (from 1) of the missing events.
     pub fn missing(&self) -> Vec<(EventName, usize)> {
         let expected = expect::events(self.intent.behaviour).iter().zip(1..).zip(&self.events);
         expected.filter(|(_, events)| events.is_none()).map(|((event, place), _)| (event.name, place)).collect()
     }
 
-    /// The stages that are still to come of a payment that was made, and since when each is waited for, if that is known. None of
-    /// one that is to expire or to stay live, which takes its time by intent, nor of one that could not be paid.
+    /// Returns the stages that are still missing, and since when they are awaited, if that is known. Empty for a
+    /// payment that is meant to expire or to stay live, and for one that could not be paid.
     pub fn awaited(&self) -> Vec<(Stage, Option<Instant>)> {
         if self.intent.behaviour.expires() || self.intent.behaviour == Behaviour::Held {
             return Vec::new();
@@ -209,21 +209,21 @@ impl Record {
         ];
         let awaited =
             stages.into_iter().filter(|(_, is_awaited, _)| *is_awaited).map(|(stage, _, since)| (stage, since));
-        // When what they tell of happened is not known.
+        // The time of the missing events is unknown.
         awaited.chain(self.missing().iter().map(|_| (Stage::Webhook, None))).collect()
     }
 
-    /// Takes an event in and holds it against what must be told.
+    /// Records an event and compares it with the expected one.
     pub fn receive(&mut self, event: &Event, webhook_id: &str) -> Novelty {
         if self.made.is_none() {
             self.reported_id = event.payment_id.parse().ok().or(self.reported_id);
         }
         let Ok(event_id) = event.event_id.parse::<EventId>() else {
-            self.fault(format!("{} has the event_id `{}`, which is none", event.event, event.event_id));
+            self.fault(format!("{} has the invalid event_id `{}`", event.event, event.event_id));
             return Novelty::Wrong;
         };
         if event.event_id != webhook_id {
-            self.fault(format!("{event_id} came under the webhook-id `{webhook_id}`"));
+            self.fault(format!("{event_id} arrived with the webhook-id `{webhook_id}`"));
         }
         if self.events.contains(&Some(event_id)) {
             return Novelty::Repeated;
@@ -232,11 +232,11 @@ impl Record {
         let expected = expect::events(self.intent.behaviour);
         let Some(wanted) = expected.get(place) else {
             let (name, count) = (&event.event, expected.len());
-            self.fault(format!("{name} came as event {} ({event_id}); {count} are to come", event.sequence));
+            self.fault(format!("{name} arrived as event {} ({event_id}); {count} events are expected", event.sequence));
             return Novelty::Wrong;
         };
         if let Some(other) = self.events[place] {
-            self.fault(format!("event {} came as {other} and as {event_id} ({})", event.sequence, event.event));
+            self.fault(format!("event {} arrived as {other} and as {event_id} ({})", event.sequence, event.event));
             return Novelty::Wrong;
         }
         self.events[place] = Some(event_id);
@@ -252,14 +252,14 @@ impl Record {
         }
         if let Some(told) = told(event).filter(|_| wanted.status == Status::Settled) {
             if self.told.as_ref().is_some_and(|before| *before != told) {
-                self.fault(format!("two events tell of two settlements, {:?} and {told:?}", self.told));
+                self.fault(format!("two events report different settlements, {:?} and {told:?}", self.told));
             }
             self.told = Some(told);
         }
         Novelty::New(wanted.name)
     }
 
-    /// What of an event's contents is not as it must be, and what cannot be compared yet.
+    /// Returns the differences of an event, and the values that cannot be compared yet.
     fn differences(&self, event: &Event, place: usize) -> (Vec<String>, Vec<(&'static str, String)>) {
         let intent = &self.intent;
         let mut differences = Vec::new();
@@ -283,13 +283,13 @@ impl Record {
         same("labels", &event.labels.join(" "), &labels.join(" "));
         let failed = expect::events(intent.behaviour)[place].status == Status::Failed;
         same("failure_reason", event.failure_reason.as_deref().unwrap_or("-"), if failed { "expired" } else { "-" });
-        // Of a settlement, the transaction is the settler's; it is compared with the payment and the chain in the end.
+        // The transaction of a settlement is the settler's. It is compared with the payment and the chain at the end.
         if event.status != Status::Settled.as_str() {
             let tx_hash = event.tx_hash.as_deref().unwrap_or("-");
             match self.sent {
                 _ if failed || intent.paid_amount().is_none() => same(TX_HASH, tx_hash, "-"),
                 Some((hash, _)) => same(TX_HASH, tx_hash, &hash.to_string()),
-                // The node has it, and its answer to the payer is on its way.
+                // The node has the transfer. Its response to the payer is still on the way.
                 None => early.push((TX_HASH, tx_hash.to_owned())),
             }
         }
@@ -301,7 +301,7 @@ impl Record {
         let expires_at = self.due_at.plus_secs(i64::from(intent.expires_secs()));
         if failed && Timestamp::parse(&event.timestamp).is_some_and(|at| at.plus_millis(SLACK_MS) < expires_at) {
             let at = &event.timestamp;
-            differences.push(format!("it expired at {at}, before its time to pay was over at {expires_at}"));
+            differences.push(format!("it expired at {at}, before {expires_at}"));
         }
         (differences, early)
     }

@@ -1,4 +1,4 @@
-//! One run, from the first account to the last webhook.
+//! One run, from the accounts of the payers to the last webhook.
 
 mod course;
 mod drain;
@@ -38,61 +38,61 @@ use payferry_testkit::usage::Usage;
 use payments::{HOLD_WORKERS, RunContext};
 use samples::Samples;
 
-/// From the end of the preparations to the first arrival.
+/// Time from the end of the preparations to the first arrival.
 const LEAD: Duration = Duration::from_millis(200);
-/// How often it is looked whether everything is complete.
+/// Interval of the checks whether all payments are complete.
 const POLL: Duration = Duration::from_millis(100);
-/// How long webhooks that nobody waits for may take: those that come twice, say.
+/// Longest wait for webhooks that are not expected, such as repetitions.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(10);
-/// How far past the last expiry the clock is moved.
+/// Time beyond the last expiry to which the clock is moved, in seconds.
 const PAST_EXPIRY_SECS: u64 = 2;
-/// Payments of which events never came and the service's delivery log is read: the first ones.
+/// Largest number of payments whose delivery log is read because webhooks are missing.
 const LOGS_MAX: usize = 50;
-/// How long the operator's listener may take to answer.
+/// Timeout of the operator listener.
 const METRICS_DEADLINE: Duration = Duration::from_secs(10);
 /// Percentiles of the curves.
 const CURVE: [f64; 12] = [0.0, 25.0, 50.0, 75.0, 90.0, 95.0, 98.0, 99.0, 99.5, 99.9, 99.99, 100.0];
 
-/// What is asked of a run.
+/// Options of a run.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// When payments begin.
+    /// Schedule of the payments.
     pub arrivals: Arrivals,
-    /// Who pays how.
+    /// Behaviours of the payers.
     pub mix: Mix,
-    /// Payments that are made beforehand and stay live.
+    /// Payments that are made before the load and stay live.
     pub hold: u32,
-    /// Most initiations without an answer at once; whoever is due beyond it is turned away.
+    /// Largest number of initiations in flight. An arrival beyond it is rejected.
     pub in_flight_max: usize,
-    /// How long everything may take after the last arrival.
+    /// Longest wait for everything after the last arrival.
     pub settle_timeout: Duration,
-    /// Whether the sandbox's clock may be moved on, so that nobody waits for the last expiries.
+    /// Whether the sandbox's clock may be moved, so that the run does not wait for the last expiries.
     pub moves_clock: bool,
-    /// Percent of the payments that may fail to be made.
+    /// Percentage of the payments that may fail to be made.
     pub not_made_percent_max: f64,
 }
 
-/// Where the load goes.
+/// Target of the load.
 #[derive(Debug, Clone)]
 pub struct Target {
-    /// The service.
+    /// URL of the service.
     pub url: String,
     /// The PSP's key.
     pub key: String,
-    /// What it is called in the report.
+    /// Name in the report.
     pub name: String,
-    /// What is known of it besides, if it was started for the run.
+    /// The process, if it was started for the run.
     pub own: Option<OwnService>,
     /// Cancelled when its process has ended.
     pub ended: CancellationToken,
 }
 
-/// A service that was started for a run: nobody else uses it.
+/// A service that was started for a run. Only this run uses it.
 #[derive(Debug, Clone)]
 pub struct OwnService {
-    /// Its process.
+    /// Process id.
     pub pid: u32,
-    /// Where its operator's listener is.
+    /// URL of the operator listener.
     pub operator_url: String,
 }
 
@@ -102,17 +102,17 @@ impl Target {
     }
 }
 
-/// Carries a run out. `stop` ends it early: what is known then is reported. The PSP's webhook endpoint is set to the load
-/// tester's receiver meanwhile, and set back in the end; the report says so if that could not be.
+/// Performs a run. `stop` ends it early; the report then has what is known. The run sets the PSP's webhook endpoint to
+/// its own receiver and restores it at the end. The report says if that failed.
 pub async fn run(plan: &Plan, target: &Target, stop: &CancellationToken, bar: &Progress) -> anyhow::Result<Report> {
     let api = Psp::with_connections(&target.url, &target.key, plan.in_flight_max.max(HOLD_WORKERS))?;
     let ground = api.sandbox().await.with_context(|| target.url.clone())?;
     let settings = settings(&api).await.with_context(|| target.url.clone())?;
-    // Before anything is changed there.
+    // Checked before the run changes anything.
     let unsupported = settings.unsupported();
     ensure!(
         unsupported.is_empty(),
-        "{}: its PSP has settings that load cannot judge payments by: {}. Load another PSP, or change them (PATCH /api/v1/settings)",
+        "{}: its PSP has settings that `load` does not support: {}. Use another PSP, or change them (PATCH /api/v1/settings)",
         target.url,
         unsupported.join("; ")
     );
@@ -121,12 +121,12 @@ pub async fn run(plan: &Plan, target: &Target, stop: &CancellationToken, bar: &P
     let state = Arc::new(state);
     let receiver = {
         let state = Arc::clone(&state);
-        Receiver::start(move |events| state.receive(events)).await?
+        Receiver::of_payments(move |events| state.receive(events)).await?
     };
     let before = api.endpoint().await?;
     receiver.verify_with(&api.receive_at(receiver.url(), &before).await?);
     let ran = async {
-        bar.say("payers are given accounts and money");
+        bar.say("make and fund payers");
         let merchant = api.merchant(&format!("load-{run}"), &run).await?;
         let payers = Payers::set_up(api.side(), &ground, &run).await?;
         let baseline = baseline(&api, &ground).await?;
@@ -155,7 +155,7 @@ pub async fn run(plan: &Plan, target: &Target, stop: &CancellationToken, bar: &P
     }
 }
 
-/// What the payments have come to.
+/// Outcome of the payments.
 struct Judged {
     /// None if not everything could be compared.
     audit: Option<Audit>,
@@ -185,7 +185,7 @@ impl Run<'_> {
         let first = Instant::now() + LEAD;
         let course = course::keep(&self.context, first, self.target.pid(), self.bar);
         let arrived = self.arrive(first).await;
-        self.bar.say("what was begun is answered, paid, settled and told");
+        self.bar.say("wait for responses, payments, settlements and webhooks");
         self.settle().await;
         let total = first.elapsed();
         self.end_samples().await;
@@ -198,14 +198,14 @@ impl Run<'_> {
         Ok(self.report(began_at, &course, Achievement { arrived, total, machine }, judged))
     }
 
-    /// Compares everything, unless the run is interrupted first or the service cannot be read: then what is known is all
-    /// that is told.
+    /// Compares everything, unless the run is interrupted first or the service cannot be read. The report then has what
+    /// is known.
     async fn judge(&self) -> Judged {
         let compared = tokio::select! {
             biased;
             () = self.stop.cancelled() => Err(None),
-            () = self.target.ended.cancelled() => Err(Some("the service ended while it was under load".to_owned())),
-            compared = self.compare() => compared.map_err(|error| Some(format!("it could not be read: {error:#}"))),
+            () = self.target.ended.cancelled() => Err(Some("the service ended under load".to_owned())),
+            compared = self.compare() => compared.map_err(|error| Some(format!("the comparison failed: {error:#}"))),
         };
         match compared {
             Ok((audit, findings)) => Judged { audit: Some(audit), findings, interrupted: false },
@@ -213,7 +213,7 @@ impl Run<'_> {
                 let inner = self.context.state.read();
                 let known = known(&inner.records, unwanted(&inner, self.target.own.is_some()));
                 let interrupted = why.is_none();
-                let why = why.map(|why| Finding::of_none("everything is read back and compared", why));
+                let why = why.map(|why| Finding::of_none("all payments are read back and compared", why));
                 Judged { audit: None, findings: why.into_iter().chain(known).collect(), interrupted }
             }
         }
@@ -238,18 +238,18 @@ impl Run<'_> {
         self.ground.chains.iter().map(watch).collect()
     }
 
-    /// Makes the payments that stay live.
+    /// Makes the held payments.
     async fn hold(&self) {
         if self.plan.hold > 0 {
-            self.bar.begin("payments that stay live are made", u64::from(self.plan.hold));
+            self.bar.begin("make held payments", u64::from(self.plan.hold));
             self.context.hold(self.plan.hold, self.stop, self.bar).await;
         }
     }
 
-    /// Begins what is due; answers how long that took.
+    /// Starts the payments that are due. Returns how long that took.
     async fn arrive(&self, first: Instant) -> Duration {
         let pattern = self.plan.mix.pattern();
-        self.bar.begin("payments arrive", u64::from(self.plan.arrivals.count));
+        self.bar.begin("start payments", u64::from(self.plan.arrivals.count));
         let begin = |number: u32, intended: Instant| {
             let behaviour = pattern[number as usize % pattern.len()];
             self.context.begin(number, behaviour, intended);
@@ -262,7 +262,7 @@ impl Run<'_> {
         first.elapsed()
     }
 
-    /// Waits until every payment is complete: those that are paid in time first, then those that expire.
+    /// Waits until every payment is complete: first those that are paid in time, then those that expire.
     async fn settle(&self) {
         self.all_complete(false, self.plan.settle_timeout).await;
         let open = self.context.open(true);
@@ -270,7 +270,7 @@ impl Run<'_> {
         let left = Duration::from_secs(u64::from(EXPIRES_SOON_SECS)).saturating_sub(youngest.elapsed());
         let mut patience = self.plan.settle_timeout + left;
         if self.plan.moves_clock && !self.stop.is_cancelled() {
-            self.bar.say("time passes, until the last of them has expired");
+            self.bar.say("move the clock past the last expiry");
             let secs = left.as_secs() + PAST_EXPIRY_SECS;
             match self.context.api.advance_clock(secs).await {
                 Ok(offset_secs) => {
@@ -283,7 +283,7 @@ impl Run<'_> {
         self.all_complete(true, patience).await;
     }
 
-    /// Waits for those of the sample that the service has not shown yet.
+    /// Waits for the sampled payments whose transfer the service has not shown yet.
     async fn end_samples(&self) {
         tokio::select! {
             () = self.samples.ended() => {}
@@ -303,9 +303,9 @@ impl Run<'_> {
         }
     }
 
-    /// Waits until the service has nothing more to tell of this run, then compares everything.
+    /// Waits until the service has delivered all webhooks of this run, then compares everything.
     async fn compare(&self) -> anyhow::Result<(Audit, Vec<Finding>)> {
-        self.bar.say("webhooks, payments and chains are compared");
+        self.bar.say("compare webhooks, payments and chains");
         let RunContext { api, state, merchant, .. } = &*self.context;
         let since = Instant::now();
         while since.elapsed() < DRAIN_PATIENCE {
@@ -326,22 +326,22 @@ impl Run<'_> {
         let untold = findings.iter_mut().filter(|finding| finding.lacks_webhooks);
         for finding in untold.take(LOGS_MAX) {
             if let Some(said) = self.delivery_log(finding).await {
-                finding.found = format!("{}; the service says: {said}", finding.found);
+                finding.found = format!("{}; delivery log: {said}", finding.found);
             }
         }
         Ok((audit, findings))
     }
 
-    /// What a service of the run's own says of itself that must not be.
+    /// Returns the defects that a service of the run's own reports.
     async fn defects(&self) -> Vec<Finding> {
         let Some(own) = &self.target.own else { return Vec::new() };
         let asked = async { metrics::defects(&Client::new(&own.operator_url, 1, METRICS_DEADLINE)?).await };
         let defects = asked.await.unwrap_or_else(|error| vec![format!("its metrics cannot be read: {error:#}")]);
-        let finding = |what| Finding::of_none("the service says of itself that nothing is amiss", what);
+        let finding = |what| Finding::of_none("the service reports no defect", what);
         defects.into_iter().map(finding).collect()
     }
 
-    /// What the service's delivery log says of a payment.
+    /// Returns the service's delivery log of a payment as text.
     async fn delivery_log(&self, finding: &Finding) -> Option<String> {
         let id = finding.payment_id.as_deref()?.parse().ok()?;
         let deliveries = self.context.api.deliveries(id).await.ok()?;

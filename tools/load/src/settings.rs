@@ -1,7 +1,7 @@
-//! What the PSP and the operator have decided about the PSP's payments, as far as it says how the load's must end.
+//! Settings of the PSP that affect how its payments end.
 //!
-//! The fee is held against every settlement. What the table of the interface does not tell the end of (`expect`) is refused
-//! beforehand: to judge it, the load tester would have to decide as the service does.
+//! Every settlement is compared with the fee. A run refuses settings that change the end of a payment in another way
+//! than the interface's table says (`expect`), because the load tester would have to decide as the service does.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use serde::Deserialize;
 use super::behaviour::DIFFERENCE;
 use super::expect;
 
-/// The settings of a PSP, as the interface shows them.
+/// Settings of a PSP.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Settings {
     /// The treasury's share of each settlement, in basis points.
@@ -41,11 +41,11 @@ pub async fn settings(psp: &Psp) -> anyhow::Result<Settings> {
 }
 
 impl Settings {
-    /// Each setting that the load tester cannot judge payments by, in words.
+    /// Returns the settings that the load tester does not support, in words.
     pub fn unsupported(&self) -> Vec<String> {
         let Self { tolerance, tolerance_bps, overpayment, event_families, .. } = self;
         let mut found = Vec::new();
-        // Who pays one token less must have paid too little, whatever is due.
+        // A payment with one token less must be underpaid, whatever the amount.
         if !tolerance.parse::<Amount>().is_ok_and(|tolerance| tolerance < DIFFERENCE) {
             found.push(format!("tolerance is {tolerance}, not below {DIFFERENCE}"));
         }
@@ -62,7 +62,7 @@ impl Settings {
             found.push(format!("event_families is {event_families}, not both"));
         }
         let own = self.finality.iter().filter(|(_, finality)| !finality.is_default);
-        found.extend(own.map(|(chain, _)| format!("finality on {chain} is the PSP's own, which may take any time")));
+        found.extend(own.map(|(chain, _)| format!("finality on {chain} is set by the PSP and may take any time")));
         found
     }
 }
@@ -74,7 +74,7 @@ mod tests {
 
     use super::*;
 
-    /// What is not judged of a PSP that has changed this.
+    /// Returns the unsupported settings of a PSP with this change.
     fn unsupported(changed: &Value) -> Vec<String> {
         let mut settings = json!({
             "tolerance": "0.00", "tolerance_bps": 0, "overpayment": "hold", "refund_to_sender": false,
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn only_settings_that_change_how_a_payment_ends_are_not_judged() {
+    fn refuses_settings_that_change_the_end_of_a_payment() {
         for judged in [
             json!({}),
             json!({"fee_bps": 0}),
@@ -108,7 +108,7 @@ mod tests {
             (json!({"event_families": "payin"}), "event_families is payin, not both"),
             (
                 json!({"finality": {"base": {"is_default": false}}}),
-                "finality on base is the PSP's own, which may take any time",
+                "finality on base is set by the PSP and may take any time",
             ),
         ] {
             assert_eq!(unsupported(&changed), [says]);

@@ -1,7 +1,7 @@
-//! How long the stages of a payment take: HDR histograms, exact to three digits, of which percentiles are read.
+//! Latencies of the stages of a payment: HDR histograms with three significant digits.
 //!
-//! Every stage is counted twice: from the payment's intended beginning, so that nothing that it waited for is hidden, and
-//! from the stage before it, which says where the time went.
+//! Each stage has two latencies: from the scheduled start of the payment, which includes all waiting, and from the
+//! stage before, which shows where the time was spent.
 
 use std::time::Duration;
 
@@ -9,9 +9,9 @@ use hdrhistogram::Histogram;
 use parking_lot::Mutex;
 use serde::Serialize;
 
-/// Digits that a recorded value keeps.
+/// Significant digits of a recorded value.
 const SIGNIFICANT_DIGITS: u8 = 3;
-/// The longest time that is told from longer ones, in microseconds: an hour.
+/// Largest recorded value, in microseconds: an hour.
 const HIGHEST_US: u64 = 3_600_000_000;
 
 /// Latencies of one kind.
@@ -23,36 +23,36 @@ pub struct Latencies {
 impl Default for Latencies {
     fn default() -> Self {
         let bounds = Histogram::new_with_bounds(1, HIGHEST_US, SIGNIFICANT_DIGITS);
-        // The bounds are constants that it takes.
+        // The bounds are constants that the constructor accepts.
         Self { histogram: bounds.unwrap_or_else(|_| unreachable!("constant bounds")) }
     }
 }
 
 impl Latencies {
-    /// Counts one; less than a microsecond is one, more than an hour is an hour.
+    /// Records a latency, at least a microsecond and at most an hour.
     pub fn record(&mut self, latency: Duration) {
         let us = u64::try_from(latency.as_micros()).unwrap_or(HIGHEST_US).max(1);
         self.histogram.saturating_record(us);
     }
 
-    /// What was counted so far; it begins anew.
+    /// Returns the latencies so far and resets them.
     pub fn take(&mut self) -> Self {
         let taken = self.clone();
         self.histogram.reset();
         taken
     }
 
-    /// How many were counted.
+    /// Returns the number of latencies.
     pub fn count(&self) -> u64 {
         self.histogram.len()
     }
 
-    /// The latency that so many percent (0 to 100) do not exceed, in milliseconds.
+    /// Returns a percentile (0 to 100), in milliseconds.
     pub fn percentile_ms(&self, percent: f64) -> f64 {
         millis(self.histogram.value_at_percentile(percent))
     }
 
-    /// The figures of a report.
+    /// Returns the figures for the report.
     pub fn figures(&self) -> Figures {
         if self.histogram.is_empty() {
             return Figures::default();
@@ -74,58 +74,58 @@ fn millis(us: u64) -> f64 {
     round(Duration::from_micros(us).as_secs_f64() * 1_000.0)
 }
 
-/// To microseconds: what is beyond is not measured.
+/// Rounds to microseconds, the resolution of the measurement.
 fn round(ms: f64) -> f64 {
     (ms * 1_000.0).round() / 1_000.0
 }
 
-/// What a histogram says, in milliseconds. All zero if nothing was counted.
+/// Figures of a histogram in milliseconds. All zero if it is empty.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Figures {
-    /// How many were counted.
+    /// Number of latencies.
     pub count: u64,
-    /// The least.
+    /// Minimum.
     pub min_ms: f64,
-    /// The mean.
+    /// Mean.
     pub mean_ms: f64,
-    /// Half of them take no longer.
+    /// Median.
     pub p50_ms: f64,
-    /// Nine of ten.
+    /// 90th percentile.
     pub p90_ms: f64,
-    /// 99 of 100.
+    /// 99th percentile.
     pub p99_ms: f64,
-    /// 999 of 1,000.
+    /// 99.9th percentile.
     pub p99_9_ms: f64,
-    /// The most.
+    /// Maximum.
     pub max_ms: f64,
 }
 
-/// What a payment goes through.
+/// Stages of a payment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stage {
-    /// The request had its place among the connections: how far the load tester itself is behind.
+    /// The request got a connection: shows how late the load tester itself is.
     Begun,
-    /// The service answered 201.
+    /// The service responded with 201.
     Accepted,
-    /// The chain's node took the payer's transfer.
+    /// The chain's node accepted the payer's transfer.
     Sent,
     /// The transfer is in a block.
     Mined,
-    /// The service shows the transfer (of a sample).
+    /// The service shows the transfer (of a sampled payment).
     Seen,
-    /// The payment was confirmed.
+    /// The payment is confirmed.
     Confirmed,
-    /// The payment was settled on-chain, and that is final.
+    /// The payment is settled on-chain, and the settlement is final.
     Settled,
-    /// Each webhook came in, from what it tells on.
+    /// A webhook arrived, measured from its event.
     Webhook,
-    /// The last webhook that is expected of a payment came in.
+    /// The last expected webhook of a payment arrived.
     Complete,
 }
 
 impl Stage {
-    /// All, in the order in which a payment meets them.
+    /// All stages, in order.
     pub const ALL: [Self; 9] = [
         Self::Begun,
         Self::Accepted,
@@ -138,7 +138,7 @@ impl Stage {
         Self::Complete,
     ];
 
-    /// Its name.
+    /// Returns the name.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Begun => "begun",
@@ -153,7 +153,7 @@ impl Stage {
         }
     }
 
-    /// What its step begins with.
+    /// Returns the name of the beginning of the step.
     pub const fn step_from(self) -> &'static str {
         match self {
             Self::Begun | Self::Complete => "intended",
@@ -167,7 +167,7 @@ impl Stage {
     }
 }
 
-/// The latencies of all stages. Shared by reference.
+/// Latencies of all stages. Shared by reference.
 #[derive(Debug, Default)]
 pub struct Stages {
     counted: [Mutex<Pair>; Stage::ALL.len()],
@@ -183,28 +183,30 @@ struct Pair {
 /// One stage in a report.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct StageFigures {
-    /// Which.
+    /// Stage.
     pub stage: Stage,
-    /// From the payment's intended beginning.
+    /// Latencies from the scheduled start.
     pub from_intended: Figures,
-    /// What the step begins with.
+    /// Beginning of the step.
     pub step_from: &'static str,
-    /// From there.
+    /// Latencies of the step.
     pub step: Figures,
-    /// How many of them waited in vain: what they waited for never came, so that their times are lower bounds.
+    /// Number of payments that timed out at this stage. Their waits count, as lower bounds.
+    #[serde(rename = "in_vain")]
     pub timed_out: u64,
 }
 
 impl Stages {
-    /// Counts that a payment came to this stage, so long after its intended beginning and after the stage before.
+    /// Records that a payment reached this stage, with the latencies from its scheduled start and from the stage
+    /// before.
     pub fn record(&self, stage: Stage, from_intended: Duration, step: Duration) {
         let mut pair = self.counted[stage as usize].lock();
         pair.total.record(from_intended);
         pair.step.record(step);
     }
 
-    /// Counts that a payment waited so long for this stage, and in vain: it is a lower bound. Figures of those alone whose
-    /// waiting ended well would look best where most is amiss. The step is none if it is not known when it began.
+    /// Records that a payment waited this long for a stage and timed out. The wait is a lower bound. Without it, the
+    /// figures would be best when most payments time out. `step` is `None` if the beginning of the step is unknown.
     pub fn record_timed_out(&self, stage: Stage, from_intended: Duration, step: Option<Duration>) {
         let mut pair = self.counted[stage as usize].lock();
         pair.total.record(from_intended);
@@ -214,17 +216,17 @@ impl Stages {
         pair.timed_out += 1;
     }
 
-    /// Counts only the whole: when the step began is not known.
+    /// Records only the latency from the scheduled start: the beginning of the step is unknown.
     pub fn record_total(&self, stage: Stage, from_intended: Duration) {
         self.counted[stage as usize].lock().total.record(from_intended);
     }
 
-    /// Counts only the step: of a payment that is long on its way by intent.
+    /// Records only the step: the payment is meant to take long.
     pub fn record_step(&self, stage: Stage, step: Duration) {
         self.counted[stage as usize].lock().step.record(step);
     }
 
-    /// The figures of all stages that any payment came to.
+    /// Returns the figures of all stages that a payment reached.
     pub fn figures(&self) -> Vec<StageFigures> {
         let figures = |stage: Stage| {
             let pair = self.counted[stage as usize].lock().clone();
@@ -240,7 +242,7 @@ impl Stages {
         Stage::ALL.into_iter().map(figures).filter(is_reached).collect()
     }
 
-    /// The latencies of one stage: from the intended beginning, and of its step.
+    /// Returns the latencies of one stage: from the scheduled start, and of the step.
     pub fn latencies(&self, stage: Stage) -> (Latencies, Latencies) {
         let pair = self.counted[stage as usize].lock().clone();
         (pair.total, pair.step)
@@ -252,7 +254,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentiles_are_exact_to_three_digits() {
+    fn percentiles_have_three_exact_digits() {
         let mut latencies = Latencies::default();
         for ms in 1..=1_000 {
             latencies.record(Duration::from_millis(ms));
@@ -271,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn only_stages_that_were_reached_are_shown() {
+    fn shows_only_stages_that_were_reached() {
         let stages = Stages::default();
         assert!(stages.figures().is_empty());
         assert_eq!(Latencies::default().figures(), Figures::default());
@@ -283,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_in_vain_is_counted_with_his_wait_and_told_apart() {
+    fn counts_timeouts_with_their_wait() {
         let stages = Stages::default();
         stages.record(Stage::Accepted, Duration::from_millis(5), Duration::from_millis(4));
         stages.record_timed_out(Stage::Accepted, Duration::from_secs(11), Some(Duration::from_secs(10)));

@@ -1,7 +1,7 @@
-//! The book of a run: one record a payment, to which every fact is brought, and the figures that follow from the facts.
+//! State of a run: one record per payment, and the figures that follow from the records.
 //!
-//! It is what initiations, payers, blocks and webhooks have in common; each calls it from its own task, and none waits.
-//! Deliberately absent: input and output.
+//! Initiations, payers, blocks and webhooks share it. Each calls it from its own task, and no call waits. Deliberately
+//! absent: input and output.
 
 mod webhooks;
 
@@ -22,49 +22,49 @@ use super::tally::{Tally, count};
 use payferry_testkit::payers::{Sent, Unsent};
 use payferry_testkit::psp::{InitiateError, Initiated};
 
-/// Transactions of strangers, the settler's among them, that are remembered before the old ones are forgotten.
+/// Largest number of transactions of others (the settler's among them) that are kept, before old ones are removed.
 const MINED_EARLY_MAX: usize = 10_000;
-/// The kind of error of a payment of the sample whose transfer the service did not show in time.
+/// Kind of error of a sampled payment whose transfer was not shown in time.
 const UNSEEN: &str = "seen: a transfer was not shown in time";
-/// A transfer's answer comes within this time after its block.
+/// The response to a transfer arrives within this time after its block.
 const MINED_EARLY_KEPT: Duration = Duration::from_secs(10);
 
-/// Everything that is known of a run.
+/// State of a run.
 #[derive(Debug)]
 pub struct RunState {
     run: String,
-    /// The PSP's, as its settings say.
+    /// Fee of the PSP's settings.
     fee_bps: u16,
-    /// How long the stages took.
+    /// Latencies of the stages.
     pub stages: Stages,
-    /// What was counted.
+    /// Counts.
     pub tally: Tally,
-    /// A payment became complete.
+    /// Notified when a payment becomes complete.
     pub progress: Notify,
     inner: Mutex<Inner>,
     expired: mpsc::UnboundedSender<u32>,
 }
 
-/// What is behind the lock.
+/// State behind the lock.
 #[derive(Debug, Default)]
 pub struct Inner {
-    /// The payments; those that are held come first.
+    /// The payments; held payments come first.
     pub records: Vec<Record>,
-    /// Webhooks that were not genuine, in words.
+    /// Forged webhooks, in words.
     pub forged: Vec<String>,
-    /// Genuine ones of payments that are none of the run's, in words.
+    /// Genuine webhooks of payments that are not of the run, in words.
     pub foreign: Vec<String>,
     clock: ServiceClock,
     by_id: HashMap<PaymentId, u32>,
     by_transfer: HashMap<B256, u32>,
     mined_early: HashMap<B256, Instant>,
-    /// The run has ended: later events are not measured.
+    /// Whether the run has ended. Later events are not measured.
     is_closed: bool,
 }
 
 impl RunState {
-    /// An empty book of the run with this name, and the payments that have expired and are now to be paid. The service's
-    /// clock is so far ahead, and the treasury's share of a settlement is so many basis points.
+    /// Makes an empty state, and the receiver of expired payments that are now to be paid. `offset_secs` is the offset
+    /// of the service's clock, `fee_bps` the treasury's share of a settlement in basis points.
     pub fn new(run: &str, offset_secs: i64, fee_bps: u16) -> (Self, mpsc::UnboundedReceiver<u32>) {
         let (expired, late) = mpsc::unbounded_channel();
         let mut inner = Inner::default();
@@ -81,22 +81,22 @@ impl RunState {
         (state, late)
     }
 
-    /// The reference by which a payment is known before its id is.
+    /// Returns the reference of a payment, which identifies it before its id is known.
     pub fn reference(&self, number: u32) -> String {
         format!("load-{}-{number}", self.run)
     }
 
-    /// The number in a reference of this run.
+    /// Returns the number in a reference of this run.
     pub fn number(&self, reference: &str) -> Option<u32> {
         reference.strip_prefix("load-")?.strip_prefix(&self.run)?.strip_prefix('-')?.parse().ok()
     }
 
-    /// All that is behind the lock, for those who read the whole in the end.
+    /// Locks the state, to read all of it at the end.
     pub fn read(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock()
     }
 
-    /// A payment is due; answers its number.
+    /// Adds a payment that is due. Returns its number.
     pub fn due(&self, intent: Intent, intended: Instant) -> u32 {
         if intent.behaviour != Behaviour::Held {
             count(&self.tally.counts.due);
@@ -108,17 +108,17 @@ impl RunState {
         u32::try_from(inner.records.len() - 1).unwrap_or(u32::MAX)
     }
 
-    /// It found no place in flight.
+    /// Records that a payment was rejected because too many are in flight.
     pub fn turned_away(&self, number: u32) {
         count(&self.tally.counts.turned_away);
         self.not_made(
             number,
-            InitiationFailure { kind: "not begun: too many in flight".to_owned(), may_be_there: false },
+            InitiationFailure { kind: "not started: too many in flight".to_owned(), may_be_there: false },
         );
     }
 
-    /// The answer to its initiation came, or did not; `begun` is when its request had a connection, if it ever had one. Answers
-    /// what was made.
+    /// Records the response to an initiation, or its failure. `begun` is when the request got a connection, if it got
+    /// one. Returns the initiated payment.
     pub fn answered(
         &self,
         number: u32,
@@ -180,7 +180,7 @@ impl RunState {
         }
     }
 
-    /// Its payer sent the money, or could not.
+    /// Records the transfer of a payer, or its failure.
     pub fn paid(&self, number: u32, asked: Instant, sent: Result<Sent, Unsent>) {
         let mut inner = self.inner.lock();
         let Some(record) = inner.record(number) else { return };
@@ -190,7 +190,7 @@ impl RunState {
                 let intended = record.intended;
                 let on_time = record.intent.behaviour != Behaviour::Late;
                 inner.by_transfer.insert(tx_hash, number);
-                // The block may have been read first.
+                // The block may have been read before the node's response.
                 let mined = inner.mined_early.remove(&tx_hash);
                 drop(inner);
                 count(&self.tally.counts.sent);
@@ -210,7 +210,8 @@ impl RunState {
         }
     }
 
-    /// A transaction was seen in a block. Answers the payment's number, if it is one of ours that was paid in time.
+    /// Records that a transaction was seen in a block. Returns the number of its payment, if it is one of the run that
+    /// was paid in time.
     pub fn mined(&self, tx_hash: B256, at: Instant) -> Option<u32> {
         let mut inner = self.inner.lock();
         let Some(number) = inner.by_transfer.get(&tx_hash).copied() else {
@@ -231,33 +232,33 @@ impl RunState {
         on_time.then_some(number)
     }
 
-    /// The service showed the transfer of a payment that was watched.
+    /// Records that the service shows the transfer of a sampled payment.
     pub fn seen(&self, number: u32, at: Instant) {
         let Some((intended, mined)) = self.since_mined(number) else { return };
         self.stages.record(Stage::Seen, at - intended, at - mined);
     }
 
-    /// The service did not show it in time.
+    /// Records that the service did not show it in time.
     pub fn unseen(&self, number: u32, at: Instant) {
         let Some((intended, mined)) = self.since_mined(number) else { return };
         self.stages.record_timed_out(Stage::Seen, at - intended, Some(at - mined));
         self.tally.error(UNSEEN);
     }
 
-    /// When a payment was meant to begin, and when its transfer was seen in a block.
+    /// Returns the scheduled start of a payment, and when its transfer was seen in a block.
     fn since_mined(&self, number: u32) -> Option<(Instant, Instant)> {
         let mut inner = self.inner.lock();
         let record = inner.record(number)?;
         Some((record.intended, record.mined?))
     }
 
-    /// The sandbox's clock is so far ahead from now on.
+    /// Records a new offset of the sandbox's clock.
     pub fn clock_moved(&self, offset_secs: i64) {
         self.inner.lock().clock.ahead(offset_secs);
     }
 
-    /// Nobody is waited for any more. Whatever did not come has its wait in the figures: payments that are stuck, and those that
-    /// were under way when a run was interrupted.
+    /// Ends the run. Everything that did not arrive counts with the time it had waited: payments that never completed,
+    /// and those in progress when a run was interrupted.
     pub fn end(&self) {
         let mut inner = self.inner.lock();
         inner.is_closed = true;
@@ -270,13 +271,13 @@ impl RunState {
         }
     }
 
-    /// Whether any of these is a payment of the run.
+    /// Whether one of these ids is a payment of the run.
     pub fn has_any(&self, ids: &[String]) -> bool {
         let inner = self.inner.lock();
         ids.iter().any(|id| id.parse().is_ok_and(|id: PaymentId| inner.by_id.contains_key(&id)))
     }
 
-    /// Payments that were made and of which not every event came, those that are held left out.
+    /// Returns the number of accepted payments without all of their events. Held payments do not count.
     pub fn open(&self) -> u64 {
         let counted = self.tally.counts.read();
         counted.accepted.saturating_sub(counted.complete)
@@ -284,12 +285,12 @@ impl RunState {
 }
 
 impl Inner {
-    /// The payment of this number.
+    /// Returns a payment by its number.
     pub fn record(&mut self, number: u32) -> Option<&mut Record> {
         self.records.get_mut(number as usize)
     }
 
-    /// Keeps a transaction of which it is not known yet whether it is one of ours.
+    /// Keeps a transaction that may turn out to be one of the run.
     fn mined_early(&mut self, tx_hash: B256, at: Instant) {
         if self.mined_early.len() >= MINED_EARLY_MAX {
             self.mined_early.retain(|_, mined| at - *mined < MINED_EARLY_KEPT);

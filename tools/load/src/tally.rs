@@ -1,4 +1,4 @@
-//! Counts of a run: totals, errors by kind, and what each second saw.
+//! Counts of a run: totals, errors by kind, and the values of each second.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,40 +8,40 @@ use serde::Serialize;
 
 use super::stages::Latencies;
 
-/// Kinds of errors that are told apart; further ones share a name.
+/// Largest number of distinct kinds of errors. Further kinds share a name.
 const ERROR_KINDS_MAX: usize = 64;
 const OTHER_ERRORS: &str = "other";
-/// Seconds of the course that are kept: six hours, of a load tester that is not starved.
+/// Largest number of recorded seconds: six hours.
 const SECONDS_MAX: usize = 6 * 3_600;
 
 macro_rules! counts {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// What is counted.
+        /// Counters.
         #[derive(Debug, Default)]
         pub struct Counts {
             $($(#[$doc])* pub $name: AtomicU64,)*
         }
 
-        /// The counts at one moment, or what they grew by.
+        /// Counts at one moment, or their increase.
         #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize)]
         pub struct Counted {
             $($(#[$doc])* pub $name: u64,)*
         }
 
         impl Counts {
-            /// As they are now.
+            /// Reads the counters.
             pub fn read(&self) -> Counted {
                 Counted { $($name: self.$name.load(Ordering::Relaxed),)* }
             }
         }
 
         impl Counted {
-            /// Each with its name, in the order in which a payment meets them.
+            /// Returns each count with its name, in the order of the stages.
             pub fn entries(&self) -> Vec<(&'static str, u64)> {
                 vec![$((stringify!($name), self.$name),)*]
             }
 
-            /// What they grew by since.
+            /// Returns the increase since `before`.
             pub fn since(&self, before: &Self) -> Self {
                 Self { $($name: self.$name.saturating_sub(before.$name),)* }
             }
@@ -50,39 +50,39 @@ macro_rules! counts {
 }
 
 counts! {
-    /// Payments that are held: made and not to be paid.
+    /// Held payments that were made.
     held,
-    /// Payments that were due, those that are held left out from here on.
+    /// Payments that were due. Held payments do not count from here on.
     due,
-    /// Payments that found no place in flight and never began.
+    /// Payments that were rejected because too many were in flight.
     turned_away,
-    /// Payments that the service answered with 201.
+    /// Payments that the service accepted with 201.
     accepted,
-    /// Payments that it refused.
+    /// Payments that the service refused.
     refused,
-    /// Payments that it did not answer, or could not even be asked for.
+    /// Payments without a response, or whose request could not be sent.
     unanswered,
-    /// Transfers that a node took.
+    /// Transfers that a node accepted.
     sent,
     /// Transfers that could not be sent.
     unsent,
-    /// Transfers that are in a block.
+    /// Transfers in a block.
     mined,
-    /// Payments that were confirmed.
+    /// Confirmed payments.
     confirmed,
-    /// Payments that were settled.
+    /// Settled payments.
     settled,
-    /// Payments of which every expected event came.
+    /// Payments of which every expected event arrived.
     complete,
-    /// Webhooks that were genuine.
+    /// Genuine webhooks.
     webhooks,
-    /// Of them, those that had come before.
+    /// Genuine webhooks that were repetitions.
     repeated,
-    /// Of them, those that came before an earlier event of their payment.
+    /// Genuine webhooks that arrived before an earlier event of their payment.
     out_of_order,
-    /// Of them, those of payments that are not of this run.
+    /// Genuine webhooks of payments that are not of this run.
     foreign,
-    /// Webhooks that were not genuine.
+    /// Forged webhooks.
     forged,
 }
 
@@ -91,39 +91,39 @@ pub fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
-/// One second of the run; more than one where the load tester got no time to look, less at the end.
+/// One second of the run. It is longer if the load tester got no CPU time, and shorter at the end.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct Second {
-    /// Seconds since the first arrival was due, at its end.
+    /// Seconds from the first arrival to its end.
     pub at_secs: f64,
-    /// How long it really was, in seconds.
+    /// Its length in seconds.
     pub period_secs: f64,
-    /// What happened in it.
+    /// Counts in it.
     pub counted: Counted,
-    /// Initiations without an answer at its end.
+    /// Initiations in flight at its end.
     pub in_flight: usize,
-    /// Payments at its end that are accepted and not complete, those that are held left out.
+    /// Accepted and incomplete payments at its end. Held payments do not count.
     pub open: u64,
     /// Errors in it.
     pub errors: u64,
-    /// Half of the initiations answered in it took no longer, in milliseconds.
+    /// Median latency of the initiations that ended in it, in milliseconds.
     pub accepted_p50_ms: f64,
-    /// 99 of 100.
+    /// 99th percentile of them.
     pub accepted_p99_ms: f64,
-    /// The same of payments that were complete in it.
+    /// Median latency of the payments that completed in it, in milliseconds.
     pub complete_p50_ms: f64,
-    /// 99 of 100.
+    /// 99th percentile of them.
     pub complete_p99_ms: f64,
-    /// Processor time of the service, in cores; null if its process is not known.
+    /// Cores that the service kept busy; null if its process is unknown.
     pub service_cores: Option<f64>,
-    /// Its memory, in bytes.
+    /// Memory of the service, in bytes.
     pub service_bytes: Option<u64>,
-    /// Processor time of the load tester, in cores.
+    /// Cores that the load tester kept busy.
     pub own_cores: Option<f64>,
 }
 
 impl Second {
-    /// When half of it was over.
+    /// Returns its middle.
     pub fn middle_secs(&self) -> f64 {
         self.at_secs - self.period_secs / 2.0
     }
@@ -132,14 +132,14 @@ impl Second {
 /// Counts and their course.
 #[derive(Debug, Default)]
 pub struct Tally {
-    /// The totals.
+    /// Totals.
     pub counts: Counts,
     errors: Mutex<BTreeMap<String, u64>>,
     error_count: AtomicU64,
     accepted: Mutex<Latencies>,
     complete: Mutex<Latencies>,
     course: Mutex<Vec<Second>>,
-    /// There were more than are kept.
+    /// Whether more seconds occurred than are kept.
     is_cut: AtomicBool,
 }
 
@@ -152,27 +152,27 @@ impl Tally {
         *errors.entry(if known { kind } else { OTHER_ERRORS }.to_owned()).or_default() += 1;
     }
 
-    /// Errors by kind.
+    /// Returns the errors by kind.
     pub fn errors(&self) -> BTreeMap<String, u64> {
         self.errors.lock().clone()
     }
 
-    /// How many there were.
+    /// Returns the number of errors.
     pub fn error_count(&self) -> u64 {
         self.error_count.load(Ordering::Relaxed)
     }
 
-    /// An initiation was answered, so long after its intended beginning.
+    /// Records the latency of an initiation from its scheduled start.
     pub fn accepted_in(&self, latency: std::time::Duration) {
         self.accepted.lock().record(latency);
     }
 
-    /// A payment was complete, so long after its intended beginning.
+    /// Records the latency of a payment from its scheduled start.
     pub fn complete_in(&self, latency: std::time::Duration) {
         self.complete.lock().record(latency);
     }
 
-    /// The latencies of this second so far, initiations and whole payments; they begin anew.
+    /// Returns the latencies of initiations and of payments since the last call, and resets them.
     pub fn take_latencies(&self) -> [Latencies; 2] {
         [&self.accepted, &self.complete].map(|latencies| latencies.lock().take())
     }
@@ -187,18 +187,18 @@ impl Tally {
         }
     }
 
-    /// That the course has not the whole run, in words.
+    /// Returns a note if the course does not contain the whole run.
     pub fn course_is_cut(&self) -> Option<String> {
         let last = *self.course.lock().last()?;
         let hours = last.at_secs / 3_600.0;
         self.is_cut.load(Ordering::Relaxed).then(|| {
             format!(
-                "The course has the first {hours:.1} hours of the run only: its rates, cores and memory are of these."
+                "The course contains only the first {hours:.1} hours of the run; rates, cores and memory are of these."
             )
         })
     }
 
-    /// The course so far.
+    /// Returns the course so far.
     pub fn course(&self) -> Vec<Second> {
         self.course.lock().clone()
     }
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_course_that_does_not_go_on_says_so() {
+    fn a_cut_course_has_a_note() {
         let tally = Tally::default();
         assert_eq!(tally.course_is_cut(), None);
         for second in 1..=SECONDS_MAX {
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_are_told_by_the_second() {
+    fn counts_have_an_increase() {
         let tally = Tally::default();
         count(&tally.counts.accepted);
         let before = tally.counts.read();

@@ -9,6 +9,8 @@ use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::serve::ListenerExt;
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use parking_lot::RwLock;
 use serde::Deserialize;
 use tokio::net::TcpListener;
@@ -21,7 +23,7 @@ use crate::wire::Timestamp;
 /// Largest body of a webhook, in bytes: above the size of the largest payment.
 const BODY_BYTES_MAX: usize = 64 * 1024;
 /// Path of the receiver's URL.
-const PATH: &str = "/payferry-load";
+const PATH: &str = "/hooks";
 
 /// Body of a webhook of a payment, as far as the tools use it.
 #[derive(Debug, Clone, Deserialize)]
@@ -72,7 +74,22 @@ pub struct Event {
     pub labels: Vec<String>,
 }
 
-/// A webhook that was received.
+/// A request to the receiver.
+#[derive(Debug)]
+pub struct WebhookRequest {
+    /// Time when its body was complete.
+    pub at: Instant,
+    /// The same time by the wall clock.
+    pub at_wall: Timestamp,
+    /// Header `webhook-id`.
+    pub webhook_id: String,
+    /// Body.
+    pub body: Bytes,
+    /// Result of the verification of signature and timestamp.
+    pub verified: Result<(), &'static str>,
+}
+
+/// A webhook of a payment that was received.
 #[derive(Debug)]
 pub struct Arrived {
     /// Time when its body was complete.
@@ -104,7 +121,7 @@ pub struct Receiver {
 
 struct Shared {
     secrets: RwLock<Vec<String>>,
-    deliver: Box<dyn Fn(Delivery) + Send + Sync>,
+    reply: Box<dyn Fn(WebhookRequest) -> BoxFuture<'static, StatusCode> + Send + Sync>,
 }
 
 impl std::fmt::Debug for Shared {
@@ -114,12 +131,34 @@ impl std::fmt::Debug for Shared {
 }
 
 impl Receiver {
-    /// Starts a receiver on a free port of this machine. It calls `deliver` for each request before it responds. `deliver` must
-    /// not block.
-    pub async fn start(deliver: impl Fn(Delivery) + Send + Sync + 'static) -> anyhow::Result<Self> {
+    /// Starts a receiver of payments' webhooks on a free port of this machine. It calls `deliver` for each webhook before it
+    /// responds. `deliver` must not block.
+    pub async fn of_payments(deliver: impl Fn(Delivery) + Send + Sync + 'static) -> anyhow::Result<Self> {
+        Self::start(move |request| {
+            let WebhookRequest { at, at_wall, webhook_id, body, verified } = request;
+            if let Err(why) = verified {
+                deliver(Delivery::Refused(why, webhook_id));
+                return std::future::ready(StatusCode::BAD_REQUEST);
+            }
+            match serde_json::from_slice(&body) {
+                Ok(event) => deliver(Delivery::Webhook(Box::new(Arrived { at, at_wall, webhook_id, event }))),
+                Err(_) => deliver(Delivery::Refused("the body is not an event", webhook_id)),
+            }
+            std::future::ready(StatusCode::OK)
+        })
+        .await
+    }
+
+    /// Starts a receiver on a free port of this machine. As soon as a secret is known, it responds to each request, verified or
+    /// not, with the status that `reply` returns.
+    pub async fn start<F>(reply: impl Fn(WebhookRequest) -> F + Send + Sync + 'static) -> anyhow::Result<Self>
+    where
+        F: Future<Output = StatusCode> + Send + 'static,
+    {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let url = format!("http://{}{PATH}", listener.local_addr()?);
-        let shared = Arc::new(Shared { secrets: RwLock::default(), deliver: Box::new(deliver) });
+        let shared =
+            Arc::new(Shared { secrets: RwLock::default(), reply: Box::new(move |request| reply(request).boxed()) });
         let router = Router::new()
             .fallback(receive)
             .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
@@ -153,15 +192,8 @@ async fn receive(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: By
         // The secret is not known yet. The sender retries.
         return StatusCode::SERVICE_UNAVAILABLE;
     }
-    if let Err(why) = signature::verify(&headers, &body, &secrets, at_wall.as_millis() / 1_000) {
-        (shared.deliver)(Delivery::Refused(why, webhook_id));
-        return StatusCode::BAD_REQUEST;
-    }
-    match serde_json::from_slice(&body) {
-        Ok(event) => (shared.deliver)(Delivery::Webhook(Box::new(Arrived { at, at_wall, webhook_id, event }))),
-        Err(_) => (shared.deliver)(Delivery::Refused("the body is not an event", webhook_id)),
-    }
-    StatusCode::OK
+    let verified = signature::verify(&headers, &body, &secrets, at_wall.as_millis() / 1_000);
+    (shared.reply)(WebhookRequest { at, at_wall, webhook_id, body, verified }).await
 }
 
 #[cfg(test)]
@@ -192,7 +224,7 @@ mod tests {
     #[tokio::test]
     async fn accepts_only_webhooks_signed_now_with_the_secret() {
         let received = Arc::new(Mutex::new(Vec::new()));
-        let receiver = Receiver::start({
+        let receiver = Receiver::of_payments({
             let received = received.clone();
             move |one| received.lock().push(one)
         });

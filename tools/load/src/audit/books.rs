@@ -1,9 +1,8 @@
-//! The service's books, held against the payments of the run: what each payment's postings give, and by how much the PSP's
-//! balances grew.
+//! Comparison of the service's ledger and balances with the payments of the run.
 //!
-//! Payments are compared one by one, so that nothing that somebody else posts meanwhile matters, and what differs has a name.
-//! A balance has none: what it has too much or too little of is laid to the one payment whose share it is, if it is one's.
-//! Pure.
+//! Postings are compared for each payment, so that postings of others do not matter and a difference names its payment.
+//! A balance names no payment: its difference is assigned to the payment whose share is equal to it, if there is
+//! exactly one. Pure.
 
 use std::collections::HashMap;
 
@@ -12,48 +11,48 @@ use payferry_testkit::wire::{Amount, Chain, PaymentId, Token};
 
 use payferry_testkit::ledger::{Entry, LedgerReading};
 
-/// Payments that are named where a balance differs by just their share.
+/// Largest number of payments that are named if a balance differs by their share.
 const SUSPECTS_MAX: usize = 3;
 
-/// What the ledger gives of one payment, or what it must give, in base units.
+/// Amounts that the ledger has, or must have, for one payment, in base units.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Posted {
     /// Received from outside.
     pub(super) received: i64,
-    /// Of its settlement, to the PSP.
+    /// Settled to the PSP.
     pub(super) psp: i64,
-    /// Of its settlement, to the treasury.
+    /// Settled to the treasury.
     pub(super) treasury: i64,
 }
 
 /// A payment of the run, as it was read back.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ExpectedPostings {
-    /// In the book.
+    /// Number in the run.
     pub(super) number: u32,
     pub(super) id: PaymentId,
     pub(super) asset: (Chain, Token),
-    /// What its postings must give.
+    /// Expected sums of its postings.
     pub(super) posted: Posted,
 }
 
-/// The postings since the run began.
+/// Postings since the run began.
 #[derive(Debug, Default)]
 pub(super) struct Postings {
     of_payments: HashMap<PaymentId, ((Chain, Address), Posted)>,
-    /// What the PSP's vaults gained by all of them, whomever they are about.
+    /// Increase of the PSP's vaults by all postings, of any subject.
     vaults: HashMap<(Chain, Address), i64>,
     of_run: u64,
 }
 
 impl Postings {
-    /// None yet, of payments in these tokens.
+    /// Makes empty sums for payments in these tokens.
     pub(super) fn of(payments: impl Iterator<Item = (PaymentId, (Chain, Address))>) -> Self {
         let of_payments = payments.map(|(id, asset)| (id, (asset, Posted::default()))).collect();
         Self { of_payments, ..Self::default() }
     }
 
-    /// Adds one.
+    /// Adds one posting.
     pub(super) fn add(&mut self, entry: &Entry) {
         let asset = (entry.chain, entry.token_address);
         let vault = self.vaults.entry(asset).or_default();
@@ -62,7 +61,7 @@ impl Postings {
         let Some((of_asset, posted)) = of_payment else { return };
         self.of_run += 1;
         if *of_asset != asset {
-            // Of another token: it is not what the payment needs, and will be missed.
+            // A posting of another token does not count for the payment, so its amount is missing.
             return;
         }
         let (sum, account) = match entry.kind.as_str() {
@@ -75,36 +74,36 @@ impl Postings {
     }
 }
 
-/// What one balance grew by, and what the ledger says of it, in base units.
+/// Increase of one balance, and the increase according to the ledger, in base units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Grew {
     pub(super) balance: i64,
     pub(super) ledger: i64,
 }
 
-/// What came of the comparison.
+/// Results of the comparison.
 #[derive(Debug, Default)]
 pub(super) struct Compared {
-    /// What is wrong with payments, by their number in the book.
+    /// Faults of payments, by their number in the run.
     pub(super) faults: Vec<(u32, String)>,
-    /// What is wrong and cannot be laid to one payment.
+    /// Faults that cannot be assigned to one payment.
     pub(super) unassigned: Vec<String>,
-    /// How the balances grew.
+    /// Increases of the balances.
     pub(super) balances: HashMap<(Chain, Token), Grew>,
     /// What was not compared, and why.
     pub(super) notes: Vec<String>,
 }
 
-/// What can be asked of the service's books.
+/// What the comparison may expect of the service.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Keeper {
-    /// It keeps a ledger.
+    /// It has a ledger.
     pub(super) has_ledger: bool,
-    /// Nobody but this run moves any money there.
+    /// Only this run moves money.
     pub(super) is_alone: bool,
 }
 
-/// Holds the postings and the balances against what is owed. `contracts` are those of the tokens.
+/// Compares postings and balances with the expected ones. `contracts` are those of the tokens.
 pub(super) fn compare(
     owed: &[ExpectedPostings],
     postings: &Postings,
@@ -114,7 +113,7 @@ pub(super) fn compare(
 ) -> Compared {
     let mut compared = Compared::default();
     if postings.of_run == 0 && owed.iter().any(|owed| owed.posted != Posted::default()) {
-        let none = "The service's ledger has not one entry of this run: ledger and balances were not compared.";
+        let none = "The service's ledger has no entry of this run: ledger and balances were not compared.";
         let told = if keeper.has_ledger { &mut compared.unassigned } else { &mut compared.notes };
         told.push(none.to_owned());
         return compared;
@@ -127,15 +126,15 @@ pub(super) fn compare(
             ("to the treasury", found.treasury, wanted.treasury),
         ] {
             if found != wanted {
-                let fault = format!("the ledger has {} of it {what}, not {}", Amount(found), Amount(wanted));
+                let fault = format!("the ledger has {} {what}, not {}", Amount(found), Amount(wanted));
                 compared.faults.push((*number, fault));
             }
         }
     }
     let (Some(before), Some(now)) = (&before.balances, &now.balances) else {
-        let restless = "of this PSP was moved all the time: its balances were not compared.";
+        let restless = "of this PSP moved all the time: its balances were not compared.";
         if keeper.is_alone {
-            compared.unassigned.push(format!("Nobody pays any more, and money {restless}"));
+            compared.unassigned.push(format!("No payer pays any more, but money {restless}"));
         } else {
             compared.notes.push(format!("Money {restless}"));
         }
@@ -148,7 +147,7 @@ pub(super) fn compare(
         compared.balances.insert(*asset, grew);
         if grew.balance != grew.ledger {
             let differs = format!(
-                "the balance of {} on {} grew by {}, by its postings {}",
+                "the balance of {} on {} grew by {}, its postings sum to {}",
                 asset.1,
                 asset.0,
                 Amount(grew.balance),
@@ -160,18 +159,18 @@ pub(super) fn compare(
     compared
 }
 
-/// Lays a difference to the payment whose share it is, or names those whose it may be.
+/// Assigns a difference to the payment whose share is equal to it, or names the candidates.
 fn lay(compared: &mut Compared, owed: &[ExpectedPostings], asset: (Chain, Token), grew: Grew, differs: String) {
     let difference = grew.balance.saturating_sub(grew.ledger).saturating_abs();
     let mut suspects = owed.iter().filter(|owed| owed.asset == asset && owed.posted.psp == difference);
     let named: Vec<&ExpectedPostings> = suspects.by_ref().take(SUSPECTS_MAX).collect();
     match named.as_slice() {
         [] => compared.unassigned.push(differs),
-        [one] => compared.faults.push((one.number, format!("{differs}: a difference of just its share"))),
+        [one] => compared.faults.push((one.number, format!("{differs}: the difference is its share"))),
         several => {
             let ids: Vec<String> = several.iter().map(|owed| owed.id.to_string()).collect();
             let more = if suspects.next().is_some() { " and others" } else { "" };
-            compared.unassigned.push(format!("{differs}: a difference of just the share of {}{more}", ids.join(", ")));
+            compared.unassigned.push(format!("{differs}: the difference is the share of {}{more}", ids.join(", ")));
         }
     }
 }
@@ -186,7 +185,7 @@ mod tests {
     const ASSET: (Chain, Token) = (Chain::Base, Token::Usdc);
     const CONTRACT: Address = Address::repeat_byte(7);
 
-    /// A sandbox that others use, too, and that keeps no ledger.
+    /// A sandbox that others use and that has no ledger.
     const FOREIGN: Keeper = Keeper { has_ledger: false, is_alone: false };
 
     fn owed(number: u32, psp: i64) -> ExpectedPostings {
@@ -202,7 +201,7 @@ mod tests {
         serde_json::from_value(entry).unwrap()
     }
 
-    /// What the ledger says of settled payments.
+    /// Returns the postings of settled payments.
     fn entries(owed: &[ExpectedPostings]) -> Vec<Entry> {
         let of_one = |owed: &ExpectedPostings| {
             let (id, Posted { received, psp, treasury }) = (owed.id.to_string(), owed.posted);
@@ -219,7 +218,7 @@ mod tests {
         LedgerReading { balances: Some([(ASSET, units)].into()), ..LedgerReading::default() }
     }
 
-    /// With a balance that grew by so much.
+    /// Compares with a balance that increased by `grew`.
     fn compared(owed: &[ExpectedPostings], entries: &[Entry], grew: i64) -> Compared {
         let mut postings = Postings::of(owed.iter().map(|owed| (owed.id, (ASSET.0, CONTRACT))));
         for entry in entries {
@@ -230,10 +229,10 @@ mod tests {
     }
 
     #[test]
-    fn books_that_are_right_are_passed_whatever_others_do() {
+    fn right_books_have_no_fault_whatever_others_do() {
         let owed = [owed(0, 100), owed(1, 200)];
         let mut entries = entries(&owed);
-        // Somebody else's payment, a payout of the same PSP, and what the chain took back and gave again.
+        // Another payment, a payout of the same PSP, and a settlement that was reversed and posted again.
         entries.push(entry("pay_other", "settled", ["payment", "psp"], 50));
         entries.push(entry("po_other", "reserved", ["psp", "in_flight"], 30));
         entries.push(entry("po_other", "sent", ["in_flight", "external"], 30));
@@ -246,31 +245,31 @@ mod tests {
     }
 
     #[test]
-    fn a_posting_too_many_is_laid_to_its_payment() {
+    fn a_duplicate_posting_is_a_fault_of_its_payment() {
         let owed = [owed(0, 100), owed(1, 200)];
         let mut entries = entries(&owed);
         entries.push(entries[4].clone());
         let compared = compared(&owed, &entries, 500);
-        let wanted = "the ledger has 0.0004 of it to the PSP, not 0.0002".to_owned();
+        let wanted = "the ledger has 0.0004 to the PSP, not 0.0002".to_owned();
         assert_eq!((compared.faults, compared.unassigned), (vec![(1, wanted)], vec![]));
     }
 
     #[test]
-    fn postings_that_are_missing_or_of_another_token_are_laid_to_their_payment() {
+    fn missing_postings_are_faults_of_their_payments() {
         let owed = [owed(0, 100), owed(1, 200)];
         let mut entries = entries(&owed);
         entries[0].token_address = Address::repeat_byte(8);
         entries.remove(5);
         let compared = compared(&owed, &entries, 300);
         let wanted = [
-            (0, "the ledger has 0.00 of it as received, not 0.000105".to_owned()),
-            (1, "the ledger has 0.00 of it to the treasury, not 0.000005".to_owned()),
+            (0, "the ledger has 0.00 as received, not 0.000105".to_owned()),
+            (1, "the ledger has 0.00 to the treasury, not 0.000005".to_owned()),
         ];
         assert_eq!((compared.faults.as_slice(), compared.unassigned), (wanted.as_slice(), vec![]));
     }
 
     #[test]
-    fn a_balance_that_is_not_its_postings_is_laid_to_whose_share_is_the_difference() {
+    fn a_wrong_balance_is_assigned_to_the_payment_with_that_share() {
         let owed = [owed(0, 100), owed(1, 200), owed(2, 300), owed(3, 300)];
         let entries = entries(&owed);
         for (grew, number) in [(900 + 100, 0), (900 - 200, 1)] {
@@ -278,25 +277,25 @@ mod tests {
             let [(found, fault)] = compared.faults.as_slice() else { panic!("{compared:?}") };
             assert_eq!(*found, number);
             assert!(fault.starts_with("the balance of USDC on base grew by 0.00"), "{fault}");
-            assert!(fault.ends_with("by its postings 0.0009: a difference of just its share"), "{fault}");
+            assert!(fault.ends_with("its postings sum to 0.0009: the difference is its share"), "{fault}");
             assert!(compared.unassigned.is_empty(), "{compared:?}");
         }
-        // It may be either's.
+        // Two payments are candidates.
         let either = compared(&owed, &entries, 900 + 300);
         assert!(either.faults.is_empty(), "{either:?}");
         assert!(either.unassigned[0].ends_with(&format!("the share of {}, {}", owed[2].id, owed[3].id)), "{either:?}");
-        // It is nobody's.
+        // No payment is a candidate.
         let nobody = compared(&owed, &entries, 900 + 1);
-        assert_eq!(nobody.unassigned, ["the balance of USDC on base grew by 0.000901, by its postings 0.0009"]);
+        assert_eq!(nobody.unassigned, ["the balance of USDC on base grew by 0.000901, its postings sum to 0.0009"]);
     }
 
     #[test]
-    fn what_cannot_be_compared_is_said() {
+    fn reports_what_was_not_compared() {
         let owed = [owed(0, 100)];
         let none = compared(&owed, &[], 0);
         assert!(none.faults.is_empty() && none.unassigned.is_empty() && none.balances.is_empty(), "{none:?}");
-        assert!(none.notes[0].contains("not one entry of this run"), "{none:?}");
-        // Nothing is owed, nothing is posted.
+        assert!(none.notes[0].contains("no entry of this run"), "{none:?}");
+        // No payments and no postings.
         let nothing = compared(&[], &[], 0);
         assert!(nothing.notes.is_empty() && nothing.balances.len() == 1, "{nothing:?}");
         let restless = nothing_compared(&[], FOREIGN);
@@ -304,17 +303,17 @@ mod tests {
         assert!(restless.unassigned.is_empty(), "{restless:?}");
     }
 
-    /// With no postings, and balances that were never at rest.
+    /// Compares without postings, and with balances that changed all the time.
     fn nothing_compared(owed: &[ExpectedPostings], keeper: Keeper) -> Compared {
         let contracts = [(ASSET, CONTRACT)].into();
         compare(owed, &Postings::default(), [&stand(0), &LedgerReading::default()], &contracts, keeper)
     }
 
     #[test]
-    fn books_that_must_be_there_and_at_rest_and_are_not_are_wrong() {
+    fn a_missing_ledger_and_moving_balances_are_faults() {
         let lost = nothing_compared(&[owed(0, 100)], Keeper { has_ledger: true, is_alone: false });
-        assert!(lost.notes.is_empty() && lost.unassigned[0].contains("not one entry of this run"), "{lost:?}");
+        assert!(lost.notes.is_empty() && lost.unassigned[0].contains("no entry of this run"), "{lost:?}");
         let restless = nothing_compared(&[], Keeper { has_ledger: true, is_alone: true });
-        assert!(restless.notes.is_empty() && restless.unassigned[0].contains("Nobody pays any more"), "{restless:?}");
+        assert!(restless.notes.is_empty() && restless.unassigned[0].contains("No payer pays any more"), "{restless:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! What left a payment's wallet, held against what webhooks told; and what a payment must have settled to whom.
+//! Tests of the comparisons with the chain, the webhooks and the fee settings.
 
 use alloy::primitives::B256;
 use payferry_testkit::wire::Timestamp;
@@ -14,12 +14,12 @@ const FEE_BPS: u16 = 33;
 const FIRST: B256 = B256::repeat_byte(1);
 const SECOND: B256 = B256::repeat_byte(2);
 
-/// A wallet of its own for each number.
+/// Returns a different wallet for each number.
 fn wallet(number: u8) -> Address {
     Address::repeat_byte(number)
 }
 
-/// The payments of these numbers, of which webhooks told that they were settled in [`FIRST`] to 10 and the fee.
+/// Makes payments with these wallets. According to webhooks, each was settled in [`FIRST`]: 10 to the PSP, and the fee.
 fn state(numbers: &[u8]) -> Inner {
     let record = |number: &u8| {
         let intent = Intent { chain: Chain::Base, token: Token::Usdc, ..Intent::nth(0, Behaviour::Exact) };
@@ -34,12 +34,12 @@ fn state(numbers: &[u8]) -> Inner {
     inner
 }
 
-/// So many tokens to the vault, and the fee.
+/// Makes a movement of `tokens` to the vault and the fee to the treasury.
 fn moved(tokens: i64, tx_hashes: &[B256]) -> MovedAmounts {
     MovedAmounts { to_vault: Amount::from_tokens(tokens), to_treasury: FEE, tx_hashes: tx_hashes.to_vec() }
 }
 
-/// The faults of each payment, and what strangers moved.
+/// Returns the faults of each payment and the amounts of other payments.
 fn held(numbers: &[u8], moved: &[(u8, MovedAmounts)]) -> (Vec<Vec<String>>, HashMap<Token, VaultAmounts>) {
     compared(state(numbers), moved, &HashMap::new())
 }
@@ -55,7 +55,7 @@ fn compared(
 }
 
 #[test]
-fn what_left_a_wallet_as_it_was_told_is_passed() {
+fn transfers_that_match_the_webhooks_have_no_fault() {
     let (faults, others) = held(&[1, 2], &[(1, moved(10, &[FIRST])), (2, moved(10, &[FIRST]))]);
     assert_eq!((faults, others), (vec![Vec::new(), Vec::new()], HashMap::new()));
 }
@@ -63,20 +63,20 @@ fn what_left_a_wallet_as_it_was_told_is_passed() {
 #[test]
 fn a_wallet_that_paid_the_vault_twice_names_its_payment() {
     let (faults, others) = held(&[1, 2], &[(1, moved(10, &[FIRST])), (2, moved(20, &[FIRST, SECOND]))]);
-    let twice = "on-chain, 20.00 went to the PSP's vault and 1.00 to the treasury; webhooks tell of 10.00 and 1.00";
+    let twice = "on-chain, 20.00 went to the PSP's vault and 1.00 to the treasury; webhooks report 10.00 and 1.00";
     assert_eq!((faults, others), (vec![Vec::new(), vec![twice.to_owned()]], HashMap::new()));
 }
 
 #[test]
-fn money_that_never_left_its_wallet_or_left_it_in_another_transaction_names_the_payment() {
+fn missing_transfers_and_other_transactions_name_the_payment() {
     let (faults, _) = held(&[1, 2], &[(2, moved(10, &[SECOND]))]);
-    let never = "on-chain, 0.00 went to the PSP's vault and 0.00 to the treasury; webhooks tell of 10.00 and 1.00";
-    let other = format!("was settled on-chain in {SECOND}, webhooks tell of {FIRST}");
+    let never = "on-chain, 0.00 went to the PSP's vault and 0.00 to the treasury; webhooks report 10.00 and 1.00";
+    let other = format!("was settled on-chain in {SECOND}, webhooks report {FIRST}");
     assert_eq!(faults, [[never.to_owned()], [other]]);
 }
 
 #[test]
-fn of_what_webhooks_did_not_tell_the_chain_is_held_against_what_was_read_back() {
+fn without_webhooks_the_chain_is_compared_with_the_shown_settlement() {
     let untold = || {
         let mut inner = state(&[1, 2, 3]);
         inner.records.iter_mut().for_each(|record| record.told = None);
@@ -96,16 +96,16 @@ fn of_what_webhooks_did_not_tell_the_chain_is_held_against_what_was_read_back() 
     let (faults, others) = compared(untold(), &moved, &listed(10));
     assert_eq!((faults, others), (vec![Vec::new(), Vec::new(), Vec::new()], HashMap::new()));
     let (faults, _) = compared(untold(), &moved, &listed(9));
-    let says = "on-chain, 10.00 went to the PSP's vault and 1.00 to the treasury; it reads back with 9.00 and 1.00";
+    let says = "on-chain, 10.00 went to the PSP's vault and 1.00 to the treasury; the payment shows 9.00 and 1.00";
     assert_eq!(faults, [vec![], vec![says.to_owned()], vec![]]);
 }
 
 #[test]
-fn what_left_vault_and_treasury_is_no_difference() {
+fn outgoing_transfers_of_the_vault_are_no_difference() {
     let holds = |vault: i64, treasury: i64| VaultAmounts { vault: Amount(vault), treasury: Amount(treasury) };
     let holding =
         |now, left| holding(Chain::Base, Token::Usdc, [holds(500, 50), now], [holds(90, 9), holds(10, 1), left]);
-    // More left the vault than came.
+    // More left the vault than arrived.
     let paid_out = holding(holds(400, 60), holds(200, 0));
     assert!(paid_out.equal, "{paid_out:?}");
     assert_eq!((paid_out.vault_grew.as_str(), paid_out.vault_expected.as_str()), ("-0.0001", "-0.0001"));
@@ -113,14 +113,14 @@ fn what_left_vault_and_treasury_is_no_difference() {
 }
 
 #[test]
-fn what_a_stranger_moved_is_told_apart_from_a_payments_own() {
+fn transfers_of_other_payments_are_separate() {
     let from_other = moved(7, &[SECOND]);
     let (faults, others) = held(&[1], &[(1, moved(10, &[FIRST])), (9, from_other.clone()), (8, from_other)]);
     let both = VaultAmounts { vault: Amount::from_tokens(14), treasury: Amount::from_tokens(2) };
     assert_eq!((faults, others), (vec![Vec::new()], HashMap::from([(Token::Usdc, both)])));
 }
 
-/// A payment of 5.00 that was paid in [`FIRST`], and how it reads back with its settlement shared out so.
+/// Makes a payment of 5.00 that was paid in [`FIRST`], and its view with these shares of the settlement.
 fn settled(psp_amount: &str, treasury_fee: &str) -> (Record, Shown) {
     let mut record = state(&[1]).records.remove(0);
     record.told = None;
@@ -148,33 +148,33 @@ fn settled(psp_amount: &str, treasury_fee: &str) -> (Record, Shown) {
 }
 
 #[test]
-fn a_payment_of_which_nobody_was_told_where_to_pay_it_must_not_be_paid() {
+fn a_payment_with_an_unknown_address_must_not_be_paid() {
     let (mut record, mut shown) = settled("4.9835", "0.0165");
     record.made = None;
     record.not_made = Some(InitiationFailure { kind: "initiate: no answer in time".to_owned(), may_be_there: true });
     let says = [
-        "reads back with status `settled`, not `pending`",
-        "reads back with amount_received `5.00`, not `0.00`",
-        "reads back with a settlement `one`, not `none`",
+        "shows status `settled`, not `pending`",
+        "shows amount_received `5.00`, not `0.00`",
+        "shows a settlement `one`, not `none`",
     ];
     assert_eq!(differences(&record, &shown), says);
     shown = Shown { status: "pending".to_owned(), amount_received: "0.00".to_owned(), settlement: None, ..shown };
     assert_eq!(differences(&record, &shown), Vec::<String>::new());
     let expired = Shown { status: "failed".to_owned(), ..shown };
-    assert_eq!(differences(&record, &expired), ["reads back with status `failed`, not `pending`"]);
+    assert_eq!(differences(&record, &expired), ["shows status `failed`, not `pending`"]);
     record.intent.behaviour = Behaviour::Never;
     assert_eq!(differences(&record, &expired), Vec::<String>::new());
 }
 
 #[test]
-fn a_settlement_is_held_against_the_fee_of_the_settings() {
+fn a_settlement_is_compared_with_the_fee_of_the_settings() {
     let (record, right) = settled("4.9835", "0.0165");
     assert_eq!(differences(&record, &right), Vec::<String>::new());
-    // The sum is right, and one base unit is the PSP's that must be the treasury's.
+    // The sum is right, but one base unit of the treasury went to the PSP.
     let (record, moved) = settled("4.983501", "0.016499");
-    let says = "reads back with psp_amount and treasury_fee `4.983501 and 0.016499`, not `4.9835 and 0.0165`";
+    let says = "shows psp_amount and treasury_fee `4.983501 and 0.016499`, not `4.9835 and 0.0165`";
     assert_eq!(differences(&record, &moved), [says]);
-    // The books are held against the fee, too, and not against what the payment says.
+    // The expected postings follow the fee settings, not the shares that the payment shows.
     let must_be = Posted { received: 5_000_000, psp: 4_983_500, treasury: 16_500 };
     assert_eq!((posted(&record, &right), posted(&record, &moved)), (must_be, must_be));
 }

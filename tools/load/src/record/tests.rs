@@ -1,4 +1,4 @@
-//! What is told of a payment, held against what must be told.
+//! Tests of the comparison of events with the expected ones.
 
 use super::*;
 
@@ -6,7 +6,7 @@ const HASH: B256 = B256::repeat_byte(7);
 const DUE_AT: Timestamp = Timestamp::from_secs(1_000_000);
 const FEE_BPS: u16 = 33;
 
-/// Nobody answered anything yet.
+/// Makes a payment without any response.
 fn asked(behaviour: Behaviour) -> Record {
     Record::new(Intent::nth(0, behaviour), Instant::now(), DUE_AT, FEE_BPS)
 }
@@ -19,7 +19,7 @@ fn record(behaviour: Behaviour) -> Record {
     record
 }
 
-/// The event of this place as it must be.
+/// Makes the expected event of this position.
 fn event(record: &Record, place: usize) -> Event {
     let intent = &record.intent;
     let wanted = expect::events(intent.behaviour)[place];
@@ -52,7 +52,7 @@ fn receive(record: &mut Record, event: &Event) -> Novelty {
 }
 
 #[test]
-fn what_must_be_told_has_no_fault() {
+fn expected_events_have_no_fault() {
     for behaviour in Behaviour::MIXED {
         let mut record = record(behaviour);
         for place in 0..record.events.len() {
@@ -68,7 +68,7 @@ fn what_must_be_told_has_no_fault() {
 }
 
 #[test]
-fn what_is_told_twice_or_too_much_is_a_fault() {
+fn duplicate_and_surplus_events_are_faults() {
     let mut record = record(Behaviour::Exact);
     let first = event(&record, 3);
     receive(&mut record, &first);
@@ -78,15 +78,15 @@ fn what_is_told_twice_or_too_much_is_a_fault() {
     assert_eq!(receive(&mut record, &beyond), Novelty::Wrong);
     let before = Event { sequence: 0, ..beyond };
     assert_eq!(receive(&mut record, &before), Novelty::Wrong);
-    assert!(record.faults[0].contains("event 4 came as"), "{:?}", record.faults);
-    assert!(record.faults[1].contains("payin.settled came as event 5"), "{:?}", record.faults);
+    assert!(record.faults[0].contains("event 4 arrived as"), "{:?}", record.faults);
+    assert!(record.faults[1].contains("payin.settled arrived as event 5"), "{:?}", record.faults);
     assert_eq!(record.faults.len(), 3);
     let missing: Vec<usize> = record.missing().into_iter().map(|(_, place)| place).collect();
     assert_eq!(missing, [1, 2, 3]);
 }
 
 #[test]
-fn each_wrong_content_is_named() {
+fn names_each_wrong_field() {
     type Change = fn(&mut Event);
     let wrong: [(&str, Change); 9] = [
         ("payment_id", |event| event.payment_id = PaymentId::generate().to_string()),
@@ -112,14 +112,14 @@ fn each_wrong_content_is_named() {
 }
 
 #[test]
-fn a_split_that_adds_up_and_is_not_the_settings_is_a_fault() {
+fn a_split_that_differs_from_the_settings_is_a_fault() {
     for place in 0..4 {
         let mut record = record(Behaviour::Exact);
         let right = event(&record, place);
         let moved = |text: &Option<String>, units: i64| {
             text.as_ref().map(|text| Amount(text.parse::<Amount>().unwrap().units() + units).to_string())
         };
-        // 5.00 at 0.33 % is 0.0165; the PSP's is one base unit more, the treasury's one less.
+        // The fee of 5.00 at 0.33 % is 0.0165. The PSP gets one base unit more, the treasury one less.
         let (psp_amount, treasury_fee) = (moved(&right.psp_amount, 1), moved(&right.treasury_fee, -1));
         receive(&mut record, &Event { psp_amount, treasury_fee, ..right });
         let [fault] = record.faults.as_slice() else { panic!("{:?}", record.faults) };
@@ -129,7 +129,7 @@ fn a_split_that_adds_up_and_is_not_the_settings_is_a_fault() {
 }
 
 #[test]
-fn a_payment_that_expires_before_its_time_is_a_fault() {
+fn an_early_expiry_is_a_fault() {
     for behaviour in [Behaviour::Never, Behaviour::Late] {
         for (early_ms, is_fault) in [(0, false), (SLACK_MS, false), (SLACK_MS + 1, true), (54_000, true)] {
             let mut record = record(behaviour);
@@ -137,7 +137,7 @@ fn a_payment_that_expires_before_its_time_is_a_fault() {
             let failed = Event { timestamp: at.to_string(), ..event(&record, 0) };
             receive(&mut record, &failed);
             assert_eq!(record.faults.len(), usize::from(is_fault), "{early_ms} ms: {:?}", record.faults);
-            assert!(record.faults.iter().all(|fault| fault.contains("before its time to pay was over")));
+            assert!(record.faults.iter().all(|fault| fault.contains("it expired at ")));
         }
     }
 }
@@ -151,16 +151,16 @@ fn a_webhook_may_overtake_the_payers_answer() {
             let event = event(&record, place);
             assert!(matches!(receive(&mut record, &event), Novelty::New(_)));
         }
-        assert!(record.faults.is_empty(), "nothing is wrong yet: {:?}", record.faults);
+        assert!(record.faults.is_empty(), "no fault yet: {:?}", record.faults);
         assert!(record.is_complete() && record.is_ahead());
         record.set_sent(sent, Instant::now());
         assert!(!record.is_ahead());
-        assert_eq!(record.faults.len(), faults, "the two that tell of the payer's transfer: {:?}", record.faults);
+        assert_eq!(record.faults.len(), faults, "the two events with the payer's transfer: {:?}", record.faults);
         assert!(record.faults.iter().all(|fault| fault.contains(": tx_hash is `0x0707")), "{:?}", record.faults);
         record.close();
-        assert_eq!(record.faults.len(), faults, "they are compared once: {:?}", record.faults);
+        assert_eq!(record.faults.len(), faults, "values are compared once: {:?}", record.faults);
     }
-    // No answer at all: a fault in the end, unless it is known that nothing is known.
+    // No response: a fault at the end, unless the payer may have sent the transfer.
     for (unsent, faults) in [(None, 1), (Some("the node is away".to_owned()), 0)] {
         let mut record = record(Behaviour::Over);
         (record.sent, record.unsent) = (None, unsent);
@@ -170,7 +170,7 @@ fn a_webhook_may_overtake_the_payers_answer() {
         record.close();
         assert_eq!(record.faults.len(), faults, "{:?}", record.faults);
     }
-    // Who does not pay has none, whenever that is told.
+    // A payer that does not pay has no transfer.
     let mut record = record(Behaviour::Never);
     let paid = Event { tx_hash: Some(HASH.to_string()), ..event(&record, 0) };
     receive(&mut record, &paid);

@@ -1,4 +1,4 @@
-//! The report as one HTML file that needs nothing else: its style and its plots are in it.
+//! The report as one self-contained HTML file with style and plots.
 
 use maud::{DOCTYPE, Markup, html};
 
@@ -8,13 +8,13 @@ use crate::stages::StageFigures;
 use crate::tally::Second;
 
 const STYLE: &str = include_str!("style.css");
-/// A rate of less than this would be of chance alone: the last second of a run may be very short.
+/// Shortest period for a rate: the last second of a run may be very short.
 const RATE_SECS_LEAST: f64 = 0.5;
-/// Findings that are listed; more would only make the file heavy.
+/// Largest number of listed findings.
 const FINDINGS_MAX: usize = 1_000;
 const MEBIBYTE: f64 = 1_024.0 * 1_024.0;
 
-/// The file's contents.
+/// Returns the content of the file.
 pub fn page(report: &Report) -> String {
     let asked = &report.asked;
     let title = format!("{} payments at {}/s", asked.payments, asked.rate.get());
@@ -44,12 +44,12 @@ pub fn page(report: &Report) -> String {
                     section { h2 { "Course" } (course(&report.course)) }
                     section { h2 { "Counts" } (counts(report)) }
                     @if !report.errors.is_empty() { section { h2 { "Errors by kind" } (errors(report)) } }
-                    @if !report.holdings.is_empty() { section { h2 { "Money on-chain and in the books" } (holdings(report)) } }
-                    @if !report.findings.is_empty() { section { h2 { "Not as it must be" } (findings(report)) } }
+                    @if !report.holdings.is_empty() { section { h2 { "Money on-chain and in the ledger" } (holdings(report)) } }
+                    @if !report.findings.is_empty() { section { h2 { "Findings" } (findings(report)) } }
                     @if !report.service_log.is_empty() {
                         section { h2 { "Last lines of the service's log" } pre { (report.service_log.join("\n")) } }
                     }
-                    footer { "Latencies count from the moment when a payment was meant to begin, so that waiting is not hidden." }
+                    footer { "Latencies count from the scheduled start of a payment, so that waiting is not hidden." }
                 }
             }
         }
@@ -70,15 +70,15 @@ fn cards(report: &Report) -> Markup {
             (card(format!("{:.0}/s", report.achieved.complete_per_sec), "complete"))
             (card(p99("accepted"), "p99 until accepted"))
             (card(p99("complete"), "p99 until complete"))
-            (card(cores(report.machine.service_cores), "cores kept busy by the service"))
-            (card(cores(report.machine.own_cores), "by the load tester"))
+            (card(cores(report.machine.service_cores), "busy cores of the service"))
+            (card(cores(report.machine.own_cores), "of the load tester"))
             (card(memory, "memory of the service"))
         }
     }
 }
 
 fn latency(report: &Report) -> Markup {
-    // Where the percentiles stand: each nine as wide as the one before.
+    // Positions of the percentiles: each further nine has the same width.
     let place = |percent: f64| if percent >= 100.0 { 4.6 } else { -(1.0 - percent / 100.0).log10() };
     let lines = report.curves.iter().map(|(stage, points)| Line {
         name: (*stage).to_owned(),
@@ -88,7 +88,7 @@ fn latency(report: &Report) -> Markup {
         [(0.0, "0"), (50.0, "p50"), (90.0, "p90"), (99.0, "p99"), (99.9, "p99.9"), (99.99, "p99.99"), (100.0, "max")];
     let marks = marks.map(|(percent, name)| (place(percent), name.to_owned()));
     let plot = Plot {
-        title: "From the intended beginning to each stage",
+        title: "From the scheduled start to each stage",
         unit: "ms",
         scale: Scale::Logarithmic,
         lines: lines.collect(),
@@ -103,7 +103,7 @@ fn stages(stages: &[StageFigures]) -> Markup {
     html! {
         div.wide { table {
             thead {
-                tr { th {} th.group colspan="5" { "ms from the intended beginning" } th {} th.group colspan="4" { "ms of the step" } }
+                tr { th {} th.group colspan="5" { "ms from the scheduled start" } th {} th.group colspan="4" { "ms of the step" } }
                 tr {
                     th { "stage" }
                     @for head in ["p50", "p90", "p99", "p99.9", "max"] { th.number { (head) } }
@@ -120,12 +120,12 @@ fn stages(stages: &[StageFigures]) -> Markup {
                         }
                         td { (step_from) }
                         @for figure in [step.p50_ms, step.p99_ms, step.max_ms] { td.number { (format!("{figure:.1}")) } }
-                        td.number { (step.count) @if *timed_out > 0 { ", " (timed_out) " in vain" } }
+                        td.number { (step.count) @if *timed_out > 0 { ", " (timed_out) " timed out" } }
                     }
                 }
             }
         } }
-        @if stages.iter().any(|stage| stage.timed_out > 0) { p { "In vain: " (TIMED_OUT_NOTE) "." } }
+        @if stages.iter().any(|stage| stage.timed_out > 0) { p { "Timed out: " (TIMED_OUT_NOTE) "." } }
     }
 }
 
@@ -134,7 +134,7 @@ fn course(course: &[Second]) -> Markup {
     let plot = |title, unit, scale, lines: &[(&str, Of)]| {
         let lines = lines.iter().map(|(name, of)| Line {
             name: (*name).to_owned(),
-            // Nothing has no place on a logarithmic axis: the second had none of it.
+            // Zero has no position on a logarithmic axis.
             points: course
                 .iter()
                 .map(|second| Some((second.at_secs, of(second)?)))
@@ -162,7 +162,7 @@ fn course(course: &[Second]) -> Markup {
                 ("complete", |second| rate(second, second.counted.complete)),
                 ("webhooks", |second| rate(second, second.counted.webhooks)),
             ]))
-            (plot("Latency of what ended in each second", "ms", Scale::Logarithmic, &[
+            (plot("Latency by second", "ms", Scale::Logarithmic, &[
                 ("accepted p50", |second| Some(second.accepted_p50_ms)),
                 ("accepted p99", |second| Some(second.accepted_p99_ms)),
                 ("complete p50", |second| Some(second.complete_p50_ms)),
@@ -176,7 +176,7 @@ fn course(course: &[Second]) -> Markup {
             ]))
             (plot("Errors", "a second", Scale::Linear, &[("errors", |second| rate(second, second.errors))]))
             @if knows_service {
-                (plot("Cores kept busy", "", Scale::Linear, &[
+                (plot("Busy cores", "", Scale::Linear, &[
                     ("service", |second| second.service_cores.filter(|_| has_rate(second))),
                     ("load tester", |second| second.own_cores.filter(|_| has_rate(second))),
                 ]))
@@ -188,7 +188,7 @@ fn course(course: &[Second]) -> Markup {
     }
 }
 
-/// So many a second: what is told of as a second may have been longer.
+/// Converts a count to a rate per second. The period may be longer than a second.
 fn rate(second: &Second, count: u64) -> Option<f64> {
     has_rate(second).then(|| float(count) / second.period_secs)
 }
@@ -255,7 +255,7 @@ fn mebi(bytes: u64) -> f64 {
     float(bytes) / MEBIBYTE
 }
 
-/// Exact for whatever is plotted here.
+/// Exact for all plotted values.
 #[allow(clippy::cast_precision_loss)]
 fn float(count: u64) -> f64 {
     count as f64

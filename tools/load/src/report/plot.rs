@@ -1,5 +1,4 @@
-//! Plots as SVG, drawn into the page: lines over a common horizontal axis. Colours come from the page's style, so that they
-//! fit light and dark.
+//! Plots as SVG: lines over a common horizontal axis. The colours come from the page's style, for light and dark.
 
 use std::fmt::Write as _;
 
@@ -10,23 +9,23 @@ const LEFT: f64 = 62.0;
 const RIGHT: f64 = 12.0;
 const TOP: f64 = 14.0;
 const BOTTOM: f64 = 34.0;
-/// Lines that have a colour of their own.
+/// Number of colours.
 pub(super) const COLOURS: usize = 6;
 
 /// One line of a plot.
 #[derive(Debug, Clone)]
 pub(super) struct Line {
     pub(super) name: String,
-    /// From left to right; where there is none is a gap.
+    /// Points from left to right; `None` is a gap.
     pub(super) points: Vec<Option<(f64, f64)>>,
 }
 
-/// How the vertical axis is divided.
+/// Division of the vertical axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scale {
-    /// Evenly, from nothing on.
+    /// Linear, from zero.
     Linear,
-    /// By powers of ten: for latencies that differ by orders of magnitude.
+    /// Logarithmic, for latencies of different magnitudes.
     Logarithmic,
 }
 
@@ -37,20 +36,20 @@ pub(super) struct Plot<'a> {
     pub(super) unit: &'a str,
     pub(super) scale: Scale,
     pub(super) lines: Vec<Line>,
-    /// Where the horizontal axis is marked, and with what; by itself if there are none.
+    /// Labels of the horizontal axis; computed if empty.
     pub(super) marks: Vec<(f64, String)>,
     pub(super) horizontal: &'a str,
-    /// In units of the drawing, in which letters are 12 high.
+    /// Width in drawing units; letters are 12 high.
     pub(super) width: f64,
 }
 
 impl Plot<'_> {
-    /// Over the whole page.
+    /// The whole page.
     pub(super) const WIDE: f64 = 960.0;
-    /// Two beside each other.
+    /// Half of the page.
     pub(super) const NARROW: f64 = 480.0;
 
-    /// The figure, with its legend; nothing where there is not one point.
+    /// Draws the figure with its legend. Empty if there is no point.
     pub(super) fn draw(&self) -> Markup {
         if self.points().next().is_none() {
             return Markup::default();
@@ -159,7 +158,7 @@ impl Frame {
         ticks.map(|at| (at, number(at))).collect()
     }
 
-    /// What is joined is what is known without a gap; a point between two gaps is a dot.
+    /// Returns the path: points without a gap are connected, a single point between two gaps is a dot.
     fn path(&self, points: &[Option<(f64, f64)>]) -> String {
         let mut path = String::new();
         for run in points.split(Option::is_none) {
@@ -175,25 +174,25 @@ impl Frame {
     }
 }
 
-/// To tenths of a pixel.
+/// Rounds to tenths of a pixel.
 fn round(value: f64) -> f64 {
     (value * 10.0).round() / 10.0
 }
 
-/// 1, 2, 2.5 or 5 times a power of ten, not below `value`.
+/// Returns 1, 2, 2.5 or 5 times a power of ten, at least `value`.
 fn nice_above(value: f64) -> f64 {
     let power = 10_f64.powf(value.max(f64::MIN_POSITIVE).log10().floor());
     [1.0, 2.0, 2.5, 5.0, 10.0].into_iter().map(|step| step * power).find(|nice| *nice >= value).unwrap_or(value)
 }
 
-/// As short as it is exact.
+/// Formats a number without unneeded digits.
 fn number(value: f64) -> String {
     let digits = if value >= 10.0 || value.fract() == 0.0 { 0 } else { 2 };
     let text = format!("{value:.digits$}");
     if digits > 0 { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
 
-/// Text that is markup already.
+/// Wraps text that is already markup.
 pub(super) fn raw(text: &'static str) -> PreEscaped<&'static str> {
     PreEscaped(text)
 }

@@ -6,11 +6,11 @@ use super::{Report, TIMED_OUT_NOTE};
 use crate::findings::Finding;
 use crate::stages::{Figures, StageFigures};
 
-/// Findings that are shown here; all of them are in the JSON and in the HTML file.
+/// Largest number of findings. The JSON and the HTML file have all of them.
 const FINDINGS_MAX: usize = 20;
 const MEBIBYTE: u64 = 1_024 * 1_024;
 
-/// A report, displayed for people.
+/// Displays a report.
 #[derive(Debug)]
 pub struct Terminal<'a>(pub &'a Report);
 
@@ -44,7 +44,7 @@ fn counts(f: &mut Formatter<'_>, report: &Report) -> fmt::Result {
     let (counted, achieved) = (&report.counted, &report.achieved);
     writeln!(
         f,
-        "made      {} of {} due ({} refused, {} unanswered, {} turned away), {} of {} held",
+        "made      {} of {} due ({} refused, {} unanswered, {} rejected), {} of {} held",
         counted.accepted,
         counted.due,
         counted.refused,
@@ -55,17 +55,17 @@ fn counts(f: &mut Formatter<'_>, report: &Report) -> fmt::Result {
     )?;
     writeln!(
         f,
-        "paid      {} transfers taken by the chains' nodes ({} not), {} seen in blocks",
+        "paid      {} transfers accepted by the chains' nodes ({} not), {} seen in blocks",
         counted.sent, counted.unsent, counted.mined
     )?;
     writeln!(
         f,
-        "came of   {} confirmed, {} settled, {} complete",
+        "outcome   {} confirmed, {} settled, {} complete",
         counted.confirmed, counted.settled, counted.complete
     )?;
     writeln!(
         f,
-        "webhooks  {} genuine ({} repeated, {} out of order, {} of other payments), {} not genuine",
+        "webhooks  {} genuine ({} repeated, {} out of order, {} of other payments), {} forged",
         counted.webhooks, counted.repeated, counted.out_of_order, counted.foreign, counted.forged
     )?;
     writeln!(
@@ -89,7 +89,7 @@ fn stages(f: &mut Formatter<'_>, stages: &[StageFigures]) -> fmt::Result {
     if stages.is_empty() {
         return Ok(());
     }
-    writeln!(f, "{:<10}{:>45}{:>6}{:>37}", "", "ms from the intended beginning", "", "ms of the step")?;
+    writeln!(f, "{:<10}{:>45}{:>6}{:>37}", "", "ms from the scheduled start", "", "ms of the step")?;
     writeln!(
         f,
         "{:<10}{:>9}{:>9}{:>9}{:>9}{:>9}  {:<11}{:>9}{:>9}{:>9}{:>9}",
@@ -115,11 +115,11 @@ fn stages(f: &mut Formatter<'_>, stages: &[StageFigures]) -> fmt::Result {
 fn machine(f: &mut Formatter<'_>, report: &Report) -> fmt::Result {
     let machine = &report.machine;
     let cores = |cores: Option<f64>| cores.map_or_else(|| "unknown".to_owned(), |cores| format!("{cores:.2}"));
-    write!(f, "cores     {}; kept busy by the service {}", machine.cores, cores(machine.service_cores))?;
+    write!(f, "cores     {}; {} busy with the service", machine.cores, cores(machine.service_cores))?;
     if let Some(ms) = machine.service_ms_a_payment {
         write!(f, " ({ms:.2} ms a payment)")?;
     }
-    writeln!(f, ", by the load tester {}", cores(machine.own_cores))?;
+    writeln!(f, ", {} with the load tester", cores(machine.own_cores))?;
     if let (Some(before), Some(most)) = (machine.service_bytes_before, machine.service_bytes_most) {
         write!(f, "memory    of the service {} MiB before, {} MiB at most", before / MEBIBYTE, most / MEBIBYTE)?;
         if let (Some(held), Some(each)) = (machine.service_bytes_held, machine.service_bytes_a_held) {

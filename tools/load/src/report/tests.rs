@@ -1,4 +1,4 @@
-//! A report in which something is wrong, as people see it.
+//! Tests of the report's pages and tables.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::stages::{Stage, Stages};
 
 const PAYMENT: &str = "pay_01J9Z3K4M5N6P7Q8R9S0T1V2W3";
 
-/// Three seconds, of which the second was four long, and a last one that is too short for a rate.
+/// Returns a course of three seconds, of which the second lasted four, and a last one that is too short for a rate.
 fn course() -> Vec<Second> {
     [(1.0, 1.0), (5.0, 4.0), (6.0, 1.0), (6.01, 0.01)]
         .map(|(at_secs, period_secs)| Second {
@@ -72,7 +72,7 @@ fn report() -> Report {
             hold: 20,
             in_flight_max: 10,
             settle_timeout_secs: 60,
-            target: "a sandbox of its own".to_owned(),
+            target: "a new sandbox".to_owned(),
         },
         achieved: Achieved {
             arrivals_secs: 6.0,
@@ -103,13 +103,13 @@ fn report() -> Report {
     }
 }
 
-/// The same with findings, errors and a note.
+/// Returns the report with findings, errors and a note.
 fn ill() -> Report {
     Report {
         errors: [("initiate: 503 overloaded".to_owned(), 7), ("webhook: the timestamp is not now".to_owned(), 1)]
             .into(),
         findings: vec![
-            finding(FindingKind::Lost, Some(PAYMENT), "the service has no such payment any more"),
+            finding(FindingKind::Lost, Some(PAYMENT), "the service no longer has this payment"),
             finding(FindingKind::Wrong, None, "a webhook <evt_1>: the timestamp is not now"),
         ],
         holdings: vec![holding("12.50")],
@@ -118,7 +118,7 @@ fn ill() -> Report {
     }
 }
 
-/// The path of a line of a plot.
+/// Returns the path of a line of a plot.
 fn path_of<'a>(page: &'a str, plot: &str, line: &str) -> &'a str {
     let from = page.find(&format!("aria-label=\"{plot}\"")).unwrap_or_else(|| panic!("no plot {plot}"));
     let svg = page[from..].split("</svg>").next().expect("it ends");
@@ -126,7 +126,7 @@ fn path_of<'a>(page: &'a str, plot: &str, line: &str) -> &'a str {
     path.split("d=\"").nth(1).and_then(|rest| rest.split('"').next()).expect("its path")
 }
 
-/// The points of a plot's lines, by the names of these.
+/// Returns the points of a plot's lines, with the names of the lines.
 fn lines_of<'a>(page: &'a str, plot: &str) -> Vec<(&'a str, Vec<&'a str>)> {
     let from = page.find(&format!("aria-label=\"{plot}\"")).unwrap_or_else(|| panic!("no plot {plot}"));
     let svg = page[from..].split("</svg>").next().expect("it ends");
@@ -142,9 +142,9 @@ fn lines_of<'a>(page: &'a str, plot: &str) -> Vec<(&'a str, Vec<&'a str>)> {
 fn a_page_shows_findings_errors_and_notes() {
     let page = page(&ill());
     for shown in [
-        "Not as it must be: 1 lost, 1 wrong.",
+        "Failed: 1 lost, 1 wrong.",
         PAYMENT,
-        "the service has no such payment any more",
+        "the service no longer has this payment",
         "settled, 5.05 of 5.05 received",
         "a webhook &lt;evt_1&gt;: the timestamp is not now",
         "Errors by kind",
@@ -156,14 +156,14 @@ fn a_page_shows_findings_errors_and_notes() {
         assert!(page.contains(shown), "{shown}");
     }
     let well = self::page(&report());
-    for not_shown in ["Errors by kind", "Not as it must be", "differs", "verdict ill"] {
+    for not_shown in ["Errors by kind", "Findings", "differs", "verdict ill"] {
         assert!(!well.contains(not_shown), "{not_shown}");
     }
-    assert!(well.contains("verdict well") && well.contains("All 180 payments are as they must be"));
+    assert!(well.contains("verdict well") && well.contains("All 180 payments are as expected"));
 }
 
 #[test]
-fn a_page_has_the_first_findings_and_says_how_many_are_left_out() {
+fn a_page_limits_the_listed_findings() {
     let findings = (0..1_003).map(|_| finding(FindingKind::Lost, Some(PAYMENT), "gone")).collect();
     let page = page(&Report { findings, ..report() });
     assert_eq!(page.matches(PAYMENT).count(), 1_000);
@@ -171,13 +171,13 @@ fn a_page_has_the_first_findings_and_says_how_many_are_left_out() {
 }
 
 #[test]
-fn plots_have_a_point_for_each_second_and_tell_rates_of_the_real_time() {
+fn plots_have_a_point_per_second_and_rates_by_real_time() {
     let page = page(&report());
     let throughput = lines_of(&page, "Throughput");
     let names: Vec<&str> = throughput.iter().map(|(name, _)| *name).collect();
     assert_eq!(names, ["due", "accepted", "settled", "complete", "webhooks"]);
     for (name, points) in &throughput {
-        assert_eq!(points.len(), 3, "{name}: the last one is too short for a rate");
+        assert_eq!(points.len(), 3, "{name}: the last second is too short for a rate");
     }
     let height = |point: &str| point.split(' ').nth(1).and_then(|y| y.parse::<f64>().ok()).expect("a point");
     let webhooks: Vec<f64> = throughput[4].1.iter().map(|point| height(point)).collect();
@@ -187,42 +187,42 @@ fn plots_have_a_point_for_each_second_and_tell_rates_of_the_real_time() {
     assert!((first - last).abs() < 0.2, "{webhooks:?}");
     assert!(((ground - long) * 4.0 - (ground - first)).abs() < 0.5, "{webhooks:?} above {ground}");
     for (plot, lines, points) in [
-        ("Latency of what ended in each second", 4, 4),
+        ("Latency by second", 4, 4),
         ("Initiations in flight", 1, 4),
         ("Payments accepted and not complete", 1, 4),
         ("Errors", 1, 3),
-        ("Cores kept busy", 2, 3),
+        ("Busy cores", 2, 3),
         ("Memory of the service", 1, 4),
-        ("From the intended beginning to each stage", 1, 4),
+        ("From the scheduled start to each stage", 1, 4),
     ] {
         let drawn = lines_of(&page, plot);
         assert_eq!((drawn.len(), drawn[0].1.len()), (lines, points), "{plot}: {drawn:?}");
     }
-    let latency = lines_of(&page, "Latency of what ended in each second");
+    let latency = lines_of(&page, "Latency by second");
     assert!(latency[2].1.is_empty(), "nothing was complete: {latency:?}");
-    assert_eq!(path_of(&page, "Latency of what ended in each second", "accepted p50").matches('M').count(), 1);
+    assert_eq!(path_of(&page, "Latency by second", "accepted p50").matches('M').count(), 1);
     assert!(!page.contains("NaN"));
 }
 
 #[test]
-fn a_second_in_which_nothing_ended_is_a_gap_in_its_line() {
+fn a_second_without_latencies_is_a_gap_in_the_line() {
     let mut course = course();
     let (second, silent) = (course[0], Second { accepted_p50_ms: 0.0, accepted_p99_ms: 0.0, ..course[0] });
     course = [second, second, silent, second, second, silent, second, silent].to_vec();
     (1..).zip(&mut course).for_each(|(at, second)| second.at_secs = f64::from(at));
     let page = page(&Report { course, ..report() });
-    let path = path_of(&page, "Latency of what ended in each second", "accepted p99");
+    let path = path_of(&page, "Latency by second", "accepted p99");
     let runs: Vec<usize> = path.split('M').skip(1).map(|run| run.split('L').count()).collect();
     assert_eq!(runs, [2, 2, 1], "{path}");
-    // One alone between two gaps is a dot.
+    // A single point between two gaps is a dot.
     assert!(path.ends_with("h0") && path.matches("h0").count() == 1, "{path}");
-    // What is not of this second alone goes on.
+    // A value that is not of this second only has no gap.
     let open = path_of(&page, "Payments accepted and not complete", "open");
     assert_eq!((open.matches('M').count(), open.matches('L').count()), (1, 7), "{open}");
 }
 
 #[test]
-fn a_report_in_which_nothing_was_accepted_is_drawn_all_the_same() {
+fn a_report_without_accepted_payments_is_drawn() {
     let course = course().into_iter();
     let silent = |second: Second| Second {
         counted: Counted { due: 40, refused: 40, ..Counted::default() },
@@ -243,17 +243,17 @@ fn a_report_in_which_nothing_was_accepted_is_drawn_all_the_same() {
     for drawn in ["Throughput", "Initiations in flight", "Errors"] {
         assert!(!lines_of(&page, drawn)[0].1.is_empty(), "{drawn}");
     }
-    for no_lines in ["From the intended beginning to each stage", "Latency of what ended in each second"] {
+    for no_lines in ["From the scheduled start to each stage", "Latency by second"] {
         assert!(!page.contains(no_lines), "{no_lines}");
     }
     assert!(!page.contains("\"inf") && !page.contains("\"-inf") && !page.contains("NaN"), "{page}");
-    assert!(page.contains("Not as it must be: 160 not made (100.00 %)."), "{page}");
+    assert!(page.contains("Failed: 160 not made (100.00 %)."), "{page}");
     let text = Terminal(&report).to_string();
     assert!(text.contains("made      0 of 160 due (160 refused,") && !text.contains("NaN"), "{text}");
 }
 
 #[test]
-fn the_seed_of_arrivals_is_told() {
+fn shows_the_seed_of_arrivals() {
     let seeded = |seed| {
         let pacing = if seed == Some(7) { "poisson" } else { "constant" };
         Report { asked: LoadRequest { pacing, seed, ..report().asked }, ..report() }
@@ -272,7 +272,7 @@ fn a_terminal_shows_the_first_findings_errors_and_notes() {
     for shown in [
         "lost        pay_01J9Z3K4M5N6P7Q8R9S0T1V2W3 (payer: exact)",
         "  expected  settled, 5.05 of 5.05 received",
-        "  found     the service has no such payment any more",
+        "  found     the service no longer has this payment",
         "wrong       -\n",
         "errors by kind\n       7  initiate: 503 overloaded\n       1  webhook: the timestamp is not now\n",
         "12.50          10.00  differs\n",
@@ -281,7 +281,7 @@ fn a_terminal_shows_the_first_findings_errors_and_notes() {
     ] {
         assert!(text.contains(shown), "{shown}\n{text}");
     }
-    assert!(text.ends_with("Not as it must be: 1 lost, 1 wrong.\n"), "{text}");
+    assert!(text.ends_with("Failed: 1 lost, 1 wrong.\n"), "{text}");
     let findings = (0..23).map(|_| finding(FindingKind::Lost, Some(PAYMENT), "gone")).collect();
     let text = Terminal(&Report { findings, ..report() }).to_string();
     assert_eq!(text.matches(PAYMENT).count(), 20);
@@ -291,7 +291,7 @@ fn a_terminal_shows_the_first_findings_errors_and_notes() {
 }
 
 #[test]
-fn waits_that_were_in_vain_are_told_beside_their_stage() {
+fn shows_timeouts_beside_their_stage() {
     let waited = |timed_out: u64| {
         let stages = Stages::default();
         stages.record(Stage::Accepted, Duration::from_millis(5), Duration::from_millis(5));
@@ -302,16 +302,23 @@ fn waits_that_were_in_vain_are_told_beside_their_stage() {
     };
     let (well, ill) = (waited(0), waited(3));
     let text = Terminal(&ill).to_string();
-    assert!(text.contains("        4  3 in vain\nin vain: what was waited for did not come"), "{text}");
+    assert!(
+        text.contains("        4  3 timed out\ntimed out: the expected response, block or webhook did not arrive"),
+        "{text}"
+    );
     let page = page(&ill);
-    assert!(page.contains("4, 3 in vain") && page.contains("In vain: what was waited for did not come"), "{page}");
+    assert!(
+        page.contains("4, 3 timed out")
+            && page.contains("Timed out: the expected response, block or webhook did not arrive"),
+        "{page}"
+    );
     assert_eq!(serde_json::to_value(&ill).expect("JSON")["stages"][0]["in_vain"], 3);
     let page = self::page(&well);
-    assert!(!Terminal(&well).to_string().contains("in vain") && !page.to_lowercase().contains("in vain"), "{page}");
+    assert!(!Terminal(&well).to_string().contains("timed out") && !page.to_lowercase().contains("timed out"), "{page}");
 }
 
 #[test]
-fn what_was_not_made_or_not_held_is_wrong_beyond_what_is_allowed() {
+fn fails_if_too_many_payments_were_not_made() {
     let missing = |accepted, held, max| Report {
         counted: Counted { due: 160, accepted, held, ..Counted::default() },
         not_made_percent: f64::from(160 - u32::try_from(accepted).expect("small")) / 1.6,
@@ -321,9 +328,9 @@ fn what_was_not_made_or_not_held_is_wrong_beyond_what_is_allowed() {
     };
     assert!(missing(160, 20, 0.0).is_ok());
     for (accepted, held, says) in [
-        (152, 20, "Not as it must be: 8 not made (5.00 %)."),
-        (160, 10, "Not as it must be: 10 of those to be held not made (50.00 %)."),
-        (152, 10, "Not as it must be: 8 not made (5.00 %), 10 of those to be held not made (50.00 %)."),
+        (152, 20, "Failed: 8 not made (5.00 %)."),
+        (160, 10, "Failed: 10 held payments not made (50.00 %)."),
+        (152, 10, "Failed: 8 not made (5.00 %), 10 held payments not made (50.00 %)."),
     ] {
         let report = missing(accepted, held, 4.0);
         assert!(!report.is_ok());
@@ -333,18 +340,18 @@ fn what_was_not_made_or_not_held_is_wrong_beyond_what_is_allowed() {
 }
 
 #[test]
-fn what_was_not_compared_is_never_well() {
+fn fails_if_payments_were_not_compared() {
     let unread = Report {
         audited: false,
-        findings: vec![Finding::of_none("everything is read back and compared", "it could not be read".to_owned())],
+        findings: vec![Finding::of_none("all payments are read back and compared", "the comparison failed".to_owned())],
         ..report()
     };
     assert!(!unread.is_ok() && !Report { findings: Vec::new(), ..unread.clone() }.is_ok());
-    assert_eq!(unread.verdict(), "Payments were not compared. Not as it must be: 1 wrong.");
+    assert_eq!(unread.verdict(), "Payments were not compared. Failed: 1 wrong.");
     let interrupted = Report { audited: false, interrupted: true, ..report() };
-    let says = "Interrupted: what is told is what was known; payments were not compared.";
+    let says = "Interrupted: the report shows the state at the interruption; payments were not compared.";
     assert_eq!(interrupted.verdict(), says);
     let known = Report { findings: vec![finding(FindingKind::Wrong, Some(PAYMENT), "a fault")], ..interrupted };
-    assert_eq!(known.verdict(), format!("{says} Wrong by then: 1 wrong."));
+    assert_eq!(known.verdict(), format!("{says} Wrong so far: 1 wrong."));
     assert!(!known.is_ok());
 }

@@ -1,4 +1,4 @@
-//! The course of a run: what each second saw, and the progress that is shown meanwhile.
+//! Course of a run: the values of each second, and the progress bar.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,17 +13,17 @@ use payferry_testkit::progress::Progress;
 use payferry_testkit::usage::Usage;
 
 const SECOND: Duration = Duration::from_secs(1);
-/// How often progress is shown.
+/// Interval of the progress bar.
 const SHOWN_EVERY: Duration = Duration::from_millis(250);
 
-/// Keeps the course until it is told to end.
+/// Records the course until it is stopped.
 #[derive(Debug)]
 pub(super) struct Course {
     over: CancellationToken,
     keeping: AbortOnDropHandle<()>,
 }
 
-/// Begins to keep the course; seconds are counted from `first`.
+/// Starts to record the course. Seconds count from `first`.
 pub(super) fn keep(context: &Arc<RunContext>, first: Instant, pid: Option<u32>, bar: &Progress) -> Course {
     let over = CancellationToken::new();
     let keeper = Keeper {
@@ -40,7 +40,7 @@ pub(super) fn keep(context: &Arc<RunContext>, first: Instant, pid: Option<u32>, 
 }
 
 impl Course {
-    /// Ends it, with the second that is under way.
+    /// Stops it, with the current second.
     pub(super) async fn end(self) {
         self.over.cancel();
         let _ = self.keeping.await;
@@ -53,7 +53,7 @@ struct Keeper {
     pid: Option<u32>,
     counted: Counted,
     errors: u64,
-    /// Of the service and of the load tester.
+    /// Usage of the service and of the load tester.
     usage: [Option<Usage>; 2],
     at: Instant,
 }
@@ -70,7 +70,7 @@ impl Keeper {
                 () = over.cancelled() => true,
             };
             self.show(&bar);
-            // Half a tick early is in time: ticks come a little after they are due.
+            // Half a tick early is in time, because ticks are a little late.
             if ended || self.at.elapsed() + SHOWN_EVERY / 2 >= SECOND {
                 self.second();
             }

@@ -1,9 +1,9 @@
-//! Whether the service still has something to tell of a run, when all that is waited for has come or will not come any more.
+//! Check for webhooks that the service has not delivered yet, when no more are awaited.
 
 use crate::state::RunState;
 use payferry_testkit::psp::Psp;
 
-/// Whether any webhook of the run is not delivered. There may be many of others, older than its own.
+/// Whether a webhook of the run is not delivered. Older webhooks of others may come before it in the list.
 pub(super) async fn is_owed_any(api: &Psp, state: &RunState) -> anyhow::Result<bool> {
     let mut seen = 0;
     loop {
@@ -33,7 +33,7 @@ mod tests {
     use payferry_testkit::psp::{Initiated, PAGE};
     use payferry_testkit::stub::serve;
 
-    /// A service with these undelivered, oldest first.
+    /// A service with these undelivered webhooks, oldest first.
     async fn service(undelivered: Vec<PaymentId>) -> Psp {
         let page = move |Query(query): Query<HashMap<String, usize>>| async move {
             let of_page = undelivered.iter().skip(query["offset"]).take(query["limit"]);
@@ -45,7 +45,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_webhook_of_the_run_is_waited_for_however_many_of_others_are_older() {
+    async fn finds_an_undelivered_webhook_behind_older_ones_of_others() {
         let (state, _late) = RunState::new("0a1b2c3d", 0, 100);
         let (ours, now) = (PaymentId::generate(), Instant::now());
         state.due(Intent::nth(0, Behaviour::Exact), now);

@@ -1,4 +1,4 @@
-//! The figures of a run, from its course.
+//! Figures of a run, from its course.
 //!
 //! Pure.
 
@@ -8,7 +8,7 @@ use crate::report::{Achieved, Machine, WARM_UP_SECS};
 use crate::tally::{Counted, Second};
 use payferry_testkit::usage::Usage;
 
-/// How long a run took, and what it took of the machine.
+/// Durations of a run, and its use of the machine.
 #[derive(Clone, Copy)]
 pub(super) struct Achievement {
     pub(super) arrived: Duration,
@@ -20,25 +20,26 @@ pub(super) fn percent(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { ratio(part, whole) * 100.0 }
 }
 
-/// Exact for whatever is counted here.
+/// Exact for all counts here.
 #[allow(clippy::cast_precision_loss)]
 fn ratio(part: u64, whole: u64) -> f64 {
     part as f64 / whole as f64
 }
 
-/// The seconds while payments arrived, the first ones left out: what every rate and mean is of.
+/// The seconds in which start paymentsd, without the first ones: rates and means are of these.
 struct Steady<'a>(Vec<&'a Second>);
 
 impl<'a> Steady<'a> {
     fn of(course: &'a [Second], arrived: Duration) -> Self {
         let secs = arrived.as_secs_f64();
         let warm_up = if secs > 2.0 * WARM_UP_SECS { WARM_UP_SECS } else { 0.0 };
-        // A second belongs where most of it is: it may last longer, if the load tester got no time to look.
+        // A second belongs to the period that contains its middle. It may last longer than a second if the load tester
+        // got no CPU time.
         let within: Vec<&Second> = course
             .iter()
             .filter(|second| (warm_up..=secs).contains(&second.middle_secs()) && second.period_secs > 0.0)
             .collect();
-        // Arrivals that were over before half of the first second was.
+        // All arrivals were over before the middle of the first second.
         Self(if within.is_empty() { course.iter().take(1).collect() } else { within })
     }
 
@@ -55,7 +56,7 @@ impl<'a> Steady<'a> {
         if secs > 0.0 { ratio(self.sum(of), 1) / secs } else { 0.0 }
     }
 
-    /// The mean over time of what is known of some seconds; long ones weigh more.
+    /// Returns the mean over time of a value that some seconds have. Long seconds weigh more.
     fn mean(&self, of: impl Fn(&Second) -> Option<f64>) -> Option<f64> {
         let known = self.0.iter().filter_map(|second| Some((of(second)?, second.period_secs)));
         let (sum, secs) = known.fold((0.0, 0.0), |(sum, all), (value, secs)| (sum + value * secs, all + secs));
@@ -77,7 +78,7 @@ pub(super) fn achieved(course: &[Second], achievement: &Achievement, in_flight_m
     }
 }
 
-/// What the service held before anything, and with so many payments that stay live.
+/// Memory of the service before and after the held payments were made.
 #[derive(Clone, Copy)]
 pub(super) struct Holding {
     pub(super) before: Option<Usage>,
@@ -110,7 +111,7 @@ pub(super) fn machine(course: &[Second], holding: Holding, arrived: Duration) ->
 mod tests {
     use super::*;
 
-    /// Seconds that end at these times, each with so many payments accepted a second and so many cores kept busy.
+    /// Returns seconds that end at these times, with this rate of accepted payments and these busy cores.
     fn course(ends: &[f64], per_sec: u32, cores: impl Fn(f64) -> f64) -> Vec<Second> {
         let begins = std::iter::once(0.0).chain(ends.iter().copied());
         let second = |(begin, end): (f64, &f64)| {
@@ -144,7 +145,7 @@ mod tests {
         let nothing = Holding { before: None, after: None, payments: 0 };
         let (time, achievement) = arrived(20);
         let steady: Vec<f64> = (1..=22).map(f64::from).collect();
-        // The same load; looked at every second, and seldom, with one look of four seconds.
+        // The same load, sampled every second, and sampled seldom with one sample of four seconds.
         for ends in [&steady[..], &[2.0, 4.0, 6.0, 8.0, 12.0, 14.0, 17.0, 20.0, 22.0]] {
             let course = course(ends, 100, |_| 1.0);
             let achieved = achieved(&course, &achievement, 0);
@@ -157,10 +158,10 @@ mod tests {
     }
 
     #[test]
-    fn cores_are_of_the_same_seconds_as_the_rates_and_long_ones_weigh_more() {
+    fn cores_are_of_the_same_seconds_as_the_rates() {
         let nothing = Holding { before: None, after: None, payments: 0 };
         let (time, _) = arrived(11);
-        // The warm-up keeps two cores busy; afterwards five seconds take half a core, and one takes one and a half.
+        // The warm-up keeps two cores busy. Then five seconds keep half a core busy, and one keeps one and a half.
         let ends = [1.0, 2.0, 3.0, 4.0, 5.0, 10.0, 11.0, 12.0];
         let cores = |end: f64| {
             if end <= 5.0 {
@@ -177,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_run_has_the_rate_of_what_there_was() {
+    fn a_short_run_has_a_rate() {
         let arrived = Duration::from_millis(300);
         let achievement = Achievement { arrived, total: arrived, machine: Machine::default() };
         let figures = achieved(&course(&[1.0, 2.0], 40, |_| 1.0), &achievement, 0);
@@ -187,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_of_the_payments_that_are_really_held() {
+    fn memory_is_of_the_payments_that_were_made() {
         let of = |resident_bytes| Some(Usage { resident_bytes, ..Usage::default() });
         let holding = Holding { before: of(1_000), after: of(11_000), payments: 5 };
         assert_eq!(machine(&[], holding, Duration::ZERO).service_bytes_a_held, Some(2_000));

@@ -1,4 +1,4 @@
-//! What happens to each payment of a run: it is initiated and paid.
+//! Actions on each payment of a run: it is initiated and paid.
 
 use std::sync::Arc;
 
@@ -17,15 +17,15 @@ use payferry_testkit::payers::Payers;
 use payferry_testkit::progress::Progress;
 use payferry_testkit::psp::{Initiated, Psp};
 
-/// Payments that stay live are made by so many at once: they are not what is measured.
+/// Concurrent initiations of held payments, which are not measured.
 pub(super) const HOLD_WORKERS: usize = 64;
 
-/// What all payments of a run have in common.
+/// What all payments of a run share.
 #[derive(Debug)]
 pub(super) struct RunContext {
     pub(super) api: Psp,
     pub(super) merchant: MerchantId,
-    /// The settlement contract, which decides every payment's wallet.
+    /// Settlement contract, which determines the wallet of each payment.
     pub(super) factory: Address,
     pub(super) state: Arc<RunState>,
     pub(super) payers: Payers,
@@ -33,7 +33,7 @@ pub(super) struct RunContext {
 }
 
 impl RunContext {
-    /// Begins the payment of this number in the schedule, unless too many are in flight.
+    /// Starts payment `number` of the schedule, unless too many are in flight.
     pub(super) fn begin(self: &Arc<Self>, number: u32, behaviour: Behaviour, intended: Instant) {
         let intent = Intent::nth(number, behaviour);
         let number = self.state.due(intent, intended);
@@ -55,7 +55,7 @@ impl RunContext {
         let made = self.state.answered(number, begun, answer)?;
         let wallet = vault_address(self.factory, salt_of(&made.payment_id.to_string()));
         if wallet != made.intermediary_wallet {
-            let fault = format!("was made with the wallet {}; its own is {wallet}", made.intermediary_wallet);
+            let fault = format!("was made with the wallet {}, not {wallet}", made.intermediary_wallet);
             if let Some(record) = self.state.read().record(number) {
                 record.fault(fault);
             }
@@ -70,7 +70,7 @@ impl RunContext {
         self.state.paid(number, asked, sent);
     }
 
-    /// Pays those that have expired, as they are told of.
+    /// Pays payments whose expiry a webhook reported.
     pub(super) async fn pay_late(self: Arc<Self>, mut expired: mpsc::UnboundedReceiver<u32>) {
         while let Some(number) = expired.recv().await {
             let late = self.state.read().record(number).and_then(|record| Some((record.intent, record.made?.wallet)));
@@ -80,7 +80,7 @@ impl RunContext {
         }
     }
 
-    /// Makes payments that nobody pays and that stay live.
+    /// Makes payments that are not paid and stay live.
     pub(super) async fn hold(&self, count: u32, stop: &CancellationToken, bar: &Progress) {
         let make = async |number: u32| {
             if stop.is_cancelled() {
@@ -94,8 +94,9 @@ impl RunContext {
         stream::iter(0..count).map(make).buffer_unordered(HOLD_WORKERS).collect::<()>().await;
     }
 
-    /// Of the payments that were made and are not complete, when the youngest was made; those that expire, or the others.
-    /// Those that could not be paid are not waited for; those whose payer is not answered yet are, whatever was told of them.
+    /// Returns when the youngest incomplete payment was made, of those that are meant to expire or of the others.
+    /// Payments that could not be paid do not count. Payments whose payer has no response yet count, whatever webhooks
+    /// reported.
     pub(super) fn open(&self, expiring: bool) -> Option<Instant> {
         let inner = self.state.read();
         let open = inner.records.iter().filter(|record| {

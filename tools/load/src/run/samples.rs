@@ -1,8 +1,8 @@
-//! The sample of payments that is watched for the stage `seen`: when the service shows a transfer that is in a block.
+//! Sample of payments for the stage `seen`: the time until the service shows a mined transfer.
 //!
-//! Who is of it is decided by a payment's number, before anything happens. Each is watched by itself: a slow one holds up no
-//! other, and one that is not shown in time is counted with its wait. A transfer that was in a block before its payer knew
-//! that the node took it is left out, since nobody looked when it could have been shown first.
+//! The number of a payment determines in advance whether it is in the sample. Each is polled separately, so that a slow
+//! one delays no other. One that is not shown in time counts with the time it had waited. A transfer that was mined
+//! before its payer had the node's response is left out, because nothing polled for it at that time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,27 +15,28 @@ use crate::arrivals::Rate;
 use crate::state::RunState;
 use payferry_testkit::psp::{Psp, SAMPLE_CONNECTIONS_MAX};
 
-/// Payments of the sample that begin in a second, at most: each is asked for again and again, at the service's cost.
+/// Largest number of sampled payments that start in a second: polling costs CPU time of the service.
 const A_SECOND: f64 = 5.0;
-/// One in so many is never exceeded: enough for the fastest load there may be.
+/// Upper limit of the sampling interval: enough for the highest rate.
 const EVERY_MAX: u32 = 20_000;
-/// Payments that are watched at once. Even where each is watched to the end of the patience, a steady load has fewer.
+/// Largest number of payments that are polled at once. A steady load has fewer, even if each is polled until the
+/// timeout.
 const AT_ONCE_MAX: usize = SAMPLE_CONNECTIONS_MAX;
-/// The first pause between two questions whether the service shows a transfer that is in a block; each is a tenth of the wait
-/// so far, so that it is known that exactly, and a service that is slow is not asked the more for it.
+/// First pause between two polls. Each further pause is a tenth of the wait so far, which limits the error and the load
+/// on a slow service.
 const POLL_MIN: Duration = Duration::from_millis(5);
 const POLL_PART: u32 = 10;
-/// For how long it is asked.
+/// Timeout of the polling.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The kind of error of a payment of the sample that found no place.
-const SKIPPED: &str = "seen: not watched, too many at once";
+/// Kind of error of a sampled payment that was not polled.
+const SKIPPED: &str = "seen: not polled, too many at once";
 
-/// Watches the sample.
+/// Polls the sampled payments.
 #[derive(Debug)]
 pub(super) struct Samples {
     api: Psp,
     state: Arc<RunState>,
-    /// Each payment whose number is a multiple of it.
+    /// A payment is in the sample if its number is a multiple of this.
     every: u32,
     patience: Duration,
     at_once_max: usize,
@@ -43,7 +44,7 @@ pub(super) struct Samples {
 }
 
 impl Samples {
-    /// A sample of a load of this rate.
+    /// Makes a sample for a load of this rate.
     pub(super) fn new(api: &Psp, state: &Arc<RunState>, rate: Rate) -> Self {
         Self::of_every(every(rate), PATIENCE, AT_ONCE_MAX, api, state)
     }
@@ -53,7 +54,7 @@ impl Samples {
         Self { api: api.clone(), state: Arc::clone(state), every, patience, at_once_max, places }
     }
 
-    /// The transfer of a payment was seen in a block.
+    /// Records that the transfer of a payment was seen in a block.
     pub(super) fn mined(&self, number: u32, at: Instant) {
         if !number.is_multiple_of(self.every) {
             return;
@@ -73,7 +74,7 @@ impl Samples {
         });
     }
 
-    /// Waits until nobody is watched any more, which takes no longer than the patience.
+    /// Waits until no payment is polled any more, at most until the timeout.
     pub(super) async fn ended(&self) {
         let all = u32::try_from(self.at_once_max).unwrap_or(u32::MAX);
         let _ = self.places.acquire_many(all).await;
@@ -88,8 +89,8 @@ async fn shown(api: &Psp, id: PaymentId) {
     }
 }
 
-/// One in how many payments is of the sample. Chains, tokens and payers come again after three, six and a hundred
-/// payments, so that a number with none of their divisors meets them all.
+/// Returns the sampling interval. Chains, tokens and behaviours repeat after 3, 6 and 100 payments, so an interval
+/// without common divisors meets all of them.
 fn every(rate: Rate) -> u32 {
     let meets_all = |every: u32| [2, 3, 5].into_iter().all(|divisor| !every.is_multiple_of(divisor));
     (1..=EVERY_MAX).find(|every| meets_all(*every) && f64::from(*every) * A_SECOND >= rate.get()).unwrap_or(EVERY_MAX)
@@ -111,7 +112,7 @@ mod tests {
     use payferry_testkit::psp::Initiated;
     use payferry_testkit::stub::serve;
 
-    /// A service that shows the transfer of each payment after so long; for ever not if there is none.
+    /// A service that shows the transfer of each payment after this time; never if `None`.
     async fn service(shown_after: Option<Duration>) -> Psp {
         async fn payment(State(shown_at): State<Option<Instant>>, Path(_): Path<String>) -> Json<Value> {
             let shows = shown_at.is_some_and(|at| at <= Instant::now());
@@ -122,7 +123,7 @@ mod tests {
         Psp::new(&serve(router).await, "sk_test_x").unwrap()
     }
 
-    /// So many payments, all paid, whose transfers come into a block now: what is known of the sample in the end.
+    /// Makes paid payments whose transfers are mined now. Returns the figures of the sample.
     async fn watched(samples: &Samples, payments: u32) -> Option<StageFigures> {
         let state = &samples.state;
         for number in 0..payments {
@@ -144,18 +145,18 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn slow_ones_hold_up_no_other() {
+    async fn slow_samples_delay_no_other() {
         let api = service(Some(Duration::from_secs(1))).await;
         let samples = Samples::of_every(7, Duration::from_secs(20), 64, &api, &state());
         let seen = watched(&samples, 70).await.unwrap();
         assert_eq!((seen.from_intended.count, seen.step.count, seen.timed_out), (10, 10, 0), "{seen:?}");
-        // One after the other, the second of them would not have been looked at before the first was shown.
+        // In sequence, the second one would not have been polled before the first was shown.
         assert!(seen.step.min_ms >= 100.0, "{seen:?}");
         assert!(samples.state.tally.errors().is_empty());
     }
 
     #[tokio::test]
-    async fn one_that_is_not_shown_in_time_is_counted_with_its_wait() {
+    async fn samples_that_time_out_count_with_their_wait() {
         let api = service(None).await;
         let samples = Samples::of_every(1, Duration::from_millis(200), 64, &api, &state());
         let seen = watched(&samples, 3).await.unwrap();
@@ -166,7 +167,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn those_beyond_the_bound_are_counted_as_not_watched() {
+    async fn samples_beyond_the_limit_are_counted_as_not_polled() {
         let api = service(None).await;
         let samples = Samples::of_every(1, Duration::from_millis(200), 2, &api, &state());
         let seen = watched(&samples, 5).await.unwrap();
@@ -175,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_has_a_few_a_second_of_every_kind() {
+    fn a_sample_has_a_few_payments_per_second_of_every_kind() {
         for (rate, wanted) in [(0.5, 1), (5.0, 1), (6.0, 7), (50.0, 11), (100.0, 23), (300.0, 61), (50_000.0, 10_001)] {
             let rate = Rate::per_second(rate).unwrap();
             assert_eq!(every(rate), wanted, "{}", rate.get());

@@ -1,4 +1,4 @@
-//! What is measured of payments that do not go the whole way, or of which not everything is known.
+//! Tests of the figures of payments that do not complete, or of which not everything is known.
 
 use alloy::primitives::Address;
 use payferry_testkit::wire::{Amount, EventId};
@@ -12,7 +12,7 @@ use payferry_testkit::receiver::{Arrived, Delivery, Event};
 const WAIT: Duration = Duration::from_millis(30);
 const HASH: B256 = B256::repeat_byte(7);
 
-/// A book with payments of these payers, all of them due.
+/// Makes a state with payments of these behaviours, all of them due.
 fn state(payers: &[Behaviour]) -> RunState {
     let (state, _late) = RunState::new("0a1b2c3d", 0, 100);
     for (number, payer) in (0..).zip(payers) {
@@ -21,7 +21,7 @@ fn state(payers: &[Behaviour]) -> RunState {
     state
 }
 
-/// The initiation of this number was answered at once.
+/// Records an immediate response to the initiation of this payment.
 fn made(state: &RunState, number: u32) -> PaymentId {
     let payment_id = PaymentId::generate();
     let made = Initiated { payment_id, intermediary_wallet: Address::ZERO };
@@ -29,13 +29,13 @@ fn made(state: &RunState, number: u32) -> PaymentId {
     payment_id
 }
 
-/// A webhook of payment 0, which pays exactly, comes now.
+/// Receives a webhook of payment 0 (exact) now.
 fn receive(state: &RunState, payment_id: PaymentId, name: EventName, sequence: u32, status: Status) {
-    hear_named(state, payment_id, name, sequence, status, Some(state.reference(0)));
+    receive_named(state, payment_id, name, sequence, status, Some(state.reference(0)));
 }
 
-/// The same under this reference.
-fn hear_named(
+/// Receives it with this reference.
+fn receive_named(
     state: &RunState,
     payment_id: PaymentId,
     name: EventName,
@@ -73,7 +73,7 @@ fn stage(state: &RunState, stage: Stage) -> Option<StageFigures> {
 }
 
 #[test]
-fn an_initiation_without_an_answer_has_its_wait_in_the_figures() {
+fn an_unanswered_initiation_counts_with_its_wait() {
     let state = state(&[Behaviour::Exact; 4]);
     made(&state, 0);
     let begun = Some(Instant::now());
@@ -82,7 +82,7 @@ fn an_initiation_without_an_answer_has_its_wait_in_the_figures() {
     state.answered(2, begun, Err(InitiateError::Unreadable));
     state.answered(3, begun, Err(InitiateError::Refused(503, "overloaded".to_owned())));
     let accepted = stage(&state, Stage::Accepted).unwrap();
-    // Who is refused was not waiting for long, and is counted by kind.
+    // A refused payment did not wait for long, and counts by its kind.
     assert_eq!((accepted.from_intended.count, accepted.step.count, accepted.timed_out), (3, 3, 2), "{accepted:?}");
     assert!(accepted.from_intended.p90_ms >= 30.0 && accepted.step.p90_ms >= 30.0, "{accepted:?}");
     assert_eq!(stage(&state, Stage::Begun).unwrap().step.count, 4, "all requests left");
@@ -93,7 +93,7 @@ fn an_initiation_without_an_answer_has_its_wait_in_the_figures() {
 }
 
 #[test]
-fn those_that_are_held_are_in_no_figure() {
+fn held_payments_are_in_no_figure() {
     let state = state(&[Behaviour::Held]);
     state.answered(0, Some(Instant::now()), Err(InitiateError::Unanswered(CallError::TimedOut)));
     assert!(state.stages.figures().is_empty());
@@ -101,10 +101,10 @@ fn those_that_are_held_are_in_no_figure() {
 }
 
 #[test]
-fn a_step_whose_beginning_is_not_known_is_none_of_nothing() {
+fn a_step_with_an_unknown_beginning_is_not_counted() {
     let state = state(&[Behaviour::Exact]);
     let id = made(&state, 0);
-    // Neither a block nor a confirmation was seen yet.
+    // No block and no confirmation was seen yet.
     receive(&state, id, EventName::PaymentSettled, 3, Status::Settled);
     receive(&state, id, EventName::PaymentConfirmed, 1, Status::Confirmed);
     for reached in [Stage::Settled, Stage::Confirmed] {
@@ -115,7 +115,7 @@ fn a_step_whose_beginning_is_not_known_is_none_of_nothing() {
 }
 
 #[test]
-fn a_step_whose_beginning_is_known_is_counted() {
+fn a_step_with_a_known_beginning_is_counted() {
     let state = state(&[Behaviour::Exact]);
     let id = made(&state, 0);
     let now = Instant::now();
@@ -133,7 +133,7 @@ fn a_step_whose_beginning_is_known_is_counted() {
 }
 
 #[test]
-fn a_webhook_that_comes_before_the_payer_is_answered_is_compared_with_what_he_sent() {
+fn a_webhook_before_the_payers_response_is_compared_later() {
     for (sent, faults) in [(HASH, 0), (B256::repeat_byte(8), 1)] {
         let state = state(&[Behaviour::Exact]);
         let id = made(&state, 0);
@@ -146,7 +146,7 @@ fn a_webhook_that_comes_before_the_payer_is_answered_is_compared_with_what_he_se
 }
 
 #[test]
-fn a_transfer_that_is_not_shown_is_counted_with_its_wait() {
+fn a_transfer_that_is_not_shown_counts_with_its_wait() {
     let state = state(&[Behaviour::Exact]);
     made(&state, 0);
     let now = Instant::now();
@@ -160,14 +160,14 @@ fn a_transfer_that_is_not_shown_is_counted_with_its_wait() {
 }
 
 #[test]
-fn what_waits_for_a_connection_is_the_load_testers_own_and_what_was_never_sent_is_no_answer_of_the_service() {
+fn the_wait_for_a_connection_is_not_the_services() {
     let state = state(&[Behaviour::Exact; 2]);
     std::thread::sleep(WAIT);
-    // It had its connection only now, and was answered at once.
+    // It got its connection only now, and the response came at once.
     made(&state, 0);
     let (begun, accepted) = (stage(&state, Stage::Begun).unwrap(), stage(&state, Stage::Accepted).unwrap());
     assert!(begun.step.min_ms >= 30.0 && accepted.step.max_ms < 30.0, "{begun:?} {accepted:?}");
-    // This one never had any.
+    // This one never got a connection.
     state.answered(1, None, Err(InitiateError::Unanswered(CallError::NotSent)));
     let (begun, accepted) = (stage(&state, Stage::Begun).unwrap(), stage(&state, Stage::Accepted).unwrap());
     assert_eq!((begun.step.count, begun.timed_out), (2, 1), "{begun:?}");
@@ -178,7 +178,7 @@ fn what_waits_for_a_connection_is_the_load_testers_own_and_what_was_never_sent_i
 }
 
 #[test]
-fn what_never_came_has_its_wait_in_the_figures_when_nobody_waits_any_more() {
+fn missing_events_count_with_their_wait_at_the_end() {
     let payers =
         [Behaviour::Exact, Behaviour::Over, Behaviour::Exact, Behaviour::Late, Behaviour::Held, Behaviour::Exact];
     let state = state(&payers);
@@ -188,7 +188,8 @@ fn what_never_came_has_its_wait_in_the_figures_when_nobody_waits_any_more() {
     }
     state.answered(5, Some(Instant::now()), Err(InitiateError::Refused(503, "overloaded".to_owned())));
     let now = Instant::now();
-    // Of the first, settlement and last webhooks are missing; the second's transfer is in no block; the third could not pay.
+    // The first payment lacks settlement and last webhooks. The transfer of the second is in no block. The third could
+    // not be paid.
     state.paid(0, now, Ok(Sent { tx_hash: HASH, at: now }));
     state.mined(HASH, now);
     receive(&state, id, EventName::PaymentConfirmed, 1, Status::Confirmed);
@@ -212,24 +213,24 @@ fn what_never_came_has_its_wait_in_the_figures_when_nobody_waits_any_more() {
     }
     let (settled, complete) = (stage(&state, Stage::Settled).unwrap(), stage(&state, Stage::Complete).unwrap());
     assert!(settled.step.min_ms >= 30.0 && complete.from_intended.min_ms >= 30.0, "{settled:?} {complete:?}");
-    // What comes all the same is counted, and is in the figures once.
+    // A late event counts, but does not change the figures.
     receive(&state, id, EventName::PaymentSettled, 3, Status::Settled);
     assert_eq!(state.tally.counts.read().settled, 1);
     assert_eq!(figures(Stage::Settled), Some((1, 1, 1)));
 }
 
 #[test]
-fn a_webhook_with_a_wrong_reference_or_none_is_its_payments_by_its_id() {
+fn a_webhook_with_a_wrong_reference_is_found_by_its_id() {
     for reference in [None, Some("order-1".to_owned()), Some("load-0a1b2c3d-7".to_owned())] {
         let state = state(&[Behaviour::Exact]);
         let id = made(&state, 0);
-        hear_named(&state, id, EventName::PaymentConfirmed, 1, Status::Confirmed, reference.clone());
+        receive_named(&state, id, EventName::PaymentConfirmed, 1, Status::Confirmed, reference.clone());
         let found = reference.as_deref().unwrap_or("-");
         let says = format!("payment.confirmed (event 1): reference is `{found}`, not `load-0a1b2c3d-0`");
         assert_eq!(state.read().records[0].faults, [says]);
         assert_eq!(state.tally.counts.read().foreign, 0);
-        // Nobody's id, and nobody's reference.
-        hear_named(&state, PaymentId::generate(), EventName::PaymentConfirmed, 1, Status::Confirmed, reference);
+        // Unknown id and reference.
+        receive_named(&state, PaymentId::generate(), EventName::PaymentConfirmed, 1, Status::Confirmed, reference);
         assert_eq!((state.tally.counts.read().foreign, state.read().foreign.len()), (1, 1));
     }
 }

@@ -1,4 +1,4 @@
-//! Webhooks as they come: whose each is, what is new in it, and how long what it tells of took.
+//! Webhooks: assigns each to its payment, compares it, and measures its latency.
 
 use payferry_testkit::wire::EventName;
 use tokio::time::Instant;
@@ -10,10 +10,10 @@ use crate::stages::Stage;
 use crate::tally::count;
 use payferry_testkit::receiver::{Arrived, Delivery, Event};
 
-/// Webhooks that were not genuine, and as many of payments of others, kept in words.
+/// Largest number of recorded forged webhooks, and of webhooks of other payments.
 const UNWANTED_MAX: usize = 20;
 
-/// When an event happened and its webhook came.
+/// Time of an event and of its webhook.
 #[derive(Clone, Copy)]
 struct Moment {
     at: Instant,
@@ -23,7 +23,7 @@ struct Moment {
 }
 
 impl RunState {
-    /// A webhook came.
+    /// Records a webhook.
     pub fn receive(&self, events: Delivery) {
         match events {
             Delivery::Webhook(arrived) => self.receive_webhook(&arrived),
@@ -83,7 +83,7 @@ impl RunState {
         }
     }
 
-    /// The number of the payment that an event is about: by its reference, or else by its id.
+    /// Returns the number of the payment of an event: by its reference, or else by its id.
     fn number_of(&self, inner: &Inner, event: &Event) -> Option<u32> {
         let named = event.reference.as_deref().and_then(|reference| self.number(reference));
         let known = named.filter(|number| (*number as usize) < inner.records.len());
@@ -104,7 +104,7 @@ impl RunState {
             }
             _ => None,
         };
-        // Its wait has ended in vain, and is counted.
+        // Otherwise its wait has timed out and counted already.
         if !is_closed {
             self.measure(record.intended, since, moment, complete);
         }
@@ -112,7 +112,7 @@ impl RunState {
 
     fn measure(&self, intended: Instant, since: Option<Instant>, moment: Moment, complete: bool) {
         let Moment { at, happened, name, behaviour } = moment;
-        // Those that are to expire take their time by intent.
+        // Payments that are meant to expire take long by intent.
         if behaviour.expires() {
             self.stages.record_step(Stage::Webhook, at - happened);
         } else {
@@ -129,8 +129,8 @@ impl RunState {
         }
     }
 
-    /// Of a step whose beginning is not known, or was seen only after its end, the whole alone is counted: a step of nothing
-    /// would look like a fast one.
+    /// Records only the total if the beginning of the step is unknown or was seen after its end: a step of zero would
+    /// look fast.
     fn record_since(&self, stage: Stage, intended: Instant, began: Option<Instant>, ended: Instant) {
         match began.and_then(|began| ended.checked_duration_since(began)) {
             Some(step) => self.stages.record(stage, ended - intended, step),
