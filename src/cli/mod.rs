@@ -54,13 +54,13 @@ enum Command {
     Check(check::Args),
     /// Deploy the settlement contract on the chains of the configuration.
     Deploy(deploy::Args),
-    /// Play the whole story against a fresh sandbox, with a closing table.
+    /// Play the stories of a payment against a new sandbox and print the outcomes.
     #[cfg(feature = "tools")]
     Demo(demo::Args),
-    /// Load a sandbox with payments and see what becomes of each, with percentiles of every stage.
+    /// Put load on a sandbox, check every payment, and print percentiles of every stage.
     #[cfg(feature = "tools")]
     Load(load::Args),
-    /// Measure this project's figures on this machine and print them beside their goals, as a table.
+    /// Measure this project's figures on this machine, and print them beside their goals.
     #[cfg(feature = "tools")]
     Bench(bench::Args),
     /// Bring the database's tables up to date.

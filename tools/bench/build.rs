@@ -1,5 +1,5 @@
-//! Tells the crate which Cargo profile it is built with. `PROFILE` says `release` for every profile that inherits from it, so
-//! the name is taken from the output folder: `target/<profile>/build/<crate>/out`.
+//! Tells the crate which Cargo profile it is built with. `PROFILE` says `release` for every profile that inherits from
+//! it, so the name is taken from the output folder: `target/<profile>/build/<crate>/out`.
 
 use std::path::Path;
 

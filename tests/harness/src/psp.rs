@@ -105,8 +105,8 @@ impl Psp {
         made["payment_id"].as_str().unwrap().to_owned()
     }
 
-    /// Posts with an idempotency key until it succeeds, through kills and outages of the service. Returns the response, and the
-    /// number of repetitions. A response that forbids a repetition is the error.
+    /// Posts with an idempotency key until it succeeds, through kills and outages of the service. Returns the response,
+    /// and the number of repetitions. A response that forbids a repetition is the error.
     pub async fn insist(
         &self,
         path: &str,

@@ -1,4 +1,5 @@
-//! Webhook receiver of the tests: the testkit's receiver with an inbox. It outlives the service and can be made to fail.
+//! Webhook receiver of the tests: the testkit's receiver with an inbox. It outlives the service and can be made to
+//! fail.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -106,7 +107,8 @@ impl Receiver {
         self.inbox.unverified.lock().clone()
     }
 
-    /// Waits for at least `count` events with a successful delivery. Returns the bodies of these deliveries by `webhook-id`.
+    /// Waits for at least `count` events with a successful delivery. Returns the bodies of these deliveries by
+    /// `webhook-id`.
     pub async fn until(&self, count: usize) -> BTreeMap<String, Vec<Value>> {
         let since = Instant::now();
         loop {

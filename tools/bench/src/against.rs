@@ -1,5 +1,6 @@
-//! `--against BINARY`: this binary and another one, usually an older version, get the same load in alternating rounds of one
-//! run. Each line shows a figure of this binary, the same figure of the other one, and the ratio of both in paired rounds.
+//! `--against BINARY`: this binary and another one, usually an older version, get the same load in alternating rounds
+//! of one run. Each line shows a figure of this binary, the same figure of the other one, and the ratio of both in
+//! paired rounds.
 //!
 //! It uses only command-line flags and routes that both versions have.
 
@@ -26,16 +27,16 @@ pub(super) const ROWS: [Row; 3] = [Row::Initiate, Row::InitiatePostgres, Row::Co
 /// Databases that are made on a server.
 pub(super) const DATABASES: [&str; 2] = ["against_this", "against_other"];
 
-/// Pairs of services, and rounds of each pair. A process keeps some luck of its start (its memory layout, the place of its file
-/// on the disk), so one pair is not enough. The binary that starts first changes with each pair.
+/// Pairs of services, and rounds of each pair. A process keeps some luck of its start (its memory layout, the place of
+/// its file on the disk), so one pair is not enough. The binary that starts first changes with each pair.
 const PAIRS: u32 = 2;
 const ROUNDS: u32 = 8;
 /// The same in a quick run.
 const QUICK: (u32, u32) = (1, 2);
 /// Number of turns in the time of one measurement: with 10 s, a turn takes 2 s and a figure about 80 s.
 const TURNS: u32 = 5;
-/// Payments of a turn of `complete`, and in a quick run. All are initiated at this rate per second, faster than they settle, so
-/// that the service is busy until the last is complete.
+/// Payments of a turn of `complete`, and in a quick run. All are initiated at this rate per second, faster than they
+/// settle, so that the service is busy until the last is complete.
 const PAYMENTS: usize = 1_000;
 const PAYMENTS_QUICK: usize = 20;
 const RATE: f64 = 2_000.0;
@@ -78,7 +79,8 @@ impl Load {
         }
     }
 
-    /// Puts the load on the service for one turn. Returns payments per second, CPU time of a payment in microseconds, and failures.
+    /// Puts the load on the service for one turn. Returns payments per second, CPU time of a payment in microseconds,
+    /// and failures.
     async fn turn(&mut self, time: Duration, payments: usize) -> anyhow::Result<(f64, f64, Vec<String>)> {
         let (cpu, since) = (self.service().cpu_secs()?, Instant::now());
         let (count, took, failures) = match self {

@@ -1,5 +1,5 @@
-//! Row `cpu`: CPU time of a payment's lifecycle beside many live payments, compared with few. Two services get the load in
-//! alternating rounds.
+//! Row `cpu`: CPU time of a payment's lifecycle beside many live payments, compared with few. Two services get the load
+//! in alternating rounds.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -54,8 +54,8 @@ impl Side {
         Ok(Self { fixture, live, idle, paid: Vec::new(), turns: Vec::new() })
     }
 
-    /// Initiates and pays payments, and waits until they are settled, their webhooks arrived and their actors stopped. Returns
-    /// what went wrong.
+    /// Initiates and pays payments, and waits until they are settled, their webhooks arrived and their actors stopped.
+    /// Returns what went wrong.
     async fn turn(&mut self, rate: f64, payments: usize, counts: bool) -> anyhow::Result<Vec<String>> {
         let (cpu, since) = (self.fixture.service.cpu_secs()?, Instant::now());
         let before = self.paid.len();
@@ -81,7 +81,8 @@ fn each_us(turn: &Turn, idle: f64) -> f64 {
     (turn.cpu_secs - idle * turn.took.as_secs_f64()) * 1e6 / number(turn.payments.max(1))
 }
 
-/// Measures beside the live payments of `crowded`, and beside those of a second service. `live` are their numbers, few and many.
+/// Measures beside the live payments of `crowded`, and beside those of a second service. `live` are their numbers, few
+/// and many.
 pub(super) async fn measure(
     env: &Env,
     crowded: &Arc<Fixture>,
@@ -104,7 +105,8 @@ pub(super) async fn measure(
         wrong.extend(side.fixture.audit(&side.paid).await?);
     }
 
-    // The idle CPU time of the service with few live payments is subtracted from both: with its own, growth would be hidden.
+    // The idle CPU time of the service with few live payments is subtracted from both: with its own, growth would be
+    // hidden.
     let each = |side: &Side| side.turns.iter().map(|turn| each_us(turn, few.idle)).collect::<Vec<_>>();
     let (of_many, of_few) = (each(&many), each(&few));
     let ratios = of_many.iter().zip(&of_few).map(|(many, few)| many / few);

@@ -1,8 +1,8 @@
-//! Bound of the throughput: bare axum handlers that store two rows for each payment or customer in grouped commits, and one that
-//! responds from memory.
+//! Bound of the throughput: bare axum handlers that store two rows for each payment or customer in grouped commits, and
+//! one that responds from memory.
 //!
-//! They have the transport, the database settings and the guarantee of the service (a response means that the rows are on disk).
-//! They have no keys, checks, actors, addresses, events or encryption, and one index.
+//! They have the transport, the database settings and the guarantee of the service (a response means that the rows are
+//! on disk). They have no keys, checks, actors, addresses, events or encryption, and one index.
 
 use anyhow::Context;
 use axum::extract::{Path, State};

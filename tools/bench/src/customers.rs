@@ -1,5 +1,5 @@
-//! Rows `customers-create` and `customers-list`: customers made per second, each durable before its response, and searches by
-//! email in a long list.
+//! Rows `customers-create` and `customers-list`: customers made per second, each durable before its response, and
+//! searches by email in a long list.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

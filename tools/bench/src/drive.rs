@@ -1,7 +1,7 @@
 //! Load on a service and its latencies: an open loop (steady rate) or a closed loop (as fast as the service responds).
 //!
-//! In an open loop, the latency of a request counts from the moment when it was due, not from when a connection was free, so that
-//! waiting is not hidden.
+//! In an open loop, the latency of a request counts from the moment when it was due, not from when a connection was
+//! free, so that waiting is not hidden.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -82,8 +82,8 @@ impl Outcome {
         self.answers.get(place).map_or(0.0, |answer| Duration::from_micros(answer.latency_us).as_secs_f64() * 1_000.0)
     }
 
-    /// Returns the number and the total length of the stretches in which the requests above this percentile were due. A few short
-    /// stretches come from single events, many or long ones from too little capacity.
+    /// Returns the number and the total length of the stretches in which the requests above this percentile were due. A
+    /// few short stretches come from single events, many or long ones from too little capacity.
     pub(super) fn slow_stretches(&self, share: f64) -> (usize, Duration) {
         let slow = self.answers.iter().skip(place_of(self.answers.len(), share) + 1);
         let mut due: Vec<Duration> = slow.map(|answer| answer.due).collect();

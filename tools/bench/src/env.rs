@@ -15,7 +15,8 @@ use url::Url;
 /// Time between blocks: the sandbox's default.
 pub(super) const BLOCK_TIME: Duration = Duration::from_millis(500);
 
-/// WAL that is written on a PostgreSQL server before a measurement, in MiB: a little more than the default of `max_wal_size`.
+/// WAL that is written on a PostgreSQL server before a measurement, in MiB: a little more than the default of
+/// `max_wal_size`.
 pub(super) const WAL_MIB: u32 = 1_088;
 
 /// Folder of one run. Dropping it removes the folder.
@@ -95,9 +96,9 @@ impl Engine {
         Ok(Some(url.to_string()))
     }
 
-    /// Lets a server write `mib` MiB of WAL and keep the files (16 MiB each) for reuse. A server that has been in use has such
-    /// files and overwrites them. A new server creates each file when it needs it, and blocks commits meanwhile. Returns a note
-    /// for the table.
+    /// Lets a server write `mib` MiB of WAL and keep the files (16 MiB each) for reuse. A server that has been in use
+    /// has such files and overwrites them. A new server creates each file when it needs it, and blocks commits
+    /// meanwhile. Returns a note for the table.
     ///
     /// The replication slot keeps the server from removing files meanwhile. It ends with the connection.
     pub(super) async fn make_wal_files(&self, mib: u32) -> anyhow::Result<Option<String>> {
@@ -144,8 +145,8 @@ fn cannot_be_reached(error: sea_orm::sqlx::Error) -> anyhow::Error {
     anyhow::Error::new(error).context("the PostgreSQL server cannot be reached")
 }
 
-/// Settings that decide whether a commit survives a power cut, and the durable values: with them, every commit syncs the log
-/// before it returns.
+/// Settings that decide whether a commit survives a power cut, and the durable values: with them, every commit syncs
+/// the log before it returns.
 const SQLITE_SYNCS: [(&str, &[&str]); 2] = [("journal_mode", &["wal"]), ("synchronous", &["2", "3"])];
 const POSTGRES_SYNCS: [(&str, &[&str]); 2] =
     [("fsync", &["on"]), ("synchronous_commit", &["on", "local", "remote_write", "remote_apply"])];

@@ -1,4 +1,5 @@
-//! CPU time that the host of a virtual machine takes (steal time): a goal that is missed meanwhile says little about the service.
+//! CPU time that the host of a virtual machine takes (steal time): a goal that is missed meanwhile says little about
+//! the service.
 
 use std::fs;
 

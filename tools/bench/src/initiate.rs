@@ -27,8 +27,8 @@ const RATE_QUICK: f64 = 200.0;
 const P99_GOAL_MS: f64 = 50.0;
 /// Goal of the ratio to the bound.
 const BOUND_SHARE_LEAST: f64 = 0.3;
-/// Runs of the steady rate, of the bound and of the service alternately. A single pause of the machine is the slowest hundredth
-/// of one of them; the run with the median p99 counts.
+/// Runs of the steady rate, of the bound and of the service alternately. A single pause of the machine is the slowest
+/// hundredth of one of them; the run with the median p99 counts.
 const STEADY_RUNS: usize = 3;
 /// Databases that are made on a server.
 const SERVED: &str = "initiate";
@@ -68,8 +68,8 @@ impl Side {
         Self { service, psp, steady_psp, warm, closed, steady, cpu_secs: 0.0, load_secs: 0.0 }
     }
 
-    /// Runs the steady rate in one piece, so that checkpoints and write-back of the disk count. Opening all connections does not
-    /// count: the rate runs for a moment before.
+    /// Runs the steady rate in one piece, so that checkpoints and write-back of the disk count. Opening all connections
+    /// does not count: the rate runs for a moment before.
     async fn steady_run(&mut self, rate: f64, time: Duration) {
         let warm = open_loop(rate, count(rate, WARM_UP), |_| self.steady_psp.clone().initiate()).await;
         self.warm.extend(warm);
@@ -176,8 +176,8 @@ pub(super) async fn measure(env: &Env, engine: &Engine, time: Duration, quick: b
     Ok(vec![throughput, latency])
 }
 
-/// Writes dirty pages of earlier work to the disk. The system would do it half a minute later, during the next measurement. The
-/// commits that are measured sync by themselves.
+/// Writes dirty pages of earlier work to the disk. The system would do it half a minute later, during the next
+/// measurement. The commits that are measured sync by themselves.
 async fn settle_disk() -> anyhow::Result<()> {
     let synced = tokio::process::Command::new("sync").status().await.context("the command `sync` cannot be run")?;
     ensure!(synced.success(), "the command `sync` ended with {synced}");
@@ -189,8 +189,8 @@ impl Steady {
         self.outcome.percentile_ms(0.99)
     }
 
-    /// Describes the run, and when the slowest hundredth was due: it shows whether single events made it slow, or the service all
-    /// the time.
+    /// Describes the run, and when the slowest hundredth was due: it shows whether single events made it slow, or the
+    /// service all the time.
     fn note(&self) -> String {
         let Self { outcome, host } = self;
         let (stretches, together) = outcome.slow_stretches(0.99);

@@ -1,8 +1,9 @@
-//! Benchmarks: figures of the service beside their goals and, where there is one, beside a bound that is measured in the same run
-//! on the same machine.
+//! Benchmarks: figures of the service beside their goals and, where there is one, beside a bound that is measured in
+//! the same run on the same machine.
 //!
-//! The service is a child process, under load from this process over loopback. What the service acknowledged is read back: lost
-//! or wrong payments are a failure, a slow service is not. Deliberately absent: why it is slow (see `docs/profiling.md`).
+//! The service is a child process, under load from this process over loopback. What the service acknowledged is read
+//! back: lost or wrong payments are a failure, a slow service is not. Deliberately absent: why it is slow (see
+//! `docs/profiling.md`).
 
 mod against;
 mod beside;

@@ -1,8 +1,8 @@
-//! Rows `complete` and `finality`: payments through their whole lifecycle: initiated, paid by a real transfer, confirmed,
-//! settled, webhooks received.
+//! Rows `complete` and `finality`: payments through their whole lifecycle: initiated, paid by a real transfer,
+//! confirmed, settled, webhooks received.
 //!
-//! `complete` counts them per second. `finality` measures the time from a payment's final block to its first webhook. For it,
-//! the bench mines the chain's blocks one at a time, so that the time of each is known.
+//! `complete` counts them per second. `finality` measures the time from a payment's final block to its first webhook.
+//! For it, the bench mines the chain's blocks one at a time, so that the time of each is known.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -36,8 +36,8 @@ const COMPLETE_TIME: Duration = Duration::from_mins(1);
 const SUSTAINED: Duration = Duration::from_secs(10);
 /// Load before that time, until payments settle as fast as new ones arrive.
 const RAMP: Duration = Duration::from_secs(10);
-/// Payments per second for the latency, and the shortest time of the load: one block makes the payments of half a second final,
-/// and the slowest hundredth must contain more than those of one block.
+/// Payments per second for the latency, and the shortest time of the load: one block makes the payments of half a
+/// second final, and the slowest hundredth must contain more than those of one block.
 const FINALITY_RATE: f64 = 100.0;
 const FINALITY_TIME: Duration = Duration::from_mins(1);
 const FINALITY_GOAL_MS: (f64, f64) = (20.0, 100.0);
@@ -221,8 +221,8 @@ pub(super) async fn finality(env: &Env, time: Duration, quick: bool) -> anyhow::
         let mut ticks = tokio::time::interval(BLOCK_TIME);
         loop {
             ticks.tick().await;
-            // The chain measures from the arrival of the request, which is after this moment. So the service's time begins no
-            // later than the moment when the chain shows the block.
+            // The chain measures from the arrival of the request, which is after this moment. So the service's time
+            // begins no later than the moment when the chain shows the block.
             let asked = Instant::now();
             let (number, made_in) = post("mine", json!({"blocks": 1})).await?;
             blocks.lock().insert(number, asked + made_in.context("the response has no Server-Timing")?);

@@ -1,5 +1,5 @@
-//! Rows that need 100,000 live payments: their memory, the operator's pages, their cost for others, and how fast they are live
-//! again after a kill.
+//! Rows that need 100,000 live payments: their memory, the operator's pages, their cost for others, and how fast they
+//! are live again after a kill.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,4 +1,5 @@
-//! PSP with one merchant that initiates equal payments as fast as possible, and the check of what the service acknowledged.
+//! PSP with one merchant that initiates equal payments as fast as possible, and the check of what the service
+//! acknowledged.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -113,8 +114,8 @@ impl BenchPsp {
         Ok(ids)
     }
 
-    /// Reads all payments back. Returns what is wrong if these were acknowledged. `unknown` more may exist: requests without a
-    /// response.
+    /// Reads all payments back. Returns what is wrong if these were acknowledged. `unknown` more may exist: requests
+    /// without a response.
     pub(super) async fn audit(&self, acknowledged: &[String], unknown: usize) -> anyhow::Result<Vec<String>> {
         let there = self.read_back("").await?;
         let distinct: HashSet<&String> = acknowledged.iter().collect();

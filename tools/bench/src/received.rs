@@ -1,7 +1,8 @@
 //! Webhooks of payments that are paid exactly: the first arrival of each event of each payment, and what is wrong.
 //!
-//! The same event may arrive again. Faults are: a second event of the same name, an event of another kind than confirmation and
-//! settlement, and shares that do not sum to the amount. Deliberately absent: the payments as the service shows them.
+//! The same event may arrive again. Faults are: a second event of the same name, an event of another kind than
+//! confirmation and settlement, and shares that do not sum to the amount. Deliberately absent: the payments as the
+//! service shows them.
 
 use std::collections::HashMap;
 use std::time::Duration;

@@ -1,8 +1,9 @@
-//! Row `reconcile`: duration of `payferry reconcile` over many settled payments, without the time of the chain's endpoint.
+//! Row `reconcile`: duration of `payferry reconcile` over many settled payments, without the time of the chain's
+//! endpoint.
 //!
-//! A real service settles one payment on its chain. The bench then copies the rows of the payment with other ids and wallets,
-//! raises the balances, and sends the sum of the copies to the PSP's vault on the chain. `reconcile` reads every balance over
-//! JSON-RPC from a chain that runs the token's code, and everything matches.
+//! A real service settles one payment on its chain. The bench then copies the rows of the payment with other ids and
+//! wallets, raises the balances, and sends the sum of the copies to the PSP's vault on the chain. `reconcile` reads
+//! every balance over JSON-RPC from a chain that runs the token's code, and everything matches.
 
 use std::time::{Duration, Instant};
 

@@ -1,7 +1,8 @@
 //! Alternating rounds: two services get the same load in turns, so that changes of the machine affect both.
 
-/// Returns the turns of two services in `rounds` rounds: which of them has the load, and whether the turn counts. One more round
-/// before them warms up. The service that goes second finds warmer caches, so the order changes with each round.
+/// Returns the turns of two services in `rounds` rounds: which of them has the load, and whether the turn counts. One
+/// more round before them warms up. The service that goes second finds warmer caches, so the order changes with each
+/// round.
 pub(super) fn in_rounds(rounds: u32) -> impl Iterator<Item = (Side, bool)> {
     (0..=rounds).flat_map(|round| {
         let order = if round % 2 == 0 { [Side::First, Side::Second] } else { [Side::Second, Side::First] };

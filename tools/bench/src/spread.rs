@@ -2,7 +2,8 @@
 
 use super::drive::number;
 
-/// The middle half of several measurements and its mean. Like a median it ignores outliers, but it needs fewer measurements.
+/// The middle half of several measurements and its mean. Like a median it ignores outliers, but it needs fewer
+/// measurements.
 #[derive(Debug, PartialEq)]
 pub(super) struct Spread {
     pub(super) lower: f64,

@@ -26,8 +26,8 @@ const PAYMENTS: usize = 10_000;
 const PAYMENTS_QUICK: usize = 300;
 /// Connections that make the backlog.
 const CONNECTIONS: usize = 128;
-/// Connections of the bound: the largest number of deliveries in progress that the service allows for one receiver. With fewer,
-/// the connections would limit the bound, and not the receiver.
+/// Connections of the bound: the largest number of deliveries in progress that the service allows for one receiver.
+/// With fewer, the connections would limit the bound, and not the receiver.
 const CONNECTIONS_BOUND: usize = 256;
 /// Longest time until the backlog is delivered.
 const PATIENCE: Duration = Duration::from_mins(2);

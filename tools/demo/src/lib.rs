@@ -29,7 +29,8 @@ const WATCHING: usize = 16;
 const BURST_AMOUNT: Amount = Amount(7_770_000);
 const EXPIRES_SECS: u32 = 3_600;
 
-/// Plays all stories against a running sandbox and prints the outcomes. `burst` is the number of payments at once at the end.
+/// Plays all stories against a running sandbox and prints the outcomes. `burst` is the number of payments at once at
+/// the end.
 pub async fn play(ready: &Ready, burst: usize) -> anyhow::Result<()> {
     let began = Instant::now();
     let stories = stories::side_by_side();

@@ -1,8 +1,8 @@
 //! Lean HTTP/1.1 client: a bounded pool of keep-alive connections to one address, one request at a time on each.
 //!
-//! It runs on the same machine as the service that it measures, so it does little: no redirects, cookies, compression, proxies
-//! or TLS. It sends a request once. It sends a request again only if the request never left (on a new connection), or if the
-//! caller asks for retries of a read ([`Client::read`]).
+//! It runs on the same machine as the service that it measures, so it does little: no redirects, cookies, compression,
+//! proxies or TLS. It sends a request once. It sends a request again only if the request never left (on a new
+//! connection), or if the caller asks for retries of a read ([`Client::read`]).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -23,8 +23,8 @@ use url::Url;
 /// Largest response body, in bytes.
 pub const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// Attempts of a read while the service is unavailable, and the first pause between two of them. Each pause is twice as long as
-/// the one before: about six seconds in all.
+/// Attempts of a read while the service is unavailable, and the first pause between two of them. Each pause is twice as
+/// long as the one before: about six seconds in all.
 const READS_MAX: u32 = 7;
 const READ_PAUSE_FIRST: Duration = Duration::from_millis(100);
 
@@ -85,8 +85,8 @@ pub struct Client {
 }
 
 impl Client {
-    /// Makes a client of the host and port of `url`, with up to `connections_max` connections. `deadline` is the timeout of a
-    /// call, including the wait for a connection.
+    /// Makes a client of the host and port of `url`, with up to `connections_max` connections. `deadline` is the
+    /// timeout of a call, including the wait for a connection.
     pub fn new(url: &str, connections_max: usize, deadline: Duration) -> anyhow::Result<Self> {
         let url: Url = url.parse().with_context(|| format!("`{url}` is not a URL"))?;
         ensure!(url.scheme() == "http", "only http URLs can be called, not {}", url.scheme());
@@ -131,8 +131,8 @@ impl Client {
         self.call_timed(request).await.1
     }
 
-    /// Sends a request. Also returns when it got a connection, or `None` if it never got one: the wait before that time is caused
-    /// by this client, the wait after it by the service.
+    /// Sends a request. Also returns when it got a connection, or `None` if it never got one: the wait before that time
+    /// is caused by this client, the wait after it by the service.
     pub async fn call_timed(&self, request: Request<Full<Bytes>>) -> (Option<Instant>, Result<Response, CallError>) {
         let until = Instant::now() + self.deadline;
         let Ok(Ok(_permit)) = timeout_at(until, self.permits.acquire()).await else {
@@ -140,13 +140,15 @@ impl Client {
         };
         let begun = Instant::now();
         let mut has_left = false;
-        // At the deadline the connection is dropped with the call: a late response must not be read by the next request.
+        // At the deadline the connection is dropped with the call: a late response must not be read by the next
+        // request.
         let answer = timeout_at(until, self.call_untimed(request, &mut has_left)).await;
         let too_late = if has_left { CallError::TimedOut } else { CallError::NotSent };
         (Some(begun), answer.unwrap_or(Err(too_late)))
     }
 
-    /// Sends a request that changes nothing. Retries a few times if the connection fails or the service is unavailable (503).
+    /// Sends a request that changes nothing. Retries a few times if the connection fails or the service is unavailable
+    /// (503).
     pub async fn read(&self, request: impl Fn() -> Request<Full<Bytes>>) -> Result<Response, CallError> {
         let mut pause = READ_PAUSE_FIRST;
         for _ in 1..READS_MAX {

@@ -1,7 +1,7 @@
 //! Reads the PSP's balances and the postings of its ledger over HTTP.
 //!
-//! Both are read at a moment without postings in between, so that they are comparable even if others move money of the same
-//! PSP. Deliberately absent: the expected content.
+//! Both are read at a moment without postings in between, so that they are comparable even if others move money of the
+//! same PSP. Deliberately absent: the expected content.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -60,8 +60,8 @@ pub struct Balance {
 pub struct LedgerReading {
     /// Position of the last posting that was read.
     pub position: i64,
-    /// Balance of each token including reserved money, in base units. `None` if postings arrived all the time, so that there
-    /// was no moment to read both.
+    /// Balance of each token including reserved money, in base units. `None` if postings arrived all the time, so that
+    /// there was no moment to read both.
     pub balances: Option<HashMap<(Chain, Token), i64>>,
 }
 

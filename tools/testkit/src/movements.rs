@@ -1,5 +1,5 @@
-//! Reads token movements from the chain: transfers into the PSP's vault and the treasury by source wallet, transfers out of
-//! both, and their balances.
+//! Reads token movements from the chain: transfers into the PSP's vault and the treasury by source wallet, transfers
+//! out of both, and their balances.
 
 use std::collections::HashMap;
 

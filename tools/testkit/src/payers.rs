@@ -1,9 +1,9 @@
 //! Payers: signed ERC-20 transfers, sent through the JSON-RPC of a sandbox's chains.
 //!
-//! The payers have accounts of their own, made for the run and funded by the account that owns the test tokens, so that no
-//! other program uses their nonces. Transfers of one chain are signed and sent in batches, one batch after another: the
-//! transfers that arrive during one batch form the next. They cannot be signed ahead, because the wallet is only known from the
-//! response to the initiation. Deliberately absent: which payment is paid how.
+//! The payers have accounts of their own, made for the run and funded by the account that owns the test tokens, so that
+//! no other program uses their nonces. Transfers of one chain are signed and sent in batches, one batch after another:
+//! the transfers that arrive during one batch form the next. They cannot be signed ahead, because the wallet is only
+//! known from the response to the initiation. Deliberately absent: which payment is paid how.
 
 mod funding;
 
@@ -222,8 +222,8 @@ impl Sender {
         left
     }
 
-    /// Signs transfers with nonce conflicts again, unless the node has them. If the node does not say, the signature stays: with
-    /// another nonce the transfer could be paid twice.
+    /// Signs transfers with nonce conflicts again, unless the node has them. If the node does not say, the signature
+    /// stays: with another nonce the transfer could be paid twice.
     async fn sign_again(&self, batch: Vec<Signed>) -> Vec<Signed> {
         let mut again = Vec::new();
         for one in batch {
@@ -285,7 +285,8 @@ mod tests {
         nonces_asked: u32,
     }
 
-    /// Number of requests for a transaction that fail: more than one, so that a single request without a retry is not enough.
+    /// Number of requests for a transaction that fail: more than one, so that a single request without a retry is not
+    /// enough.
     const UNKNOWN: u32 = 2;
 
     async fn answer(State(node): State<Arc<Mutex<Node>>>, Json(calls): Json<Value>) -> (StatusCode, Json<Value>) {

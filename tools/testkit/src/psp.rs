@@ -26,8 +26,8 @@ pub const INITIATE_DEADLINE: Duration = Duration::from_secs(10);
 const CALL_DEADLINE: Duration = Duration::from_mins(1);
 /// Connections for everything else: reads, transfers, blocks.
 const SIDE_CONNECTIONS_MAX: usize = 64;
-/// Connections for sampled payments: one for each payment that is polled at once, so that none of them delays another one or
-/// a payer.
+/// Connections for sampled payments: one for each payment that is polled at once, so that none of them delays another
+/// one or a payer.
 pub const SAMPLE_CONNECTIONS_MAX: usize = 64;
 /// Items of a page: the largest page of the interface.
 pub const PAGE: usize = 200;
@@ -57,8 +57,8 @@ pub struct PaymentTerms {
 }
 
 impl PaymentTerms {
-    /// Returns the terms of payment `number`: spread over all chains and tokens, each with a different amount, so that a mix-up
-    /// of two payments shows.
+    /// Returns the terms of payment `number`: spread over all chains and tokens, each with a different amount, so that
+    /// a mix-up of two payments shows.
     pub fn nth(number: u32) -> Self {
         let of = |count: usize, every: usize| (number as usize / every) % count;
         let steps = i64::from(number % AMOUNT_STEPS);
@@ -183,8 +183,8 @@ impl Psp {
         parsed(&response, &method, path)
     }
 
-    /// Returns the sandbox's description of itself. Fails with a clear message if the service is not a sandbox, or not one of
-    /// this key.
+    /// Returns the sandbox's description of itself. Fails with a clear message if the service is not a sandbox, or not
+    /// one of this key.
     pub async fn sandbox(&self) -> anyhow::Result<SandboxInfo> {
         let response = self.side.get("/sandbox").await.context("the service cannot be reached")?;
         match response.status.as_u16() {
@@ -221,8 +221,8 @@ impl Psp {
         {
             return Ok(secret);
         }
-        // The service showed the secret once, to another client. Rotate it; the old secret signs beside the new one for a day.
-        // Rotate before any webhook goes to `url`, because earlier webhooks are signed by the old secret alone.
+        // The service showed the secret once, to another client. Rotate it; the old secret signs beside the new one for
+        // a day. Rotate before any webhook goes to `url`, because earlier webhooks are signed by the old secret alone.
         let rotated = self.post("/api/v1/webhook/rotate", &json!({})).await?;
         self.set_endpoint(url, &all).await?;
         secret(&rotated).context("the answer has no signing secret")
@@ -321,8 +321,8 @@ impl Psp {
         Ok(!payment.transfers.is_empty())
     }
 
-    /// Returns a page of the deliveries that are queued, wait for a retry or are exhausted, oldest first, from `offset` on: the
-    /// ids of their payments (or of other subjects). Empty after the last page.
+    /// Returns a page of the deliveries that are queued, wait for a retry or are exhausted, oldest first, from `offset`
+    /// on: the ids of their payments (or of other subjects). Empty after the last page.
     pub async fn undelivered(&self, offset: usize) -> anyhow::Result<Vec<String>> {
         let list: Value = self.get(&format!("/api/v1/webhook/undelivered?limit={PAGE}&offset={offset}")).await?;
         let deliveries = list["deliveries"].as_array().context("the list has no `deliveries`")?;

@@ -1,4 +1,5 @@
-//! Webhook receiver: a listener on this machine that verifies the signature and timestamp of each webhook and passes it on.
+//! Webhook receiver: a listener on this machine that verifies the signature and timestamp of each webhook and passes it
+//! on.
 //!
 //! Deliberately absent: which webhooks are expected.
 
@@ -131,8 +132,8 @@ impl std::fmt::Debug for Shared {
 }
 
 impl Receiver {
-    /// Starts a receiver of payments' webhooks on a free port of this machine. It calls `deliver` for each webhook before it
-    /// responds. `deliver` must not block.
+    /// Starts a receiver of payments' webhooks on a free port of this machine. It calls `deliver` for each webhook
+    /// before it responds. `deliver` must not block.
     pub async fn of_payments(deliver: impl Fn(Delivery) + Send + Sync + 'static) -> anyhow::Result<Self> {
         Self::start(move |request| {
             let WebhookRequest { at, at_wall, webhook_id, body, verified } = request;
@@ -149,8 +150,8 @@ impl Receiver {
         .await
     }
 
-    /// Starts a receiver on a free port of this machine. As soon as a secret is known, it responds to each request, verified or
-    /// not, with the status that `reply` returns.
+    /// Starts a receiver on a free port of this machine. As soon as a secret is known, it responds to each request,
+    /// verified or not, with the status that `reply` returns.
     pub async fn start<F>(reply: impl Fn(WebhookRequest) -> F + Send + Sync + 'static) -> anyhow::Result<Self>
     where
         F: Future<Output = StatusCode> + Send + 'static,

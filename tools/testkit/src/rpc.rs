@@ -73,7 +73,8 @@ impl Rpc {
         single(results(&answer, count)?)
     }
 
-    /// Calls one method several times in one request. Each item of `params` is a JSON array. The results have the same order.
+    /// Calls one method several times in one request. Each item of `params` is a JSON array. The results have the same
+    /// order.
     pub async fn batch(
         &self,
         method: &str,

@@ -53,8 +53,8 @@ pub struct Head {
     pub number: u64,
 }
 
-/// Returns the account that deploys the contracts of every sandbox and owns its test tokens. The key is public: the sandbox's
-/// documentation names it.
+/// Returns the account that deploys the contracts of every sandbox and owns its test tokens. The key is public: the
+/// sandbox's documentation names it.
 pub fn deployer() -> Wallet {
     Wallet::from_seed("payferry sandbox deployer")
 }

@@ -1,6 +1,7 @@
 //! Child process of a service: a sandbox (or another subcommand) of this program or of another binary.
 //!
-//! Its CPU time and memory are its own. It ends with this process, however this process ends: its standard input closes then.
+//! Its CPU time and memory are its own. It ends with this process, however this process ends: its standard input closes
+//! then.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{BufRead, BufReader, Read};
@@ -252,8 +253,8 @@ impl Drop for Service {
     }
 }
 
-/// Makes a command of `binary` (this program if absent), optionally without the environment variables that configure the
-/// service.
+/// Makes a command of `binary` (this program if absent), optionally without the environment variables that configure
+/// the service.
 pub fn program(binary: Option<&Path>, ignores_env: bool) -> anyhow::Result<Command> {
     let mut command = match binary {
         Some(binary) => Command::new(binary),
