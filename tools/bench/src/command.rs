@@ -27,11 +27,13 @@ const INTERRUPTED: u8 = 130;
   payferry bench --only initiate-postgres --postgres postgres://postgres@127.0.0.1:5432
   payferry bench --against ../old/target/release/payferry --folder target --strict
 
-Each service is a process of its own on a free port of this machine, with its data in a folder that is removed afterwards. Run
-nothing else beside it. If the temporary folder is in memory (tmpfs), durable commits cost nothing: name a folder on a disk then.
+Each service is a process of its own on a free port of this machine, with its data in a folder that is removed
+afterwards. Run nothing else beside it. If the temporary folder is in memory (tmpfs), durable commits cost nothing: name
+a folder on a disk then.
 
-With --against, this binary and the other one get the same load in alternating rounds: initiations on SQLite, on PostgreSQL with
---postgres, and complete payments. The ratio of each line is this binary to the other one. Build both with the same profile.
+With --against, this binary and the other one get the same load in alternating rounds: initiations on SQLite, on
+PostgreSQL with --postgres, and complete payments. The ratio of each line is this binary to the other one. Build both
+with the same profile.
 
 The exit code is 1 if a result is wrong (a payment is lost, for example), and with --strict if a goal is missed.")]
 pub struct Args {

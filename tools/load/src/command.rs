@@ -45,9 +45,12 @@ const INTERRUPTED: u8 = 130;
   payferry load --rate 200/s --payments 12000 --mix exact=100 --hold 100000 --json
   payferry load --url http://127.0.0.1:8080 --key sk_test_... --rate 50/s --payments 1000 --poisson
 
-The mixture: exact paid_amount what is due, under and over one token less and more, late after the payment has expired, never not
-at all. Exit code 1 if any payment is lost, wrong or undelivered, or if more payments could not be made than
---not-made-max allows; each is named. Also 1 if they could not be compared. 130 after ctrl-c, with what was known by then.")]
+Behaviours of the mixture: exact pays the amount due, under and over one token less and more, late after the payment has
+expired, never not at all.
+
+The exit code is 1 if a payment is lost, wrong or undelivered, if more payments were not made than --not-made-max
+allows, or if the payments could not be compared; the report names each. It is 130 after ctrl-c; the report then has
+what is known.")]
 pub struct Args {
     /// A running sandbox [default: a new one in a child process].
     #[arg(long, value_name = "URL", requires = "key")]

@@ -188,7 +188,10 @@ ids! {
 }
 
 macro_rules! names {
-    ($($(#[$doc:meta])* $name:ident, $expected:literal { $($(#[$vdoc:meta])* $variant:ident = $text:literal,)* })*) => {$(
+    ($(
+        $(#[$doc:meta])*
+        $name:ident, $expected:literal { $($(#[$vdoc:meta])* $variant:ident = $text:literal,)* }
+    )*) => {$(
         $(#[$doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         pub enum $name {
