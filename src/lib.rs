@@ -4,12 +4,9 @@
 //! `payferry-actors`.
 
 pub mod app;
-pub mod bench;
 pub mod cli;
 pub mod config;
-pub mod demo;
 pub mod http;
-pub mod load;
 pub mod rotation;
 pub mod sandbox;
 pub mod service;

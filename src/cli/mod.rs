@@ -1,12 +1,15 @@
 //! The command line: one file per subcommand.
 
 mod audit;
+#[cfg(feature = "tools")]
 mod bench;
 mod check;
 mod database;
+#[cfg(feature = "tools")]
 mod demo;
 mod deploy;
 mod key;
+#[cfg(feature = "tools")]
 mod load;
 mod migrate;
 mod pause;
@@ -51,11 +54,14 @@ enum Command {
     Check(check::Args),
     /// Deploy the settlement contract on the chains of the configuration.
     Deploy(deploy::Args),
-    /// Run the scenarios against a fresh sandbox and print a summary table.
+    /// Play the stories of a payment against a new sandbox and print the outcomes.
+    #[cfg(feature = "tools")]
     Demo(demo::Args),
-    /// Put load on a sandbox and print the outcomes with percentiles for every stage.
+    /// Put load on a sandbox, check every payment, and print percentiles of every stage.
+    #[cfg(feature = "tools")]
     Load(load::Args),
-    /// Measure performance on this machine and print the figures next to their goals.
+    /// Measure this project's figures on this machine, and print them beside their goals.
+    #[cfg(feature = "tools")]
     Bench(bench::Args),
     /// Apply pending database migrations.
     Migrate(migrate::Args),
@@ -79,8 +85,6 @@ impl Command {
     /// Default log filter of the command.
     fn usual_log(&self) -> &'static str {
         match self {
-            // The scenarios fail on purpose; the table reports the outcomes.
-            Self::Demo(_) => "off",
             Self::Serve(_) => "warn,payferry=info,payferry_actors=info",
             _ => "warn",
         }
@@ -115,8 +119,11 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             Command::Serve(args) => serve::run(args, config).await,
             Command::Check(args) => check::run(args, config).await,
             Command::Deploy(args) => deploy::run(args, config).await,
-            Command::Demo(args) => demo::run(args, config).await,
+            #[cfg(feature = "tools")]
+            Command::Demo(args) => demo::run(args, cli.config).await,
+            #[cfg(feature = "tools")]
             Command::Load(args) => load::run(args, cli.config).await,
+            #[cfg(feature = "tools")]
             Command::Bench(args) => bench::run(args).await,
             Command::Migrate(args) => migrate::run(args, config).await,
             Command::Psp(args) => psp::run(args, config).await,

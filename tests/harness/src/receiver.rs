@@ -1,53 +1,49 @@
-//! A PSP's webhook receiver: outlives the service, verifies signatures with an independent library, and fails on
-//! request.
+//! Webhook receiver of the tests: the testkit's receiver with an inbox. It outlives the service and can be made to
+//! fail.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use axum::Router;
-use axum::body::Bytes;
-use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::StatusCode;
 use parking_lot::Mutex;
+use payferry_testkit::receiver::WebhookRequest;
 use serde_json::Value;
-use tokio_util::task::AbortOnDropHandle;
 
 use crate::PATIENCE;
 
 /// Polling interval.
 const POLL: Duration = Duration::from_millis(50);
 
-/// Behaviour of the receiver.
+/// Manner of the responses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Manner {
     /// Answers 200 at once.
     #[default]
     Well,
-    /// Answers this status at once; the webhook is recorded all the same.
+    /// This status, at once. The delivery is recorded.
     Status(u16),
-    /// Answers this status to the first requests of each event (the second value is their number), then 200: a sender
-    /// that retries more often succeeds.
+    /// This status to the first requests of each event, then 200.
     Hesitant(u16, usize),
-    /// Answers 200 after this delay.
+    /// 200, after this time.
     Slow(Duration),
 }
 
-/// A received request.
+/// A delivery that it received.
 #[derive(Debug, Clone)]
 pub struct Delivery {
-    /// The header `webhook-id`.
+    /// Header `webhook-id`.
     pub webhook_id: String,
-    /// The body.
+    /// Body, byte for byte.
     pub body: String,
-    /// HTTP status of the answer.
+    /// Status of the response.
     pub answered: u16,
-    /// Time of receipt.
+    /// Time of arrival.
     pub at: Instant,
 }
 
 impl Delivery {
-    /// The body as JSON.
+    /// Parses the body as JSON.
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{}: {error}: {}", self.webhook_id, self.body))
     }
@@ -55,66 +51,64 @@ impl Delivery {
 
 /// A running receiver.
 pub struct Receiver {
-    url: String,
+    receiver: payferry_testkit::receiver::Receiver,
     inbox: Arc<Inbox>,
-    _serving: AbortOnDropHandle<()>,
 }
 
 #[derive(Default)]
 struct Inbox {
-    secrets: Mutex<Vec<String>>,
     received: Mutex<Vec<Delivery>>,
     unverified: Mutex<Vec<String>>,
     manner: Mutex<(Manner, Option<Instant>)>,
 }
 
 impl Receiver {
-    /// Starts a receiver on a free local port.
+    /// Starts a receiver on a free port of this machine.
     pub async fn start() -> Self {
         let inbox = Arc::new(Inbox::default());
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}/hooks", listener.local_addr().unwrap());
-        let router = Router::new().fallback(receive).with_state(inbox.clone());
-        let serving = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
-        Self { url, inbox, _serving: AbortOnDropHandle::new(serving) }
+        let replying = Arc::clone(&inbox);
+        let receiver =
+            payferry_testkit::receiver::Receiver::start(move |request| Arc::clone(&replying).reply(request)).await;
+        Self { receiver: receiver.unwrap(), inbox }
     }
 
-    /// URL of the receiver.
+    /// Returns its URL.
     pub fn url(&self) -> &str {
-        &self.url
+        self.receiver.url()
     }
 
-    /// Accepts another secret.
+    /// Adds a secret that deliveries may be signed with.
     pub fn verify_with(&self, secret: &str) {
-        self.inbox.secrets.lock().push(secret.to_owned());
+        self.receiver.verify_with(secret);
     }
 
-    /// Behaves like this from now on.
+    /// Changes the manner of the responses.
     pub fn behave(&self, manner: Manner) {
         *self.inbox.manner.lock() = (manner, None);
     }
 
-    /// Behaves like this for the period, and answers 200 afterwards.
+    /// Changes the manner of the responses for `period`.
     pub fn misbehave(&self, manner: Manner, period: Duration) {
         *self.inbox.manner.lock() = (manner, Some(Instant::now() + period));
     }
 
-    /// All verified deliveries, in order of receipt.
+    /// Returns every verified delivery, in order of arrival.
     pub fn deliveries(&self) -> Vec<Delivery> {
         self.inbox.received.lock().clone()
     }
 
-    /// Removes the deliveries with this `webhook-id`, to test that the loss is detected.
+    /// Removes the deliveries with this `webhook-id`, to test that the audit misses them.
     pub fn forget(&self, webhook_id: &str) {
         self.inbox.received.lock().retain(|delivery| delivery.webhook_id != webhook_id);
     }
 
-    /// The `webhook-id`s of deliveries that did not verify.
+    /// Returns the `webhook-id`s of the requests that did not verify.
     pub fn unverified(&self) -> Vec<String> {
         self.inbox.unverified.lock().clone()
     }
 
-    /// Waits for at least `count` events. Returns the accepted bodies by `webhook-id`, including repeated deliveries.
+    /// Waits for at least `count` events with a successful delivery. Returns the bodies of these deliveries by
+    /// `webhook-id`.
     pub async fn until(&self, count: usize) -> BTreeMap<String, Vec<Value>> {
         let since = Instant::now();
         loop {
@@ -141,41 +135,30 @@ impl Inbox {
         manner.0
     }
 
-    fn verifies(&self, headers: &HeaderMap, body: &[u8]) -> bool {
-        let secrets = self.secrets.lock().clone();
-        secrets.iter().any(|secret| {
-            standardwebhooks::Webhook::new(secret).is_ok_and(|webhook| webhook.verify(body, headers).is_ok())
-        })
-    }
-}
-
-async fn receive(State(inbox): State<Arc<Inbox>>, headers: HeaderMap, body: Bytes) -> StatusCode {
-    let at = Instant::now();
-    let webhook_id = headers.get("webhook-id").and_then(|id| id.to_str().ok()).unwrap_or_default().to_owned();
-    if inbox.secrets.lock().is_empty() {
-        // The PSP has not read its secret yet.
-        return StatusCode::SERVICE_UNAVAILABLE;
-    }
-    if !inbox.verifies(&headers, &body) {
-        inbox.unverified.lock().push(webhook_id);
-        return StatusCode::BAD_REQUEST;
-    }
-    let status = match inbox.manner() {
-        Manner::Well => StatusCode::OK,
-        Manner::Status(status) => StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
-        Manner::Hesitant(status, times) => {
-            let refused = |delivery: &&Delivery| delivery.webhook_id == webhook_id && delivery.answered == status;
-            let refused = inbox.received.lock().iter().filter(refused).count();
-            if refused < times { StatusCode::from_u16(status).unwrap_or(StatusCode::OK) } else { StatusCode::OK }
+    async fn reply(self: Arc<Self>, request: WebhookRequest) -> StatusCode {
+        let at = Instant::now();
+        let WebhookRequest { webhook_id, body, verified, .. } = request;
+        if verified.is_err() {
+            self.unverified.lock().push(webhook_id);
+            return StatusCode::BAD_REQUEST;
         }
-        Manner::Slow(wait) => {
-            tokio::time::sleep(wait).await;
-            StatusCode::OK
-        }
-    };
-    let body = String::from_utf8_lossy(&body).into_owned();
-    inbox.received.lock().push(Delivery { webhook_id, body, answered: status.as_u16(), at });
-    status
+        let answered = match self.manner() {
+            Manner::Well => 200,
+            Manner::Status(status) => status,
+            Manner::Hesitant(status, times) => {
+                let refused = |delivery: &&Delivery| delivery.webhook_id == webhook_id && delivery.answered == status;
+                if self.received.lock().iter().filter(refused).count() < times { status } else { 200 }
+            }
+            Manner::Slow(delay) => {
+                // The sender may time out meanwhile. Then this future is dropped, and the delivery is not recorded.
+                tokio::time::sleep(delay).await;
+                200
+            }
+        };
+        let body = String::from_utf8_lossy(&body).into_owned();
+        self.received.lock().push(Delivery { webhook_id, body, answered, at });
+        StatusCode::from_u16(answered).unwrap()
+    }
 }
 
 #[cfg(test)]
@@ -188,7 +171,7 @@ mod tests {
     async fn send(receiver: &Receiver, secret: &str, id: &str, body: &str) -> u16 {
         crate::install_tls();
         let now = chrono::Utc::now().timestamp();
-        let signature = standardwebhooks::Webhook::new(secret).unwrap().sign(id, now, body.as_bytes()).unwrap();
+        let signature = payferry_testkit::signature::sign(secret, id, now, body.as_bytes()).unwrap();
         let request = reqwest::Client::new()
             .post(receiver.url())
             .header("webhook-id", id)
