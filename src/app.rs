@@ -53,8 +53,6 @@ pub struct AppParts {
     pub operator_token: String,
     /// What sort of API keys the operator makes.
     pub key_mode: KeyMode,
-    /// Keeps no ledger: to measure in a sandbox what it costs.
-    pub without_ledger: bool,
     /// Cancelled when the public listener is to end, for what its handlers would otherwise keep open.
     pub closing: CancellationToken,
 }
@@ -146,13 +144,8 @@ impl App {
             ceilings: config.limits.ceilings(),
             auditors: config.auditors.auditors(),
             shards: config.payments.shards,
-            bookkeeping: config.payments.bookkeeping,
         };
-        let system = if parts.without_ledger {
-            System::start_without_ledger(config_of_system).await?
-        } else {
-            System::start(config_of_system).await?
-        };
+        let system = System::start(config_of_system).await?;
         let api = Serving::start(listeners.api, routes(&system), parts.closing);
         let sweep = documents::sweep_on(parts.documents.clone(), system.database().clone());
         let sweep = AbortOnDropHandle::new(tokio::spawn(sweep));

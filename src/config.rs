@@ -64,6 +64,9 @@ pub struct Config {
     pub retention: Kept,
     /// How often the auditors look.
     pub auditors: Auditors,
+    /// Warnings of the loader, for the log.
+    #[serde(skip)]
+    pub warnings: Vec<String>,
 }
 
 impl Default for Config {
@@ -273,8 +276,6 @@ pub struct Payments {
     /// Shard supervisors.
     #[serde(deserialize_with = "values::divides_256")]
     pub shards: usize,
-    /// Whether actors keep books of what they do.
-    pub bookkeeping: bool,
 }
 
 /// The KYT provider's limits.
@@ -357,7 +358,6 @@ fn expected(key: &str) -> &'static str {
         "server.behind_proxy"
         | "kyt.oracle"
         | "kyt.allow_everything"
-        | "payments.bookkeeping"
         | "documents.allow_http"
         | "auditors.treasury_kept" => "true or false",
         "documents.folder" => "the path of a folder",

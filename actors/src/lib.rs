@@ -11,6 +11,7 @@ pub mod clock;
 pub mod compliance;
 pub mod customers;
 pub mod destination;
+pub mod files;
 pub mod inbox;
 pub mod journal;
 pub mod ledger;

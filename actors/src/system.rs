@@ -110,6 +110,7 @@ impl System {
 
     /// Makes the actor of a payment, or of a payout or withdrawal, panic with its next message: to see, in the sandbox and in
     /// tests, that nothing is lost.
+    #[cfg(feature = "faults")]
     pub fn inject_panic(&self, of: impl Into<Ferried>) {
         let services = &self.inner.services;
         match of.into() {
@@ -124,6 +125,7 @@ impl System {
     }
 
     /// Kills all permanent actors of a kind in the middle of whatever they do: to see, in tests, that nothing is lost.
+    #[cfg(feature = "faults")]
     pub fn inject_crash(&self, kind: ActorKind) {
         let _ = self.inner.root.cast(RootMessage::Kill(kind));
     }
@@ -150,6 +152,7 @@ impl System {
     }
 
     /// Lets a quarantined payment run again without telling it what came meanwhile: to see, in tests, that it is not lost.
+    #[cfg(feature = "faults")]
     pub fn inject_release(&self, payment_id: PaymentId) -> bool {
         let services = &self.inner.services;
         let released = services.books.release(payment_id.into());

@@ -1,18 +1,22 @@
 //! The command line: one file a subcommand.
 
 mod audit;
+#[cfg(feature = "tools")]
 mod bench;
 mod check;
 mod database;
+#[cfg(feature = "tools")]
 mod demo;
 mod deploy;
 mod key;
+#[cfg(feature = "tools")]
 mod load;
 mod migrate;
 mod pause;
 mod psp;
 mod reconcile;
 mod rotate_keys;
+#[cfg(feature = "sandbox")]
 mod sandbox;
 mod serve;
 mod signals;
@@ -44,6 +48,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Run everything in one process: the service, three simulated chains, a PSP with a key.
+    #[cfg(feature = "sandbox")]
     Sandbox(sandbox::Args),
     /// Run the service on the chains of the configuration.
     Serve(serve::Args),
@@ -52,10 +57,13 @@ enum Command {
     /// Deploy the settlement contract on the chains of the configuration.
     Deploy(deploy::Args),
     /// Play the whole story against a fresh sandbox, with a closing table.
+    #[cfg(feature = "tools")]
     Demo(demo::Args),
     /// Load a sandbox with payments and see what becomes of each, with percentiles of every stage.
+    #[cfg(feature = "tools")]
     Load(load::Args),
     /// Measure this project's figures on this machine and print them beside their goals, as a table.
+    #[cfg(feature = "tools")]
     Bench(bench::Args),
     /// Bring the database's tables up to date.
     Migrate(migrate::Args),
@@ -80,6 +88,7 @@ impl Command {
     fn usual_log(&self) -> &'static str {
         match self {
             // Its stories go wrong on purpose, and its table says how they ended.
+            #[cfg(feature = "tools")]
             Self::Demo(_) => "off",
             Self::Serve(_) => "warn,payferry=info,payferry_actors=info",
             _ => "warn",
@@ -104,6 +113,9 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     let config = Config::load(cli.config.as_deref(), env)?;
     crate::telemetry::init(&config.log, cli.command.usual_log());
+    for warning in &config.warnings {
+        tracing::warn!("{warning}");
+    }
     // Of the two that rustls knows, the one that builds without cmake; a second install changes nothing.
     let _ = rustls::crypto::ring::default_provider().install_default();
     // Where that cannot be, the listeners say so when they run out.
@@ -111,12 +123,16 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let done = runtime.block_on(async {
         match cli.command {
+            #[cfg(feature = "sandbox")]
             Command::Sandbox(args) => sandbox::run(args, config).await,
             Command::Serve(args) => serve::run(args, config).await,
             Command::Check(args) => check::run(args, config).await,
             Command::Deploy(args) => deploy::run(args, config).await,
+            #[cfg(feature = "tools")]
             Command::Demo(args) => demo::run(args, config).await,
+            #[cfg(feature = "tools")]
             Command::Load(args) => load::run(args, cli.config).await,
+            #[cfg(feature = "tools")]
             Command::Bench(args) => bench::run(args).await,
             Command::Migrate(args) => migrate::run(args, config).await,
             Command::Psp(args) => psp::run(args, config).await,

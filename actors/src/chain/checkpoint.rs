@@ -2,12 +2,16 @@
 //! until it is killed.
 
 use std::fmt;
-use std::io::Write as _;
-use std::str::FromStr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+#[cfg(feature = "faults")]
+use std::{
+    io::Write as _,
+    str::FromStr,
+    sync::Arc,
+    sync::atomic::{AtomicU32, Ordering},
+};
 
 /// Names the step after which the settlers of this process stand still; for tests that kill it there.
+#[cfg(feature = "faults")]
 pub const HOLD_AFTER: &str = "PAYFERRY_HOLD_AFTER";
 
 /// What has just been done.
@@ -75,6 +79,7 @@ pub struct NoCheckpoint;
 impl Checkpoint for NoCheckpoint {}
 
 /// Stands still after a step, for ever: the process is to be killed exactly there.
+#[cfg(feature = "faults")]
 #[derive(Debug)]
 pub struct HoldAfter {
     step: Step,
@@ -83,10 +88,12 @@ pub struct HoldAfter {
 }
 
 /// Not a step, or not a number of times.
+#[cfg(feature = "faults")]
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is no step to hold after: expected one of {steps}, and if you like :n for its n-th time", steps = Step::ALL.map(Step::as_str).join(", "))]
 pub struct NoSuchStep(String);
 
+#[cfg(feature = "faults")]
 impl FromStr for HoldAfter {
     type Err = NoSuchStep;
 
@@ -100,6 +107,7 @@ impl FromStr for HoldAfter {
     }
 }
 
+#[cfg(feature = "faults")]
 impl HoldAfter {
     /// What [`HOLD_AFTER`] asks for; nothing in every process that is not about to be killed by a test.
     pub fn from_env() -> Result<Arc<dyn Checkpoint>, NoSuchStep> {
@@ -116,6 +124,7 @@ impl HoldAfter {
     }
 }
 
+#[cfg(feature = "faults")]
 impl Checkpoint for HoldAfter {
     fn reached(&self, step: Step) -> Result<(), Killed> {
         if self.holds(step) {
@@ -129,7 +138,7 @@ impl Checkpoint for HoldAfter {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "faults"))]
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;

@@ -45,7 +45,9 @@ pub mod watcher;
 pub mod watchlist;
 mod wire;
 
-pub use checkpoint::{Checkpoint, HoldAfter, Killed, NoCheckpoint, Step};
+#[cfg(feature = "faults")]
+pub use checkpoint::HoldAfter;
+pub use checkpoint::{Checkpoint, Killed, NoCheckpoint, Step};
 pub use client::{ChainClient, ClientError};
 pub use config::{ChainSpec, FeeCeilings, L1Gas, SpecError};
 pub(crate) use found::owners;

@@ -190,15 +190,6 @@ impl Unit {
         }
     }
 
-    /// Takes out what it would post.
-    pub(crate) fn drop_postings(&mut self) {
-        match self {
-            Self::Transition(transition) => transition.postings.clear(),
-            Self::Sending(change) => change.postings.clear(),
-            _ => {}
-        }
-    }
-
     /// What it posts to the ledger.
     pub(crate) fn postings(&self) -> &[ledger_postings::Model] {
         match self {

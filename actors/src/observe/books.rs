@@ -37,7 +37,7 @@ struct Inner {
 
 impl Default for Books {
     fn default() -> Self {
-        Self::new(Clock::default(), true)
+        Self::new(Clock::default())
     }
 }
 
@@ -48,10 +48,10 @@ impl fmt::Debug for Books {
 }
 
 impl Books {
-    /// Empty books. Without `measuring` only the living and the failed are counted: what the rest costs can be seen so.
-    pub fn new(clock: Clock, measuring: bool) -> Self {
+    /// Empty books.
+    pub fn new(clock: Clock) -> Self {
         metrics::describe();
-        let kinds = ActorKind::ALL.iter().map(|kind| Arc::new(KindBooks::new(*kind, measuring))).collect();
+        let kinds = ActorKind::ALL.iter().map(|kind| Arc::new(KindBooks::new(*kind))).collect();
         let (nodes, log) = (Mutex::default(), SupervisionLog::default());
         Self { inner: Arc::new(Inner { clock, kinds, nodes, log, tally: Tally::default() }) }
     }

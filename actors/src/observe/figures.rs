@@ -82,10 +82,6 @@ impl ActorBooks {
     pub(crate) fn figures(&self) -> Figures {
         self.totals.figures(self.depth())
     }
-
-    pub(crate) fn is_measuring(&self) -> bool {
-        self.kind.measuring
-    }
 }
 
 /// What is added up of one actor or of all of a kind.
@@ -130,7 +126,6 @@ fn raise(max: &AtomicU32, us: u64) {
 /// The figures of all actors of a kind, those that have ended included.
 pub(crate) struct KindBooks {
     pub(super) kind: ActorKind,
-    measuring: bool,
     live: AtomicI64,
     depth: AtomicI64,
     pub(super) totals: Totals,
@@ -152,10 +147,9 @@ impl fmt::Debug for KindBooks {
 }
 
 impl KindBooks {
-    pub(super) fn new(kind: ActorKind, measuring: bool) -> Self {
+    pub(super) fn new(kind: ActorKind) -> Self {
         Self {
             kind,
-            measuring,
             live: AtomicI64::default(),
             depth: AtomicI64::default(),
             totals: Totals::default(),
@@ -216,9 +210,6 @@ struct Stamped {
 
 impl Stamp {
     pub(crate) fn new(books: &Arc<ActorBooks>) -> Self {
-        if !books.kind.measuring {
-            return Self(None);
-        }
         books.depth.fetch_add(1, Ordering::Relaxed);
         books.kind.depth.fetch_add(1, Ordering::Relaxed);
         Self(Some(Stamped { books: Arc::clone(books), sent: Instant::now() }))
@@ -244,9 +235,6 @@ pub(super) struct Handling<'a>(Option<(&'a ActorBooks, Instant)>);
 
 impl<'a> Handling<'a> {
     pub(super) fn begin(books: &'a ActorBooks, stamp: Stamp) -> Self {
-        if !books.is_measuring() {
-            return Self(None);
-        }
         let now = Instant::now();
         stamp.taken(now);
         Self(Some((books, now)))

@@ -60,8 +60,6 @@ pub struct SystemConfig {
     pub auditors: AuditorsConfig,
     /// Shard supervisors; must divide 256.
     pub shards: usize,
-    /// Whether actors keep books. `false` to measure what that costs, and for nothing else.
-    pub bookkeeping: bool,
 }
 
 /// One chain to run.
@@ -90,16 +88,6 @@ impl System {
     /// Starts the tree: journal, webhook sender, screening, compliance desk, settlers, shards with their live payments, watchers last,
     /// so that nothing is told to payments before there is somebody to tell.
     pub async fn start(config: SystemConfig) -> Result<Self, StartError> {
-        Self::begin(config, true).await
-    }
-
-    /// The same with nothing posted and no auditors: to measure what the ledger costs, and for nothing else. No configuration
-    /// leads here.
-    pub async fn start_without_ledger(config: SystemConfig) -> Result<Self, StartError> {
-        Self::begin(config, false).await
-    }
-
-    async fn begin(config: SystemConfig, posts: bool) -> Result<Self, StartError> {
         let SystemConfig {
             database,
             sealer,
@@ -113,10 +101,8 @@ impl System {
             ceilings,
             auditors,
             shards,
-            bookkeeping,
         } = config;
-        let opened =
-            if posts { ledger::open(&database, clock.real_now()).await.map_err(failed("ledger"))? } else { 0 };
+        let opened = ledger::open(&database, clock.real_now()).await.map_err(failed("ledger"))?;
         if opened > 0 {
             tracing::info!(payments = opened, "{opened} payments from before the ledger were posted");
         }
@@ -126,11 +112,10 @@ impl System {
         }
         check::describe();
         reconcile::describe();
-        let books = Books::new(clock.clone(), bookkeeping);
+        let books = Books::new(clock.clone());
         books.tally().doubt();
         let root = books.spawn(ROOT_NAME, Root { books: books.clone() }, (), None).await.map_err(failed("root"))?;
         let (journal, task) = Journal::start_with(database.clone(), books.clone());
-        let journal = if posts { journal } else { journal.without_postings() };
         let writing = write(task, books.clone());
         let services = Arc::new(Services {
             pauses: Pauses::new(database.clone()),
@@ -185,10 +170,8 @@ impl System {
         for setup in setups {
             system.start_watcher(setup).await?;
         }
-        if posts {
-            system.start_ledger_auditor(auditors).await?;
-        }
-        if let Some(interval) = auditors.vaults_interval.filter(|_| posts) {
+        system.start_ledger_auditor(auditors).await?;
+        if let Some(interval) = auditors.vaults_interval {
             system.start_vault_auditor(chains, interval, auditors.treasury_kept).await?;
         }
         Ok(system)

@@ -140,7 +140,6 @@ impl World {
             // The auditor looks all the time, whatever happens: what it calls wrong is wrong.
             auditors: AuditorsConfig { ledger_interval: AUDITED_EVERY, vaults_interval: None, treasury_kept: false },
             shards: 2,
-            bookkeeping: true,
         };
         self.system = Some(System::start(config).await.unwrap());
         self.until_looked_at().await;

@@ -25,7 +25,7 @@ struct Address {
 }
 
 /// Writes down where the sandbox of this folder answers.
-pub(super) fn announce(folder: &Folder, api_url: &str) -> anyhow::Result<()> {
+pub fn announce(folder: &Folder, api_url: &str) -> anyhow::Result<()> {
     write_json(&folder.path().join(ADDRESS_FILE), &Address { api_url: api_url.to_owned() })
 }
 

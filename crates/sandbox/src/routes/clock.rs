@@ -10,8 +10,8 @@ use payferry_httpkit::extract::read;
 use serde_json::json;
 
 use super::{Body, away, fields};
-use crate::sandbox::time::ADVANCE_SECS_MAX;
-use crate::sandbox::world::World;
+use crate::time::ADVANCE_SECS_MAX;
+use crate::world::World;
 
 /// Moves the service's and the chains' time on. Webhook timestamps stay real.
 pub(super) async fn advance(
