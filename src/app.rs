@@ -54,8 +54,6 @@ pub struct AppParts {
     pub operator_token: String,
     /// Mode of the API keys that the operator creates.
     pub key_mode: KeyMode,
-    /// Runs without a ledger, to measure the ledger's cost in a sandbox.
-    pub without_ledger: bool,
     /// Cancelled when the public listener shuts down, to end long-running responses.
     pub closing: CancellationToken,
 }
@@ -147,13 +145,8 @@ impl App {
             ceilings: config.limits.ceilings(),
             auditors: config.auditors.auditors(),
             shards: config.payments.shards,
-            bookkeeping: config.payments.bookkeeping,
         };
-        let system = if parts.without_ledger {
-            System::start_without_ledger(config_of_system).await?
-        } else {
-            System::start(config_of_system).await?
-        };
+        let system = System::start(config_of_system).await?;
         let api = Serving::start(listeners.api, routes(&system), parts.closing);
         let sweep = documents::sweep_on(parts.documents.clone(), system.database().clone());
         let sweep = AbortOnDropHandle::new(tokio::spawn(sweep));

@@ -64,6 +64,9 @@ pub struct Config {
     pub retention: Kept,
     /// Intervals of the auditors.
     pub auditors: Auditors,
+    /// Warnings of the loader, for the log.
+    #[serde(skip)]
+    pub warnings: Vec<String>,
 }
 
 impl Default for Config {
@@ -273,8 +276,6 @@ pub struct Payments {
     /// Number of shard supervisors.
     #[serde(deserialize_with = "values::divides_256")]
     pub shards: usize,
-    /// Whether actors record metrics of their work.
-    pub bookkeeping: bool,
 }
 
 /// Request limits of the KYT provider.
@@ -357,7 +358,6 @@ fn expected(key: &str) -> &'static str {
         "server.behind_proxy"
         | "kyt.oracle"
         | "kyt.allow_everything"
-        | "payments.bookkeeping"
         | "documents.allow_http"
         | "auditors.treasury_kept" => "true or false",
         "documents.folder" => "the path of a folder",

@@ -8,6 +8,7 @@ pub mod cli;
 pub mod config;
 pub mod http;
 pub mod rotation;
+#[cfg(feature = "sandbox")]
 pub mod sandbox;
 pub mod service;
 pub mod statements;

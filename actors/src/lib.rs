@@ -18,6 +18,7 @@ pub mod customers {
     pub use payferry_journal::audit;
     pub use payferry_journal::customers::*;
 }
+pub mod files;
 pub mod inbox;
 pub mod ledger;
 pub mod observe;

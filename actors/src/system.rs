@@ -110,6 +110,7 @@ impl System {
     }
 
     /// Makes the actor of a payment, payout or withdrawal panic on its next message, for tests and the sandbox.
+    #[cfg(feature = "faults")]
     pub fn inject_panic(&self, of: impl Into<Ferried>) {
         let services = &self.inner.services;
         match of.into() {
@@ -124,6 +125,7 @@ impl System {
     }
 
     /// Kills all permanent actors of a kind in the middle of their work, for tests.
+    #[cfg(feature = "faults")]
     pub fn inject_crash(&self, kind: ActorKind) {
         let _ = self.inner.root.cast(RootMessage::Kill(kind));
     }
@@ -150,6 +152,7 @@ impl System {
     }
 
     /// Releases a quarantined payment without applying what it missed, for tests.
+    #[cfg(feature = "faults")]
     pub fn inject_release(&self, payment_id: PaymentId) -> bool {
         let services = &self.inner.services;
         let released = services.books.release(payment_id.into());

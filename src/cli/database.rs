@@ -1,18 +1,22 @@
 //! The database that a command uses, and the keys that belong to it.
 
-use std::path::{Path, PathBuf};
+#[cfg(feature = "sandbox")]
+use std::path::Path;
+use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 use payferry_accounts::documents::DocumentStore;
 use payferry_accounts::keys::KeyMode;
 use payferry_actors::chain::ChainSpec;
+use payferry_actors::files::write_private;
 use payferry_actors::seal::{KeyVersion, MASTER_KEY_BYTES, Sealer};
 use payferry_domain::{Address, Chain};
 use payferry_entities::Database;
 use payferry_migration::{MigrationStatus, Migrator, MigratorTrait};
 
-use crate::config::{Config, database_url, sqlite_file};
-use crate::sandbox::{Keys, database_file, keys_file, write_secret};
+use crate::config::{ChainConfig, Config, database_url, sqlite_file};
+#[cfg(feature = "sandbox")]
+use crate::sandbox::{Keys, database_file, documents, keys_file, known_spec};
 use crate::service::secrets;
 use crate::statements::Tokens;
 
@@ -27,12 +31,14 @@ pub(super) struct DatabaseArgs {
     #[arg(long, env = "PAYFERRY_DATABASE_URL", hide_env_values = true, value_name = "URL")]
     database_url: Option<String>,
     /// Data folder of a sandbox: use its keys, and its database unless --database-url is set.
+    #[cfg(feature = "sandbox")]
     #[arg(long, value_name = "FOLDER")]
     data_dir: Option<PathBuf>,
 }
 
 impl DatabaseArgs {
     /// Data folder of the sandbox, if set.
+    #[cfg(feature = "sandbox")]
     pub(super) fn data_dir(&self) -> Option<&Path> {
         self.data_dir.as_deref()
     }
@@ -43,20 +49,18 @@ impl DatabaseArgs {
     }
 
     fn url(&self, config: &Config) -> anyhow::Result<String> {
-        Ok(match (&self.database_url, &self.data_dir) {
-            (Some(given), _) => match database_url(given) {
-                Some(url) => url,
-                None => bail!(URL_EXPECTED),
-            },
-            (None, Some(folder)) => {
-                let file = database_file(folder);
-                if !file.exists() {
-                    bail!("--data-dir: there is no sandbox in {}", folder.display());
-                }
-                format!("sqlite://{}?mode=rw", file.display())
+        if let Some(given) = &self.database_url {
+            return database_url(given).context(URL_EXPECTED);
+        }
+        #[cfg(feature = "sandbox")]
+        if let Some(folder) = &self.data_dir {
+            let file = database_file(folder);
+            if !file.exists() {
+                bail!("--data-dir: there is no sandbox in {}", folder.display());
             }
-            (None, None) => config.database.url.clone(),
-        })
+            return Ok(format!("sqlite://{}?mode=rw", file.display()));
+        }
+        Ok(config.database.url.clone())
     }
 
     /// Opens the database and checks that no migration is pending.
@@ -76,15 +80,17 @@ impl DatabaseArgs {
 
     /// Document store that belongs to the database.
     pub(super) fn documents(&self, config: &Config, sealer: Sealer) -> anyhow::Result<DocumentStore> {
-        match &self.data_dir {
-            Some(folder) => crate::sandbox::documents(config, folder, sealer),
-            None => crate::service::documents::store(&config.documents, sealer),
+        #[cfg(feature = "sandbox")]
+        if let Some(folder) = &self.data_dir {
+            return documents(config, folder, sealer);
         }
+        crate::service::documents::store(&config.documents, sealer)
     }
 
     /// Adds a master key that encrypts from the next start on. Returns its version and its file.
     pub(super) fn add_master_key(&self, config: &Config) -> anyhow::Result<(KeyVersion, PathBuf)> {
         let new = rand::random::<[u8; MASTER_KEY_BYTES]>();
+        #[cfg(feature = "sandbox")]
         if let Some(folder) = &self.data_dir {
             let file = keys_file(folder);
             let keys = Keys::read(&file)?.context("--data-dir: the sandbox has no keys")?;
@@ -96,19 +102,25 @@ impl DatabaseArgs {
         let mut masters = secrets::master_keys(config)?;
         let version = masters.add(new);
         let file = config.secrets.master_key_file.clone().context("`secrets.master_key_file` is not set")?;
-        write_secret(&file, masters.expose().as_bytes())?;
+        write_private(&file, masters.expose().as_bytes())
+            .with_context(|| format!("{} cannot be written", file.display()))?;
         Ok((version, file))
     }
 
     /// Mode of the API keys: test or production.
     pub(super) fn mode(&self, config: &Config) -> KeyMode {
-        if self.data_dir.is_some() { KeyMode::Test } else { config.server.environment.key_mode() }
+        #[cfg(feature = "sandbox")]
+        if self.data_dir.is_some() {
+            return KeyMode::Test;
+        }
+        config.server.environment.key_mode()
     }
 
     /// Specifications of all chains that belong to the database, enabled or not: to recognise Payferry's own addresses.
     pub(super) fn specs(&self, config: &Config) -> anyhow::Result<Vec<ChainSpec>> {
+        #[cfg(feature = "sandbox")]
         if self.data_dir.is_some() {
-            return Ok(Chain::ALL.map(crate::sandbox::known_spec).to_vec());
+            return Ok(Chain::ALL.map(known_spec).to_vec());
         }
         let contract = crate::service::contract(config)?;
         Ok(config.chains.iter().map(|(chain, section)| section.spec(*chain, contract, &config.contracts)).collect())
@@ -118,17 +130,17 @@ impl DatabaseArgs {
     pub(super) fn tokens(&self, config: &Config) -> Tokens {
         // No address is derived from the settlement contract here, so it need not be deployed.
         let nowhere = Address([0; 20]);
-        let specs = match &self.data_dir {
-            Some(_) => Chain::ALL.map(crate::sandbox::known_spec).to_vec(),
-            None => {
-                config.chains.iter().map(|(chain, section)| section.spec(*chain, nowhere, &config.contracts)).collect()
-            }
-        };
-        Tokens::of(&specs)
+        #[cfg(feature = "sandbox")]
+        if self.data_dir.is_some() {
+            return Tokens::of(&Chain::ALL.map(known_spec));
+        }
+        let spec = |(chain, section): (&Chain, &ChainConfig)| section.spec(*chain, nowhere, &config.contracts);
+        Tokens::of(&config.chains.iter().map(spec).collect::<Vec<_>>())
     }
 
     /// Sealer that hashes API keys, and the mode of the keys.
     pub(super) fn sealer(&self, config: &Config) -> anyhow::Result<(Sealer, KeyMode)> {
+        #[cfg(feature = "sandbox")]
         if let Some(folder) = &self.data_dir {
             let keys = Keys::read(&keys_file(folder))?.context("--data-dir: the sandbox has no keys")?;
             return Ok((keys.sealer(), KeyMode::Test));

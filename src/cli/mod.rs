@@ -16,6 +16,7 @@ mod pause;
 mod psp;
 mod reconcile;
 mod rotate_keys;
+#[cfg(feature = "sandbox")]
 mod sandbox;
 mod serve;
 mod signals;
@@ -47,6 +48,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Run everything in one process: the service, three simulated chains and a PSP with an API key.
+    #[cfg(feature = "sandbox")]
     Sandbox(sandbox::Args),
     /// Run the service on the chains of the configuration.
     Serve(serve::Args),
@@ -108,6 +110,9 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     let config = Config::load(cli.config.as_deref(), env)?;
     crate::telemetry::init(&config.log, cli.command.usual_log());
+    for warning in &config.warnings {
+        tracing::warn!("{warning}");
+    }
     // Of the two providers of rustls, ring builds without cmake. A second install has no effect.
     let _ = rustls::crypto::ring::default_provider().install_default();
     // If the limit cannot be raised, the listeners report an error when they run out of files.
@@ -115,6 +120,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let done = runtime.block_on(async {
         match cli.command {
+            #[cfg(feature = "sandbox")]
             Command::Sandbox(args) => sandbox::run(args, config).await,
             Command::Serve(args) => serve::run(args, config).await,
             Command::Check(args) => check::run(args, config).await,

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use super::database::DatabaseArgs;
 use crate::config::Config;
+#[cfg(feature = "sandbox")]
 use crate::sandbox::ChainsBeside;
 use crate::service::{chains, contract};
 
@@ -61,6 +62,7 @@ pub(super) struct Args {
 
 pub(super) async fn run(args: Args, config: Config) -> anyhow::Result<ExitCode> {
     let database = args.database.open(&config).await?;
+    #[cfg(feature = "sandbox")]
     if let Some(folder) = args.database.data_dir() {
         let beside = ChainsBeside::open(folder).await?;
         let done = look(&args, &database, &beside.chains).await;

@@ -50,9 +50,6 @@ pub(super) struct Args {
     /// Print one line of JSON when ready, and nothing else.
     #[arg(long)]
     json: bool,
-    /// Run without a ledger, to measure its cost. Outbound transfers are not possible then.
-    #[arg(long, hide = true)]
-    without_ledger: bool,
     /// Also stop when standard input closes: for a parent process that may be killed.
     #[arg(long)]
     until_stdin_closes: bool,
@@ -69,7 +66,6 @@ pub(super) async fn run(args: Args, mut config: Config) -> anyhow::Result<ExitCo
         keep: if args.ephemeral { Keep::Ephemeral } else { Keep::Folder(args.data_dir) },
         database_url: args.database_url,
         block_time: Duration::from_millis(args.block_time_ms),
-        without_ledger: args.without_ledger,
     };
     // Before the start: a caller that waits for the ready line may send a signal as soon as it appears.
     let mut signals = if args.until_stdin_closes { Signals::and_end_of_stdin()? } else { Signals::new()? };

@@ -16,6 +16,8 @@ pub const DEFAULTS: &str = include_str!("default.toml");
 /// Prefix of environment variables that are configuration, with `__` between section and key.
 pub const ENV_PREFIX: &str = "PAYFERRY_";
 const ENV_SEPARATOR: &str = "__";
+/// Keys of earlier versions. They have no effect and cause a warning.
+const RETIRED: [&str; 1] = ["payments.bookkeeping"];
 
 /// Configuration error: location, key and expected value.
 #[derive(Debug, thiserror::Error)]
@@ -99,8 +101,13 @@ impl Config {
             None => Vec::new(),
         };
         settings.extend(from_env(env));
+        let mut warnings = Vec::new();
         for Setting { location, key, value } in settings {
             let name = key.join(".");
+            if RETIRED.contains(&name.as_str()) {
+                warnings.push(format!("{location}: `{name}` no longer exists and has no effect; remove it"));
+                continue;
+            }
             let found = shown(&key, &value);
             let slot = match slot(&mut table, &key) {
                 Ok(slot) => slot,
@@ -119,6 +126,7 @@ impl Config {
             *slot = value;
             config = table.clone().try_into().map_err(|_| bad())?;
         }
+        config.warnings = warnings;
         Ok(config)
     }
 }

@@ -125,3 +125,16 @@ fn example_files_are_valid() {
         assert!(config.chains.values().all(ChainConfig::is_on), "{name}");
     }
 }
+
+#[test]
+fn retired_keys_cause_a_warning_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("payferry.toml");
+    std::fs::write(&file, "[payments]\nshards = 8\nbookkeeping = false\n").unwrap();
+    let env = [("PAYFERRY_PAYMENTS__BOOKKEEPING".to_owned(), "false".to_owned())];
+    let config = Config::load(Some(&file), env).unwrap();
+    assert_eq!(config.payments.shards, 8);
+    let [in_file, in_env] = &config.warnings[..] else { panic!("{:?}", config.warnings) };
+    assert!(in_file.contains("payferry.toml:3: `payments.bookkeeping`"), "{in_file}");
+    assert!(in_env.starts_with("PAYFERRY_PAYMENTS__BOOKKEEPING: "), "{in_env}");
+}

@@ -24,6 +24,7 @@ use super::auth::KeyRing;
 use super::consent::Terms;
 use super::money::statement::STATEMENTS_AT_ONCE;
 use super::webhooks::events::WAITS_AT_ONCE;
+
 pub(crate) use crate::config::Environment;
 
 /// Cached owners of merchants.
@@ -111,6 +112,10 @@ impl HttpState for AppState {
 
     fn sealer(&self) -> &Sealer {
         self.system.sealer()
+    }
+
+    fn limiters(&self) -> &Limiters {
+        &self.limiters
     }
 
     fn running_keys(&self) -> &RunningKeys {

@@ -7,9 +7,8 @@ use anyhow::{Context, bail};
 use payferry_accounts::keys::{ApiKey, KeyMode};
 use payferry_actors::seal::{MASTER_KEY_BYTES, MasterKeys, Sealer};
 use payferry_domain::PspId;
+use payferry_sandbox::{Folder, read_json, write_json};
 use serde::{Deserialize, Serialize};
-
-use super::folder::{Folder, read_json, write_json};
 
 /// Length of an operator token in bytes.
 const OPERATOR_TOKEN_BYTES: usize = 32;

@@ -1,16 +1,8 @@
-//! The sandbox: the whole service in one process, with a simulated environment.
+//! The sandbox: the whole service in one process, inside a simulated environment (`payferry_sandbox`).
 //!
-//! All data is in one folder. Production does not use this module.
+//! Everything that is kept is in one folder. A production build contains none of it.
 
-mod accounts;
-mod beside;
-mod chain;
-mod folder;
-mod inbox;
 mod keys;
-mod routes;
-mod time;
-mod world;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -27,23 +19,26 @@ use payferry_actors::psps::PspPolicies;
 use payferry_actors::seal::Sealer;
 use payferry_actors::webhook::UrlPolicy;
 use payferry_domain::{Chain, KeyScope, PspId};
-use payferry_entities::{Database, api_keys, chain_cursors, psps};
+use payferry_entities::{Database, api_keys, chain_cursors, payments, psps};
+use payferry_httpkit::{ApiError, Limits};
 use payferry_migration::{Migrator, MigratorTrait};
+use payferry_sandbox::SandboxHost;
 use sea_orm::{EntityTrait, IntoActiveModel};
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
+use url::Url;
 
 use crate::app::{App, AppParts, Listeners};
-use crate::config::{self, Config, database_url};
+use crate::config::{self, Config, Environment, database_url};
+use crate::http::consent::Terms;
+use crate::http::payments::own;
+use crate::http::{AppState, HttpConfig, router_with};
 
-pub use accounts::Accounts;
-pub use beside::ChainsBeside;
-pub use chain::{FOUNDATION_BLOCKS, Payer, SandboxChain, TRANSFER_MAX, known_spec};
-pub use folder::{DEFAULT_FOLDER, Folder, database_file, documents_folder, keys_file, write_secret};
-pub use inbox::{Inboxes, Signed, verify as verify_signature};
 pub use keys::Keys;
-pub use time::ADVANCE_SECS_MAX;
-pub use world::World;
+pub use payferry_sandbox::{
+    Accounts, ChainsBeside, DEFAULT_FOLDER, Folder, Payer, Signed, World, database_file, documents_folder, keys_file,
+    known_spec, verify_signature,
+};
 
 /// Default block time in milliseconds.
 pub const BLOCK_TIME_MS_DEFAULT: u64 = 500;
@@ -73,15 +68,13 @@ pub struct SandboxOptions {
     pub database_url: Option<String>,
     /// Time between blocks.
     pub block_time: Duration,
-    /// Runs without a ledger, only to measure the ledger's cost.
-    pub without_ledger: bool,
 }
 
 impl SandboxOptions {
     /// An ephemeral sandbox with the default block time.
     pub fn ephemeral() -> Self {
         let block_time = Duration::from_millis(BLOCK_TIME_MS_DEFAULT);
-        Self { keep: Keep::Ephemeral, database_url: None, block_time, without_ledger: false }
+        Self { keep: Keep::Ephemeral, database_url: None, block_time }
     }
 }
 
@@ -151,7 +144,7 @@ impl Sandbox {
 
         let documents = documents(config, folder.path(), keys.sealer())?;
         let (api_url, operator_url) = (listeners.api_url()?, listeners.operator_url()?);
-        beside::announce(&folder, &api_url)?;
+        payferry_sandbox::announce(&folder, &api_url)?;
         let rpc = Chain::ALL.map(|chain| (chain, format!("{api_url}/sandbox/rpc/{chain}"))).into();
         let ready = Ready {
             api_url,
@@ -176,13 +169,19 @@ impl Sandbox {
             documents: documents.clone(),
             operator_token: keys.operator_token.clone(),
             key_mode: KeyMode::Test,
-            without_ledger: options.without_ledger,
             closing: closing.clone(),
         };
-        let public_url = listeners.public_url().clone();
-        let keeps_ledger = !options.without_ledger;
+        let http = HttpConfig {
+            public_url: listeners.public_url().clone(),
+            environment: Environment::Sandbox,
+            limits: Limits::sandbox(),
+            documents,
+            terms: Terms::default(),
+            closing,
+        };
         let routes = |system: &System| {
-            routes::router(system.clone(), public_url, documents, closing, world.clone(), keeps_ledger)
+            let simulated = payferry_sandbox::routes::routes(world.clone());
+            router_with(AppState::new(system.clone(), http), simulated)
         };
         let app = App::start(config, listeners, parts, routes).await?;
         chains_read(app.system()).await;
@@ -215,6 +214,20 @@ impl Sandbox {
         app.stop().await;
         world.close().await;
         drop(folder);
+    }
+}
+
+impl SandboxHost for AppState {
+    fn system(&self) -> &System {
+        &self.system
+    }
+
+    fn public_url(&self) -> &Url {
+        &self.config.public_url
+    }
+
+    async fn own_payment(&self, psp_id: PspId, id: &str) -> Result<payments::Model, ApiError> {
+        own(self, psp_id, id).await
     }
 }
 

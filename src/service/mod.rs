@@ -7,9 +7,11 @@ pub mod identity;
 pub mod kyt;
 pub mod secrets;
 
+use std::sync::Arc;
+
 use anyhow::{Context, bail};
 use payferry_actors::System;
-use payferry_actors::chain::HoldAfter;
+use payferry_actors::chain::Checkpoint;
 use payferry_actors::clock::Clock;
 use payferry_domain::Address;
 use payferry_entities::Database;
@@ -53,7 +55,7 @@ impl Service {
         if identity.is_none() {
             tracing::warn!("no identity provider is configured: customers cannot be verified, and their changes wait");
         }
-        let checkpoint = HoldAfter::from_env()?;
+        let checkpoint = checkpoint()?;
         let (sealer, operator_token) = (secrets::sealer(config)?, secrets::operator_token(config)?);
         let database = Database::open(&config.database.url).await.context("the database cannot be opened")?;
 
@@ -81,7 +83,6 @@ impl Service {
             documents,
             operator_token,
             key_mode: environment.key_mode(),
-            without_ledger: false,
             closing,
         };
         let routes = |system: &System| router(AppState::new(system.clone(), http));
@@ -113,6 +114,19 @@ impl Service {
     pub async fn stop(self) {
         self.app.stop().await;
     }
+}
+
+/// Where a test makes the settlers of this process stand still.
+#[cfg(feature = "faults")]
+fn checkpoint() -> anyhow::Result<Arc<dyn Checkpoint>> {
+    Ok(payferry_actors::chain::HoldAfter::from_env()?)
+}
+
+/// The settlers of a production build never stand still.
+#[cfg(not(feature = "faults"))]
+#[allow(clippy::unnecessary_wraps, reason = "the other build reads a variable that may be wrong")]
+fn checkpoint() -> anyhow::Result<Arc<dyn Checkpoint>> {
+    Ok(Arc::new(payferry_actors::chain::NoCheckpoint))
 }
 
 /// Returns the address of the settlement contract.

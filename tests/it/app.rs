@@ -171,7 +171,6 @@ impl TestApp {
                 treasury_kept: config.treasury_kept,
             },
             shards: 1,
-            bookkeeping: true,
         })
         .await
         .unwrap();

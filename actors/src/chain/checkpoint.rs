@@ -1,12 +1,16 @@
 //! Points between the steps of a settlement where a test can kill the settler, or block the process until it is killed.
 
 use std::fmt;
-use std::io::Write as _;
-use std::str::FromStr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+#[cfg(feature = "faults")]
+use std::{
+    io::Write as _,
+    str::FromStr,
+    sync::Arc,
+    sync::atomic::{AtomicU32, Ordering},
+};
 
 /// Environment variable with the step after which the settlers of this process block; for tests that kill it there.
+#[cfg(feature = "faults")]
 pub const HOLD_AFTER: &str = "PAYFERRY_HOLD_AFTER";
 
 /// Step that was just completed.
@@ -74,6 +78,7 @@ pub struct NoCheckpoint;
 impl Checkpoint for NoCheckpoint {}
 
 /// Checkpoint that blocks for ever after a step, so that the process can be killed exactly there.
+#[cfg(feature = "faults")]
 #[derive(Debug)]
 pub struct HoldAfter {
     step: Step,
@@ -82,10 +87,12 @@ pub struct HoldAfter {
 }
 
 /// Error: the text is not a step or has an invalid count.
+#[cfg(feature = "faults")]
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a step: expected one of {steps}, optionally followed by :n for its n-th time", steps = Step::ALL.map(Step::as_str).join(", "))]
 pub struct NoSuchStep(String);
 
+#[cfg(feature = "faults")]
 impl FromStr for HoldAfter {
     type Err = NoSuchStep;
 
@@ -99,6 +106,7 @@ impl FromStr for HoldAfter {
     }
 }
 
+#[cfg(feature = "faults")]
 impl HoldAfter {
     /// The checkpoint from [`HOLD_AFTER`]; none if the variable is not set.
     pub fn from_env() -> Result<Arc<dyn Checkpoint>, NoSuchStep> {
@@ -115,6 +123,7 @@ impl HoldAfter {
     }
 }
 
+#[cfg(feature = "faults")]
 impl Checkpoint for HoldAfter {
     fn reached(&self, step: Step) -> Result<(), Killed> {
         if self.holds(step) {
@@ -128,7 +137,7 @@ impl Checkpoint for HoldAfter {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "faults"))]
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;

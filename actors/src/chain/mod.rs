@@ -32,7 +32,9 @@ pub use payferry_evm::{ChainClient, ChainSpec, ClientError, FeeCeilings, L1Gas, 
 pub use payferry_evm::{client, config, deploy, fees, finality, inspect};
 pub use payferry_journal::chain::{Role, cursor};
 
-pub use checkpoint::{Checkpoint, HoldAfter, Killed, NoCheckpoint, Step};
+#[cfg(feature = "faults")]
+pub use checkpoint::HoldAfter;
+pub use checkpoint::{Checkpoint, Killed, NoCheckpoint, Step};
 pub(crate) use found::owners;
 pub(crate) use metrics::REORG_DEPTH;
 pub use reread::{Reread, RereadError, reread};

@@ -45,9 +45,9 @@ impl fmt::Debug for TreeBooks {
 
 impl TreeBooks {
     /// Empty books. Without `measuring` only the living and the failed are counted: what the rest costs can be seen so.
-    pub fn new(clock: Clock, measuring: bool) -> Self {
+    pub fn new(clock: Clock) -> Self {
         metrics::describe();
-        Self { actors: Books::new(clock, measuring), quarantined: Arc::default(), tally: Arc::default() }
+        Self { actors: Books::new(clock), quarantined: Arc::default(), tally: Arc::default() }
     }
 
     /// Payments by status.

@@ -62,8 +62,6 @@ pub struct SystemConfig {
     pub auditors: AuditorsConfig,
     /// Number of shard supervisors; must divide 256.
     pub shards: usize,
-    /// True if actors are measured. `false` only to measure the cost.
-    pub bookkeeping: bool,
 }
 
 /// Setup of one chain.
@@ -92,16 +90,6 @@ impl System {
     /// Starts the tree: journal, webhook sender, screening, compliance service, settlers, shards with their live
     /// payments. Watchers come last, so that payments can be reached before the first notification.
     pub async fn start(config: SystemConfig) -> Result<Self, StartError> {
-        Self::begin(config, true).await
-    }
-
-    /// Starts the tree without ledger postings and auditors, only to measure the cost of the ledger. It cannot be
-    /// configured.
-    pub async fn start_without_ledger(config: SystemConfig) -> Result<Self, StartError> {
-        Self::begin(config, false).await
-    }
-
-    async fn begin(config: SystemConfig, posts: bool) -> Result<Self, StartError> {
         let SystemConfig {
             database,
             sealer,
@@ -115,10 +103,8 @@ impl System {
             ceilings,
             auditors,
             shards,
-            bookkeeping,
         } = config;
-        let opened =
-            if posts { opening::open(&database, clock.real_now()).await.map_err(failed("ledger"))? } else { 0 };
+        let opened = opening::open(&database, clock.real_now()).await.map_err(failed("ledger"))?;
         if opened > 0 {
             tracing::info!(payments = opened, "{opened} payments from before the ledger were posted");
         }
@@ -128,12 +114,11 @@ impl System {
         }
         check::describe();
         reconcile::describe();
-        let books = TreeBooks::new(clock.clone(), bookkeeping);
+        let books = TreeBooks::new(clock.clone());
         books.tally().doubt();
         let root =
             books.spawn(ROOT_NAME, Root { books: Books::clone(&books) }, (), None).await.map_err(failed("root"))?;
         let (journal, task) = Journal::start_with(database.clone(), Books::clone(&books), books.tally().clone());
-        let journal = if posts { journal } else { journal.without_postings() };
         let writing = write(task, Books::clone(&books));
         let services = Arc::new(Services {
             pauses: Pauses::new(database.clone()),
@@ -188,10 +173,8 @@ impl System {
         for setup in setups {
             system.start_watcher(setup).await?;
         }
-        if posts {
-            system.start_ledger_auditor(auditors).await?;
-        }
-        if let Some(interval) = auditors.vaults_interval.filter(|_| posts) {
+        system.start_ledger_auditor(auditors).await?;
+        if let Some(interval) = auditors.vaults_interval {
             system.start_vault_auditor(chains, interval, auditors.treasury_kept).await?;
         }
         Ok(system)

@@ -294,7 +294,6 @@ async fn start(sites: &[Site], database: Database, options: &Options) -> System 
         ceilings: payferry_actors::psps::Ceilings::default(),
         auditors: payferry_actors::auditors::AuditorsConfig::default(),
         shards: 16,
-        bookkeeping: true,
     };
     System::start(config).await.unwrap()
 }

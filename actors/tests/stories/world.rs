@@ -140,7 +140,6 @@ impl World {
             // The auditor runs constantly, so a reported imbalance is an error at any time.
             auditors: AuditorsConfig { ledger_interval: AUDITED_EVERY, vaults_interval: None, treasury_kept: false },
             shards: 2,
-            bookkeeping: true,
         };
         self.system = Some(System::start(config).await.unwrap());
         self.until_looked_at().await;

@@ -211,19 +211,3 @@ async fn tally_follows_commits_and_is_recounted_at_startup() {
     assert_eq!(world.system.tally(), kept);
     assert_eq!(kept.len(), 15, "every status on every chain");
 }
-
-#[tokio::test(flavor = "multi_thread")]
-async fn without_bookkeeping_only_live_and_failed_payments_are_counted() {
-    let world = World::with(Options { bookkeeping_off: true, ..Options::default() }).await;
-    let payment = world.initiate("10").await;
-    world.system.inject_panic(payment.id());
-    until("noticed", || !world.system.incidents(None).is_empty()).await;
-    world.pay(&payment, "10").await;
-    world.until_status(payment.id(), Status::Settled).await;
-    for view in world.system.kinds() {
-        assert_eq!((view.figures.messages, view.figures.mailbox), (0, 0), "{view:?}");
-    }
-    assert_eq!(kind(&world, ActorKind::Payment).restarts[&Cause::Panic], 1);
-    assert_eq!(kind(&world, ActorKind::Shard).live, 16);
-    assert_eq!(tallied(&world, Status::Settled).count, 1);
-}

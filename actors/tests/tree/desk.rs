@@ -202,7 +202,6 @@ async fn start(database: Database, remote: &SumsubStandIn, config: &DeskConfig) 
         ceilings: payferry_actors::psps::Ceilings::default(),
         auditors: payferry_actors::auditors::AuditorsConfig::default(),
         shards: 1,
-        bookkeeping: true,
     };
     System::start(config).await.unwrap()
 }

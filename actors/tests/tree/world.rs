@@ -44,8 +44,6 @@ pub struct Options {
     pub finality_blocks: Option<u32>,
     /// Hook that can kill the settler at a step.
     pub checkpoint: Option<Arc<dyn Checkpoint>>,
-    /// Turns bookkeeping off.
-    pub bookkeeping_off: bool,
 }
 
 /// Factory, treasury and tokens.
@@ -268,7 +266,6 @@ async fn start(
         ceilings: payferry_actors::psps::Ceilings::default(),
         auditors: payferry_actors::auditors::AuditorsConfig::default(),
         shards: 16,
-        bookkeeping: !options.bookkeeping_off,
     };
     let system = System::start(config).await.unwrap();
     let since = Instant::now();

@@ -12,6 +12,7 @@ pub mod idempotency;
 pub mod limits;
 pub mod live;
 pub mod metrics;
+pub mod pages;
 mod serve;
 mod state;
 

@@ -10,6 +10,7 @@ use payferry_entities::Database;
 
 use crate::error::ApiError;
 use crate::idempotency::RunningKeys;
+use crate::limits::Limiters;
 
 /// State of a listener that PSPs call.
 pub trait HttpState: Clone + Send + Sync + 'static {
@@ -21,6 +22,9 @@ pub trait HttpState: Clone + Send + Sync + 'static {
 
     /// Seals secrets and hashes keys.
     fn sealer(&self) -> &Sealer;
+
+    /// Counters of the rate limits.
+    fn limiters(&self) -> &Limiters;
 
     /// Idempotency keys of the requests that run in this process.
     fn running_keys(&self) -> &RunningKeys;

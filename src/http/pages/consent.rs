@@ -17,11 +17,11 @@ use payferry_domain::{CustomerId, Timestamp};
 use payferry_entities::{customers, psps};
 use payferry_httpkit::error::ApiError;
 use payferry_httpkit::extract::QueryFields;
+use payferry_httpkit::pages::{self, Admitted};
 use sea_orm::EntityTrait;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::Admitted;
 use crate::http::consent::link::{self, LinkError};
 use crate::http::state::{AppState, Shared};
 
@@ -139,7 +139,7 @@ fn offer(app: &Shared, status: StatusCode, psp: &str) -> Response {
             p.soft { "If you do not agree, close this page. Nothing happens until you accept." }
         }
     };
-    super::respond_with_form(status, super::page(terms.title(), &body).into_string())
+    pages::respond_with_form(status, pages::page(terms.title(), &body).into_string())
 }
 
 fn accepted(headline: &str, at: Timestamp) -> Response {
@@ -150,7 +150,7 @@ fn accepted(headline: &str, at: Timestamp) -> Response {
             p.soft { "You may close this page." }
         }
     };
-    super::respond(StatusCode::OK, super::page(headline, &body).into_string())
+    pages::respond(StatusCode::OK, pages::page(headline, &body).into_string())
 }
 
 fn refuse(refusal: &Refusal) -> Response {
@@ -179,5 +179,5 @@ fn failure(error: &ApiError) -> Response {
 
 fn notice(status: StatusCode, headline: &str, explanation: &str) -> Response {
     let body: Markup = html! { main.narrow { h1 { (headline) } p { (explanation) } } };
-    super::respond(status, super::page(headline, &body).into_string())
+    pages::respond(status, pages::page(headline, &body).into_string())
 }

@@ -6,6 +6,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use maud::{Markup, html};
+use payferry_httpkit::pages;
 use serde_json::{Map, Value};
 use utoipa::openapi::OpenApi;
 
@@ -15,12 +16,12 @@ const DEPTH_MAX: usize = 6;
 /// Renders the complete page.
 pub(in crate::http) fn render(document: &OpenApi) -> Arc<str> {
     let document = serde_json::to_value(document).unwrap_or_default();
-    super::page("Payferry API reference", &body(&document)).into_string().into()
+    pages::page("Payferry API reference", &body(&document)).into_string().into()
 }
 
 /// Answers with the page.
 pub(in crate::http) async fn serve(State(page): State<Arc<str>>) -> Response {
-    super::respond(StatusCode::OK, page.to_string())
+    pages::respond(StatusCode::OK, page.to_string())
 }
 
 fn text<'a>(value: &'a Value, key: &str) -> &'a str {

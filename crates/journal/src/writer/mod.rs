@@ -98,7 +98,6 @@ pub(crate) struct Submitted {
 pub struct Journal {
     transitions: mpsc::Sender<Submitted>,
     initiations: mpsc::Sender<Submitted>,
-    posts: bool,
     shared: Arc<Shared>,
 }
 
@@ -133,21 +132,13 @@ impl Journal {
             faults: tests::Faults::default(),
         });
         let task = JournalTask { shared: Arc::clone(&shared) };
-        (Self { transitions, initiations, posts: true, shared }, task)
-    }
-
-    /// The same, and nothing is posted to the ledger.
-    pub fn without_postings(self) -> Self {
-        Self { posts: false, ..self }
+        (Self { transitions, initiations, shared }, task)
     }
 
     /// Commits `unit` and returns its receipt. A new payment or customer is rejected ([`JournalError::Busy`]) while the
     /// queue of initiations is full; all other writes wait for room. A queued write is executed even if the caller
     /// stops waiting.
-    pub async fn submit(&self, mut unit: Unit) -> Result<Receipt, JournalError> {
-        if !self.posts {
-            unit.drop_postings();
-        }
+    pub async fn submit(&self, unit: Unit) -> Result<Receipt, JournalError> {
         let (answer, answered) = oneshot::channel();
         let is_new = unit.is_new();
         let submitted = Submitted { unit, answer, waits: Some(Stamp::new(self.books())) };

@@ -246,9 +246,7 @@ impl Shared {
     fn committed(&self, part: &[Submitted], took: Duration) {
         self.counters.committed(part.len(), took);
         self.metrics.committed(part.len(), took);
-        if self.own.is_measuring() {
-            self.own.handled(took);
-        }
+        self.own.handled(took);
         for moved in part.iter().filter_map(|submitted| submitted.unit.moved()) {
             self.observer.committed(moved);
         }

@@ -192,15 +192,6 @@ impl Unit {
         }
     }
 
-    /// Removes the postings.
-    pub(crate) fn drop_postings(&mut self) {
-        match self {
-            Self::Transition(transition) => transition.postings.clear(),
-            Self::Sending(change) => change.postings.clear(),
-            _ => {}
-        }
-    }
-
     /// Returns the ledger postings.
     pub(crate) fn postings(&self) -> &[ledger_postings::Model] {
         match self {

@@ -34,7 +34,7 @@ struct Inner {
 
 impl Default for Books {
     fn default() -> Self {
-        Self::new(Clock::default(), true)
+        Self::new(Clock::default())
     }
 }
 
@@ -45,11 +45,10 @@ impl fmt::Debug for Books {
 }
 
 impl Books {
-    /// Creates an empty registry. Without `measuring`, only running and failed actors are counted, so that the cost of
-    /// the rest can be measured.
-    pub fn new(clock: Clock, measuring: bool) -> Self {
+    /// Empty books.
+    pub fn new(clock: Clock) -> Self {
         metrics::describe();
-        let kinds = ActorKind::ALL.iter().map(|kind| Arc::new(KindBooks::new(*kind, measuring))).collect();
+        let kinds = ActorKind::ALL.iter().map(|kind| Arc::new(KindBooks::new(*kind))).collect();
         let (nodes, log) = (Mutex::default(), SupervisionLog::default());
         Self { inner: Arc::new(Inner { clock, kinds, nodes, log }) }
     }

@@ -84,11 +84,6 @@ impl ActorBooks {
     pub fn figures(&self) -> Figures {
         self.totals.figures(self.depth())
     }
-
-    /// Whether waits and handling are measured.
-    pub fn is_measuring(&self) -> bool {
-        self.kind.measuring
-    }
 }
 
 /// Sums for one actor or for all actors of a kind.
@@ -133,7 +128,6 @@ fn raise(max: &AtomicU32, us: u64) {
 /// Measurements of all actors of a kind, including ended ones.
 pub struct KindBooks {
     pub(super) kind: ActorKind,
-    measuring: bool,
     live: AtomicI64,
     depth: AtomicI64,
     pub(super) totals: Totals,
@@ -155,10 +149,9 @@ impl fmt::Debug for KindBooks {
 }
 
 impl KindBooks {
-    pub(super) fn new(kind: ActorKind, measuring: bool) -> Self {
+    pub(super) fn new(kind: ActorKind) -> Self {
         Self {
             kind,
-            measuring,
             live: AtomicI64::default(),
             depth: AtomicI64::default(),
             totals: Totals::default(),
@@ -219,9 +212,6 @@ struct Stamped {
 impl Stamp {
     /// Counts one more that waits, from now on.
     pub fn new(books: &Arc<ActorBooks>) -> Self {
-        if !books.kind.measuring {
-            return Self(None);
-        }
         books.depth.fetch_add(1, Ordering::Relaxed);
         books.kind.depth.fetch_add(1, Ordering::Relaxed);
         Self(Some(Stamped { books: Arc::clone(books), sent: Instant::now() }))
@@ -247,9 +237,6 @@ pub(super) struct Handling<'a>(Option<(&'a ActorBooks, Instant)>);
 
 impl<'a> Handling<'a> {
     pub(super) fn begin(books: &'a ActorBooks, stamp: Stamp) -> Self {
-        if !books.is_measuring() {
-            return Self(None);
-        }
         let now = Instant::now();
         stamp.taken(now);
         Self(Some((books, now)))

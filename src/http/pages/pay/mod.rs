@@ -8,7 +8,7 @@ mod scene;
 mod view;
 
 use axum::extract::rejection::PathRejection;
-use axum::extract::{FromRequestParts, Path, State};
+use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::http::header::RETRY_AFTER;
 use axum::http::request::Parts;
@@ -20,6 +20,7 @@ use payferry_domain::payment::Payment;
 use payferry_entities::payments::{Column, Entity};
 use payferry_httpkit::error::ApiError;
 use payferry_httpkit::live::Holder;
+use payferry_httpkit::pages::{self, Admitted};
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 
 use crate::http::live;
@@ -27,17 +28,6 @@ use crate::http::state::{AppState, Shared};
 
 /// Upper bound for a token's length in characters; real tokens are shorter.
 const TOKEN_CHARS_MAX: usize = 128;
-
-/// A request within the rate limit of its address.
-pub(crate) struct Admitted;
-
-impl FromRequestParts<AppState> for Admitted {
-    type Rejection = Response;
-
-    async fn from_request_parts(parts: &mut Parts, app: &AppState) -> Result<Self, Response> {
-        app.limiters.page(parts).map(|()| Self).map_err(|error| failure(&error))
-    }
-}
 
 /// The page.
 pub(in crate::http) async fn serve(
@@ -98,7 +88,7 @@ fn failure(error: &ApiError) -> Response {
         _ => ("Not available", "The page cannot be shown at the moment. Reload in a little while."),
     };
     let body = html! { main.narrow { h1 { (headline) } p { (explanation) } } };
-    let mut response = super::respond(status, super::page(headline, &body).into_string());
+    let mut response = pages::respond(status, pages::page(headline, &body).into_string());
     response.headers_mut().extend(retry_after.map(|secs| (RETRY_AFTER, secs.into())));
     response
 }

@@ -15,10 +15,9 @@ use payferry_httpkit::extract::{Fault, Path, read};
 use serde_json::{Value, json};
 
 use super::{Body, away, fields};
-use crate::http::AppState;
-use crate::http::payments::own;
-use crate::sandbox::chain::{Payer, TRANSFER_MAX};
-use crate::sandbox::world::World;
+use crate::chain::{Payer, TRANSFER_MAX};
+use crate::routes::SandboxHost;
+use crate::world::World;
 
 /// Maximum number of panics per request.
 const PANICS_MAX: i64 = 10;
@@ -38,8 +37,8 @@ struct Due {
 }
 
 /// Sends a real transfer from one of the sandbox's payers to the payment's wallet, in any state of the payment.
-pub(super) async fn pay(
-    State(app): State<AppState>,
+pub(super) async fn pay<H: SandboxHost>(
+    State(app): State<H>,
     Extension(world): Extension<Arc<World>>,
     caller: Caller<Payments>,
     Path(id): Path<String>,
@@ -68,8 +67,8 @@ pub(super) async fn pay(
 }
 
 /// Makes the payment's actor panic a number of times, to show that it is restarted without loss.
-pub(super) async fn panic(
-    State(app): State<AppState>,
+pub(super) async fn panic<H: SandboxHost>(
+    State(app): State<H>,
     caller: Caller<Payments>,
     Path(id): Path<String>,
     Body(body): Body,
@@ -79,12 +78,12 @@ pub(super) async fn panic(
         fields(&body, |fields| Some(fields.optional("times", |value| read::whole(value, 1, PANICS_MAX)).unwrap_or(1)))?;
     let mut panics = 0;
     for _ in 0..times {
-        if !panic_once(&app.system, due.id).await {
+        if !panic_once(app.system(), due.id).await {
             break;
         }
         panics += 1;
     }
-    let quarantined = app.system.is_quarantined(due.id);
+    let quarantined = app.system().is_quarantined(due.id);
     let message = if quarantined { "The payment is quarantined" } else { "The actor panicked and was restarted" };
     Answer::ok(&json!({"message": message, "payment_id": due.public_id, "panics": panics, "quarantined": quarantined}))
 }
@@ -104,8 +103,8 @@ async fn panic_once(system: &System, id: PaymentId) -> bool {
     !system.is_quarantined(id) && tokio::time::timeout(PANIC_PATIENCE, showed).await.is_ok()
 }
 
-async fn due(app: &AppState, psp_id: PspId, id: &str) -> Result<Due, ApiError> {
-    let row = own(app, psp_id, id).await?;
+async fn due(app: &impl SandboxHost, psp_id: PspId, id: &str) -> Result<Due, ApiError> {
+    let row = app.own_payment(psp_id, id).await?;
     let unreadable = |what: &str| ApiError::internal(format!("the {what} of {id} cannot be read"));
     Ok(Due {
         id: row.id.parse().map_err(|_| unreadable("id"))?,

@@ -3,10 +3,11 @@
 //! Foreign files in the folder are left unchanged.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use payferry_actors::files::write_private;
 use payferry_domain::Chain;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -137,29 +138,7 @@ pub fn read_json<T: DeserializeOwned>(file: &Path) -> anyhow::Result<Option<T>> 
 pub fn write_json<T: Serialize>(file: &Path, value: &T) -> anyhow::Result<()> {
     let mut text = serde_json::to_vec_pretty(value)?;
     text.push(b'\n');
-    write_secret(file, &text)
-}
-
-/// Replaces a file atomically, readable by its owner only.
-pub fn write_secret(file: &Path, text: &[u8]) -> anyhow::Result<()> {
-    let write = || -> io::Result<()> {
-        let beside = file.with_extension("new");
-        let mut options = OpenOptions::new();
-        options.create(true).truncate(true).write(true);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let mut new = options.open(&beside)?;
-        new.write_all(text)?;
-        new.sync_all()?;
-        fs::rename(&beside, file)?;
-        // Syncs the folder, so that the rename survives a power failure.
-        if let Some(folder) = file.parent() {
-            let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-            File::open(folder)?.sync_all()?;
-        }
-        Ok(())
-    };
-    write().with_context(|| format!("{} cannot be written", file.display()))
+    write_private(file, &text).with_context(|| format!("{} cannot be written", file.display()))
 }
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ struct Address {
 }
 
 /// Writes the API address of this folder's sandbox to the folder.
-pub(super) fn announce(folder: &Folder, api_url: &str) -> anyhow::Result<()> {
+pub fn announce(folder: &Folder, api_url: &str) -> anyhow::Result<()> {
     write_json(&folder.path().join(ADDRESS_FILE), &Address { api_url: api_url.to_owned() })
 }
 

@@ -17,46 +17,40 @@ use axum::extract::{DefaultBodyLimit, FromRequest, Request};
 use axum::http::StatusCode;
 use axum::routing::{get, post};
 use axum::{Extension, Router};
-use payferry_accounts::documents::DocumentStore;
 use payferry_actors::System;
-use payferry_httpkit::Limits;
+use payferry_domain::PspId;
+use payferry_entities::payments as payment_rows;
+use payferry_httpkit::HttpState;
 use payferry_httpkit::error::{ApiError, Away};
 use payferry_httpkit::extract::Fields;
 use serde_json::{Map, Value};
-use tokio_util::sync::CancellationToken;
 use url::Url;
 
-use super::inbox::BODY_BYTES_MAX;
-use super::world::World;
-use crate::config::Environment;
-use crate::http::consent::Terms;
-use crate::http::{AppState, HttpConfig, router_with};
+use crate::inbox::BODY_BYTES_MAX;
+use crate::world::World;
 
-/// Returns the complete public router of a sandbox.
-pub(super) fn router(
-    system: System,
-    public_url: Url,
-    documents: DocumentStore,
-    closing: CancellationToken,
-    world: Arc<World>,
-    keeps_ledger: bool,
-) -> Router {
-    let config = HttpConfig {
-        public_url,
-        environment: Environment::Sandbox,
-        limits: Limits::sandbox(),
-        documents,
-        terms: Terms::default(),
-        closing,
-    };
-    router_with(AppState::new(system, config), routes(world, keeps_ledger))
+/// State of the service that the sandbox runs in.
+pub trait SandboxHost: HttpState {
+    /// The supervision tree.
+    fn system(&self) -> &System;
+
+    /// Where PSPs and payers reach the service.
+    fn public_url(&self) -> &Url;
+
+    /// The row of one of the PSP's own payments or transfers.
+    fn own_payment(
+        &self,
+        psp_id: PspId,
+        id: &str,
+    ) -> impl Future<Output = Result<payment_rows::Model, ApiError>> + Send;
 }
 
-fn routes(world: Arc<World>, keeps_ledger: bool) -> Router<AppState> {
-    let inbox = get(inbox::list).delete(inbox::clear).fallback(inbox::receive);
+/// The routes of the sandbox.
+pub fn routes<H: SandboxHost>(world: Arc<World>) -> Router<H> {
+    let inbox = get(inbox::list).delete(inbox::clear).fallback(inbox::receive::<H>);
     let mut router = Router::new()
-        .route("/sandbox/payments/{payment_id}/pay", post(payments::pay))
-        .route("/sandbox/payments/{payment_id}/panic", post(payments::panic))
+        .route("/sandbox/payments/{payment_id}/pay", post(payments::pay::<H>))
+        .route("/sandbox/payments/{payment_id}/panic", post(payments::panic::<H>))
         .route("/sandbox/chains/{chain}/mine", post(chains::mine))
         .route("/sandbox/chains/{chain}/mining", post(chains::mining))
         .route("/sandbox/chains/{chain}/reorg", post(chains::reorg))
@@ -64,22 +58,22 @@ fn routes(world: Arc<World>, keeps_ledger: bool) -> Router<AppState> {
         .route("/sandbox", get(facts::read))
         .route("/sandbox/clock/advance", post(clock::advance))
         .route("/sandbox/inbox/{name}", inbox)
-        .route("/sandbox/customers/{customer_id}/kyc", post(identity::kyc))
-        .route("/sandbox/verify/{token}", get(identity::page).post(identity::decide))
+        .route("/sandbox/customers/{customer_id}/kyc", post(identity::kyc::<H>))
+        .route("/sandbox/verify/{token}", get(identity::page::<H>).post(identity::decide::<H>))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX));
     for (chain, running) in world.chains() {
         router = router.nest_service(&format!("/sandbox/rpc/{chain}"), running.devchain().router());
     }
-    router.layer(Extension(world)).layer(Extension(facts::KeepsLedger(keeps_ledger)))
+    router.layer(Extension(world))
 }
 
 /// A body within the size limit of its route; errors are JSON instead of axum's plain text.
 struct Body(Bytes);
 
-impl FromRequest<AppState> for Body {
+impl<A: Send + Sync> FromRequest<A> for Body {
     type Rejection = ApiError;
 
-    async fn from_request(request: Request, app: &AppState) -> Result<Self, ApiError> {
+    async fn from_request(request: Request, app: &A) -> Result<Self, ApiError> {
         Bytes::from_request(request, app).await.map(Self).map_err(|rejection| match rejection.status() {
             StatusCode::PAYLOAD_TOO_LARGE => ApiError::TooLarge(BODY_BYTES_MAX),
             _ => ApiError::MalformedJson("the body ended early".to_owned()),

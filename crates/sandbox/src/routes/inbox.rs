@@ -18,9 +18,9 @@ use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QuerySelect};
 use serde_json::{Value, json};
 
 use super::Body;
-use crate::http::AppState;
-use crate::sandbox::inbox::{Entry, Signed, verify};
-use crate::sandbox::world::World;
+use crate::inbox::{Entry, Signed, verify};
+use crate::routes::SandboxHost;
+use crate::world::World;
 
 const NAME_CHARS_MAX: usize = 64;
 /// Maximum delay of an answer, below the timeout of every request.
@@ -39,8 +39,8 @@ struct Manners {
 }
 
 /// Receives a webhook and answers as requested by the query.
-pub(super) async fn receive(
-    State(app): State<AppState>,
+pub(super) async fn receive<H: SandboxHost>(
+    State(app): State<H>,
     Extension(world): Extension<Arc<World>>,
     Path(name): Path<String>,
     uri: Uri,
@@ -155,14 +155,14 @@ fn number(text: &str, max: u64) -> Result<u64, Fault> {
 }
 
 /// Returns the PSP of an event, if the event exists.
-async fn owner_of(app: &AppState, event_id: &str) -> Result<Option<String>, ApiError> {
+async fn owner_of(app: &impl SandboxHost, event_id: &str) -> Result<Option<String>, ApiError> {
     let event =
         events::Entity::find().filter(events::Column::Id.eq(event_id)).select_only().column(events::Column::PspId);
     Ok(event.into_tuple::<String>().one(app.database().reader()).await?)
 }
 
 /// Returns the webhook secrets of each PSP whose endpoint uses this inbox.
-async fn secrets(app: &AppState, name: &str) -> Result<Vec<(String, Vec<String>)>, ApiError> {
+async fn secrets(app: &impl SandboxHost, name: &str) -> Result<Vec<(String, Vec<String>)>, ApiError> {
     let path = format!("/sandbox/inbox/{name}");
     let rows = webhook_endpoints::Entity::find()
         .filter(webhook_endpoints::Column::Url.contains(&path))

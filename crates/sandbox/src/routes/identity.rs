@@ -14,16 +14,16 @@ use payferry_actors::customers::{OPEN, Opened, QUEUED, customer_of};
 use payferry_domain::customer::{Command, Rejection, Verdict};
 use payferry_domain::{CheckId, CustomerId};
 use payferry_entities::{checks, customers};
-use payferry_httpkit::Answer;
 use payferry_httpkit::caller::{Caller, Customers};
 use payferry_httpkit::error::ApiError;
 use payferry_httpkit::extract::{Fault, Path, read};
+use payferry_httpkit::{Answer, pages};
 use sea_orm::EntityTrait;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{Body, fields};
-use crate::http::{AppState, Shared, pages};
+use crate::routes::SandboxHost;
 
 /// Rejection reason of the page's button, in the provider's format.
 const PAGE_REASON: &str = "rejected_on_the_sandbox_page";
@@ -33,8 +33,8 @@ const ROUTE_REASON: &str = "rejected_by_the_sandbox";
 const REASONS_MAX: usize = 16;
 
 /// Sets a verdict as the provider would. Starts a verification if none is open and nothing is missing.
-pub(super) async fn kyc(
-    State(app): State<AppState>,
+pub(super) async fn kyc<H: SandboxHost>(
+    State(app): State<H>,
     caller: Caller<Customers>,
     Path(id): Path<String>,
     Body(body): Body,
@@ -100,9 +100,9 @@ pub(super) struct Decision {
 }
 
 /// Page on which a developer plays the provider.
-pub(super) async fn page(
+pub(super) async fn page<H: SandboxHost>(
     _: pages::Admitted,
-    State(app): State<AppState>,
+    State(app): State<H>,
     token: Result<AxumPath<String>, PathRejection>,
 ) -> Response {
     match find(&app, token).await {
@@ -112,9 +112,9 @@ pub(super) async fn page(
 }
 
 /// Handles the buttons of the page.
-pub(super) async fn decide(
+pub(super) async fn decide<H: SandboxHost>(
     _: pages::Admitted,
-    State(app): State<AppState>,
+    State(app): State<H>,
     token: Result<AxumPath<String>, PathRejection>,
     form: Result<Form<Decision>, FormRejection>,
 ) -> Response {
@@ -145,7 +145,7 @@ struct Found {
 }
 
 impl Found {
-    async fn read(app: &Shared, check: CheckId) -> Result<Self, ApiError> {
+    async fn read(app: &impl SandboxHost, check: CheckId) -> Result<Self, ApiError> {
         let missing = || ApiError::NotFound("verification");
         let reader = app.database().reader();
         let row = checks::Entity::find_by_id(check.to_string()).one(reader).await?.ok_or_else(missing)?;
@@ -196,10 +196,10 @@ impl Found {
     }
 }
 
-async fn find(app: &Shared, token: Result<AxumPath<String>, PathRejection>) -> Result<Found, ApiError> {
+async fn find(app: &impl SandboxHost, token: Result<AxumPath<String>, PathRejection>) -> Result<Found, ApiError> {
     let missing = || ApiError::NotFound("verification");
     let AxumPath(token) = token.map_err(|_| missing())?;
-    let links = VerificationLinks::new(app.config.public_url.clone(), app.sealer().clone());
+    let links = VerificationLinks::new(app.public_url().clone(), app.sealer().clone());
     Found::read(app, links.check_of(&token).ok_or_else(missing)?).await
 }
 

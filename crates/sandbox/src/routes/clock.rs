@@ -11,8 +11,8 @@ use payferry_httpkit::extract::read;
 use serde_json::json;
 
 use super::{Body, away, fields};
-use crate::sandbox::time::ADVANCE_SECS_MAX;
-use crate::sandbox::world::World;
+use crate::time::ADVANCE_SECS_MAX;
+use crate::world::World;
 
 /// Advances the service and the chains. Webhook timestamps keep real time.
 pub(super) async fn advance(

@@ -10,18 +10,10 @@ use payferry_httpkit::caller::{Caller, Read};
 use payferry_httpkit::error::ApiError;
 use serde_json::{Map, Value, json};
 
-use crate::sandbox::world::World;
-
-/// Whether the service keeps a ledger.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct KeepsLedger(pub(super) bool);
+use crate::world::World;
 
 /// Returns contracts, tokens and addresses of each chain.
-pub(super) async fn read(
-    Extension(world): Extension<Arc<World>>,
-    Extension(KeepsLedger(keeps_ledger)): Extension<KeepsLedger>,
-    caller: Caller<Read>,
-) -> Result<Answer, ApiError> {
+pub(super) async fn read(Extension(world): Extension<Arc<World>>, caller: Caller<Read>) -> Result<Answer, ApiError> {
     let mut chains = Map::new();
     for (name, chain) in world.chains() {
         let spec = chain.spec();
@@ -44,6 +36,6 @@ pub(super) async fn read(
         "psp_id": caller.psp_id,
         "clock": {"now": world.clock().clock().now::<Timestamp>().to_string(), "offset_seconds": offset_secs},
         "chains": chains,
-        "keeps_ledger": keeps_ledger,
+        "keeps_ledger": true,
     }))
 }

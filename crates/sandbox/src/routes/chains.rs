@@ -15,8 +15,8 @@ use payferry_httpkit::extract::{Fault, Path, read};
 use serde_json::{Value, json};
 
 use super::{Body, away, fields, object};
-use crate::sandbox::chain::{FOUNDATION_BLOCKS, SandboxChain};
-use crate::sandbox::world::World;
+use crate::chain::{FOUNDATION_BLOCKS, SandboxChain};
+use crate::world::World;
 
 /// Header with the duration of the request's steps, in milliseconds.
 const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
