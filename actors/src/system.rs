@@ -2,6 +2,7 @@
 //!
 //! Nothing here is global: a test starts as many as it likes.
 
+mod inbox;
 mod initiate;
 mod order;
 mod refresh;
@@ -13,6 +14,7 @@ mod wallets;
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::RwLock;
 use payferry_domain::payment::{Command, ObservedTransfer, Payment, Rejection};
 use payferry_domain::{Amount, Chain, PaymentId};
 use payferry_entities::Database;
@@ -28,14 +30,17 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::chain::ChainView;
 use crate::chains::Chains;
 use crate::compliance::identity::ComplianceDesk;
-use crate::ledger::check::LedgerView;
+use crate::ledger::check::{Findings, LedgerView};
 use crate::observe::{Ferried, Quarantine, TreeBooks};
 use crate::pauses::Pauses;
-use crate::payment::{Ask, Beside, CommandFailure, Message, Services};
-use crate::reconcile::watch::VaultsView;
+use crate::payment::{Ask, Beside, CommandFailure, Message, PaymentServices};
+use crate::reconcile::watch::{VaultFindings, VaultsView};
 use crate::sending;
-use crate::sending::DeskMessage;
+use crate::sending::{DeskMessage, SendingServices};
+use crate::services::Services;
 use crate::webhook::WebhookSender;
+
+use inbox::Inbox;
 
 pub use initiate::{ChainAsked, InitiateError, InitiatePayment};
 pub use order::{OrderAnswer, OrderError, OrderSending, SendingCommandError};
@@ -96,7 +101,8 @@ pub struct System {
 }
 
 struct Inner {
-    services: Arc<Services>,
+    parts: Arc<Parts>,
+    inbox: Arc<Inbox>,
     sealer: Sealer,
     root: Mailbox<RootMessage>,
     /// The journal's task; ends with the tree.
@@ -109,7 +115,32 @@ struct Inner {
     _following: AbortOnDropHandle<()>,
 }
 
+/// The parts of the tree. They outlive their actors' restarts.
+struct Parts {
+    services: Arc<Services>,
+    payments: Arc<PaymentServices>,
+    sendings: Arc<SendingServices>,
+    /// Set once it runs, and again when it was restarted.
+    desk: RwLock<Option<ComplianceDesk>>,
+    /// What the auditor of the ledger found.
+    ledger: Findings,
+    /// What the auditor of the vaults found.
+    vaults: VaultFindings,
+}
+
 impl System {
+    fn services(&self) -> &Arc<Services> {
+        &self.inner.parts.services
+    }
+
+    fn payments(&self) -> &Arc<PaymentServices> {
+        &self.inner.parts.payments
+    }
+
+    fn sendings(&self) -> &Arc<SendingServices> {
+        &self.inner.parts.sendings
+    }
+
     /// Has a payment carry out a person's command; answers the payment afterwards.
     pub async fn command(
         &self,
@@ -119,7 +150,7 @@ impl System {
     ) -> Result<Payment, CommandError> {
         let (reply, replied) = ractor::concurrency::oneshot();
         let ask = Ask { command, beside: beside.into(), reply: reply.into() };
-        self.inner.services.router.send(payment_id, Message::Ask(Box::new(ask)));
+        self.payments().router.send(payment_id, Message::Ask(Box::new(ask)));
         // It may have been taken in, and may yet be written.
         let unknown = |what: &str| CommandError::Unknown(format!("the payment {what}"));
         match tokio::time::timeout(COMMAND_TIMEOUT, replied).await {
@@ -132,7 +163,7 @@ impl System {
 
     /// What is known of transfers that a payment has set aside for want of room, what is worth most first; at most so many.
     pub async fn set_aside(&self, payment_id: PaymentId, limit: u64) -> Result<Vec<ObservedTransfer>, CommandError> {
-        let Services { database, chains, .. } = &*self.inner.services;
+        let Services { database, chains, .. } = &**self.services();
         let unavailable = |error: &dyn std::fmt::Display| CommandError::Unavailable(error.to_string());
         let rows = payments::set_aside_of(database, payment_id, chains.names(), limit)
             .await
@@ -141,22 +172,21 @@ impl System {
     }
 
     fn books(&self) -> &TreeBooks {
-        &self.inner.services.books
+        &self.services().books
     }
 
     /// Makes the actor of a payment, or of a payout or withdrawal, panic with its next message: to see, in the sandbox and in
     /// tests, that nothing is lost.
     pub fn inject_panic(&self, of: impl Into<Ferried>) {
-        let services = &self.inner.services;
         match of.into() {
-            Ferried::Payment(id) => services.router.send(id, Message::Panic),
-            Ferried::Sending(id) => services.to_sending_desk(DeskMessage::Wake(id, sending::Message::Panic)),
+            Ferried::Payment(id) => self.payments().router.send(id, Message::Panic),
+            Ferried::Sending(id) => self.sendings().live.to_desk(DeskMessage::Wake(id, sending::Message::Panic)),
         }
     }
 
     /// Has every shard look for live payments without an actor, as it does by itself every five minutes.
     pub fn sweep_payments(&self) {
-        self.inner.services.router.sweep();
+        self.payments().router.sweep();
     }
 
     /// Kills all permanent actors of a kind in the middle of whatever they do: to see, in tests, that nothing is lost.
@@ -172,13 +202,13 @@ impl System {
     /// Lets a quarantined payment, payout or withdrawal run again, and take in what came meanwhile; answers whether it was
     /// quarantined.
     pub fn release(&self, of: impl Into<Ferried>) -> bool {
-        let (services, of) = (&self.inner.services, of.into());
-        let released = services.books.release(of);
+        let of = of.into();
+        let released = self.books().release(of);
         match of {
-            Ferried::Payment(id) if released => services.router.send(id, Message::CatchUp),
+            Ferried::Payment(id) if released => self.payments().router.send(id, Message::CatchUp),
             // The settler and the screening tell it what it missed.
             Ferried::Sending(id) if released => {
-                services.to_sending_desk(DeskMessage::Wake(id, sending::Message::Resume));
+                self.sendings().live.to_desk(DeskMessage::Wake(id, sending::Message::Resume));
             }
             _ => {}
         }
@@ -187,62 +217,61 @@ impl System {
 
     /// Lets a quarantined payment run again without telling it what came meanwhile: to see, in tests, that it is not lost.
     pub fn inject_release(&self, payment_id: PaymentId) -> bool {
-        let services = &self.inner.services;
-        let released = services.books.release(payment_id.into());
+        let released = self.books().release(payment_id.into());
         if released {
-            services.router.send(payment_id, Message::Resume);
+            self.payments().router.send(payment_id, Message::Resume);
         }
         released
     }
 
     /// Whether every shard runs and has read its live payments; one that was restarted has to do so again.
     pub fn is_ready(&self) -> bool {
-        self.inner.services.is_rehydrated()
+        self.payments().is_rehydrated()
     }
 
     /// Whether the database takes what is written, as far as is known.
     pub fn is_writing(&self) -> bool {
-        self.inner.services.journal.is_writing()
+        self.services().journal.is_writing()
     }
 
     /// Why it does not, and since when.
     pub fn hindrance(&self) -> Option<Hindrance> {
-        self.inner.services.journal.hindrance()
+        self.services().journal.hindrance()
     }
 
     /// How a chain stood when it was last looked at; `None` if it does not run here or was not looked at yet.
     pub fn chain_view(&self, chain: Chain) -> Option<ChainView> {
-        self.inner.services.chains.view(chain)
+        self.services().chains.view(chain)
     }
 
     /// The chains that run here.
     pub fn chains(&self) -> &Chains {
-        &self.inner.services.chains
+        &self.services().chains
     }
 
     /// The webhook sender. It may have just been restarted: hold it for one call.
     pub fn webhooks(&self) -> WebhookSender {
-        self.inner.services.webhooks.read().clone().expect("set before the tree is handed out")
+        self.services().webhooks.read().clone().expect("set before the tree is handed out")
     }
 
     /// The compliance desk. It may have just been restarted: hold it for one call.
     pub fn desk(&self) -> ComplianceDesk {
-        self.inner.services.desk.read().clone().expect("set before the tree is handed out")
+        self.inner.parts.desk.read().clone().expect("set before the tree is handed out")
     }
 
     /// The database.
     pub fn database(&self) -> &Database {
-        &self.inner.services.database
+        &self.services().database
     }
 
     /// The journal.
     pub fn journal(&self) -> &Journal {
-        &self.inner.services.journal
+        &self.services().journal
     }
 
     /// The service's time.
     pub fn clock(&self) -> &Clock {
-        &self.inner.services.clock
+        &self.services().clock
     }
 
     /// Seals secrets.
@@ -252,27 +281,27 @@ impl System {
 
     /// The PSPs' policies.
     pub fn psps(&self) -> &PspDirectory {
-        &self.inner.services.psps
+        &self.services().psps
     }
 
     /// Whether the ledger adds up, as far as its auditor has come.
     pub fn ledger(&self) -> LedgerView {
-        self.inner.services.ledger.view()
+        self.inner.parts.ledger.view()
     }
 
     /// Whether vaults hold what the ledger says, as far as their auditor has come.
     pub fn vaults(&self) -> VaultsView {
-        self.inner.services.vaults.view()
+        self.inner.parts.vaults.view()
     }
 
     /// What the operator holds back.
     pub fn pauses(&self) -> &Pauses {
-        &self.inner.services.pauses
+        &self.services().pauses
     }
 
     /// Goes by the pauses as they are in the database now: after a change made here. Other nodes follow within a second.
     pub async fn refresh_pauses(&self) -> Result<(), sea_orm::DbErr> {
-        self.inner.services.pauses.refresh(&self.inner.services.chains).await
+        self.services().pauses.refresh(&self.services().chains).await
     }
 
     /// Stops the tree in order: nothing new comes in, what is queued is handled, and the journal is flushed. Bounded in
@@ -293,7 +322,7 @@ impl System {
                 tracing::error!(%error, "some actors did not stop in time");
             }
         }
-        if tokio::time::timeout(FLUSH_TIMEOUT, self.inner.services.journal.close()).await.is_err() {
+        if tokio::time::timeout(FLUSH_TIMEOUT, self.services().journal.close()).await.is_err() {
             tracing::error!(
                 "the journal could not be flushed in time; what was not committed was not acknowledged either"
             );
@@ -327,6 +356,6 @@ impl From<CommandFailure> for CommandError {
 
 impl std::fmt::Debug for System {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("System").field("payments_live", &self.inner.services.router.live_len()).finish_non_exhaustive()
+        f.debug_struct("System").field("payments_live", &self.payments().router.live_len()).finish_non_exhaustive()
     }
 }

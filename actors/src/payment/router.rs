@@ -1,31 +1,25 @@
 //! The way to payments: straight to the live actor, or through the shard that wakes it.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use dashmap::DashMap;
-use parking_lot::{Mutex, RwLock};
-use payferry_domain::payment::{Command, Outage, OutageId, Payment};
-use payferry_domain::sending::{self, SendingId};
+use parking_lot::RwLock;
+use payferry_domain::payment::{Outage, Payment};
 use payferry_domain::{Chain, PaymentId, Timestamp};
 use payferry_runtime::observe::Mailbox;
 use ractor::{ActorCell, ActorId, ActorProcessingErr, ActorStatus};
 
+use super::PaymentServices;
 use super::actor::{CommandFailure, Message, PaymentActor};
-use super::effects::Services;
 use super::shard::ShardMessage;
 use crate::chain::Watchlist;
-use crate::inbox::PaymentInbox;
 use crate::observe::{PaymentLine, read_line_note};
-use crate::sending::{self as sendings, DeskMessage, LiveSendings};
 
 /// Logical shards that payment ids fall into.
 pub(crate) const LOGICAL_SHARDS: usize = 256;
-
-/// Outages of a chain that are kept for payments that start later.
-const OUTAGES_KEPT_MAX: usize = 64;
 
 /// Which payments are live, and which supervisor looks after which. Shared by everything that speaks to payments.
 pub(crate) struct Router {
@@ -35,9 +29,6 @@ pub(crate) struct Router {
     owners: DashMap<ActorId, PaymentId>,
     shards: RwLock<Vec<Option<Mailbox<ShardMessage>>>>,
     spawned: AtomicU64,
-    sendings: LiveSendings,
-    /// The newest outages of each chain: a payment that was not there when they were told hears of them when it is.
-    outages: Mutex<HashMap<Chain, VecDeque<Outage>>>,
 }
 
 impl Router {
@@ -49,14 +40,7 @@ impl Router {
             owners: DashMap::new(),
             shards: RwLock::new(vec![None; shards]),
             spawned: AtomicU64::new(0),
-            sendings: LiveSendings::default(),
-            outages: Mutex::default(),
         }
-    }
-
-    /// Payouts and withdrawals, and the way to them.
-    pub(crate) fn sendings(&self) -> &LiveSendings {
-        &self.sendings
     }
 
     /// How many supervisors there are.
@@ -105,20 +89,14 @@ impl Router {
         }
     }
 
-    /// Tells a payment the outages that may have moved its deadline and that it does not know.
-    pub(crate) fn tell_outages(&self, payment: &Payment) {
-        let concerns = |outage: &Outage| {
-            outage.to > payment.terms.created_at
-                && outage.from < payment.deadline()
-                && !payment.outages.contains(outage)
-        };
-        let outages: Vec<_> = match self.outages.lock().get(&payment.terms.chain) {
-            Some(outages) => outages.iter().copied().filter(concerns).collect(),
-            None => return,
-        };
-        for Outage { id, from, to } in outages {
-            self.tell(payment.id(), Command::MoveDeadline { outage: id, from, to });
-        }
+    /// Tells every shard how far a chain was read.
+    pub(crate) fn chain_progressed(&self, chain: Chain, block_time: Timestamp) {
+        self.each_shard(|| ShardMessage::ChainProgressed(chain, block_time));
+    }
+
+    /// Tells every shard of an outage.
+    pub(crate) fn chain_stood_still(&self, chain: Chain, outage: Outage) {
+        self.each_shard(|| ShardMessage::ChainStoodStill { chain, outage });
     }
 
     /// Has every live payment do again what it still owes.
@@ -194,7 +172,7 @@ impl Router {
     /// Starts the actor of a payment, its state handed over. If another was there first, that one serves.
     pub(crate) async fn spawn(
         self: &Arc<Self>,
-        services: &Arc<Services>,
+        services: &Arc<PaymentServices>,
         payment: Box<Payment>,
         supervisor: ActorCell,
     ) -> Result<Mailbox<Message>, ActorProcessingErr> {
@@ -250,35 +228,5 @@ impl Router {
         let (_, id) = self.owners.remove(&actor)?;
         self.leave_and(id, actor, || ());
         Some(id)
-    }
-}
-
-impl PaymentInbox for Router {
-    fn tell(&self, payment_id: PaymentId, command: Command) {
-        self.send(payment_id, Message::Take(Box::new(command)));
-    }
-
-    fn tell_sending(&self, sending_id: SendingId, command: sending::Command) {
-        let told = sendings::Message::Take(Box::new(command.into()));
-        self.sendings.to_desk(DeskMessage::Wake(sending_id, told));
-    }
-
-    fn chain_progressed(&self, chain: Chain, block_time: Timestamp) {
-        self.each_shard(|| ShardMessage::ChainProgressed(chain, block_time));
-    }
-
-    fn chain_stood_still(&self, chain: Chain, outage: u64, from: Timestamp, to: Timestamp) {
-        let outage = OutageId(outage);
-        {
-            // Kept before it is told, so that whoever registers meanwhile meets it here or there.
-            let mut outages = self.outages.lock();
-            let kept = outages.entry(chain).or_default();
-            kept.retain(|known| known.id != outage);
-            kept.push_back(Outage { id: outage, from, to });
-            if kept.len() > OUTAGES_KEPT_MAX {
-                kept.pop_front();
-            }
-        }
-        self.each_shard(|| ShardMessage::ChainStoodStill { chain, outage, from, to });
     }
 }

@@ -15,7 +15,7 @@ use tracing::Instrument;
 use super::System;
 use crate::compliance::{ScreenRequest, Subject};
 use crate::pauses::Scope;
-use crate::payment::{AnswerRow, Message, Reminder, Services, ShardMessage};
+use crate::payment::{AnswerRow, Message, PaymentServices, Reminder, ShardMessage};
 
 /// Random bytes of a magic link.
 const LINK_RANDOM_BYTES: usize = 24;
@@ -122,7 +122,7 @@ pub enum InitiateError {
 impl System {
     /// Makes a payment; it is durable and watched when this returns.
     pub async fn initiate(&self, request: InitiatePayment) -> Result<Payment, InitiateError> {
-        let services = &self.inner.services;
+        let services = self.payments();
         let psp = services.psps.get(request.psp_id).await.map_err(|error| match error {
             PspError::Unknown | PspError::Unreadable(..) | PspError::Unavailable(_) => {
                 InitiateError::Unavailable(error.to_string())
@@ -213,7 +213,7 @@ impl System {
         if amount > send_max {
             return Err(InitiateError::AboveSendLimit { send_max });
         }
-        let Some(screening) = self.inner.services.screening.read().clone() else {
+        let Some(screening) = self.services().screening.read().clone() else {
             return Err(InitiateError::Unavailable("screening does not run yet".to_owned()));
         };
         let request = ScreenRequest::of_recipient(Subject::Recipient, chain, to, amount);
@@ -226,8 +226,8 @@ impl System {
     }
 
     fn choose(&self, token: Token, asked: ChainAsked) -> Result<(Chain, ChainChoice), InitiateError> {
-        let chains = &self.inner.services.chains;
-        let now = self.inner.services.clock.now();
+        let chains = &self.services().chains;
+        let now = self.services().clock.now();
         match asked {
             ChainAsked::Named(chain) => {
                 // A chain that is not run takes no token at all; waiting for it would be in vain.
@@ -261,7 +261,7 @@ impl System {
 }
 
 /// Gives a committed payment its actor. Where that fails, its shard wakes it.
-async fn bring_to_life(services: &Arc<Services>, transition: Box<payment::Transition>) -> Box<Payment> {
+async fn bring_to_life(services: &Arc<PaymentServices>, transition: Box<payment::Transition>) -> Box<Payment> {
     let payment = Box::new(transition.payment);
     services.metrics.initiated(&payment);
     let id = payment.id();
@@ -281,7 +281,7 @@ async fn bring_to_life(services: &Arc<Services>, transition: Box<payment::Transi
 
 /// Has a payment started of which nobody knows whether it was made, if it was: at once, and when a commit that was still
 /// under way has ended.
-fn look_after_all(services: &Services, id: PaymentId) {
+fn look_after_all(services: &PaymentServices, id: PaymentId) {
     services.router.send(id, Message::Resume);
     if let Some(shard) = services.router.shard_of(id) {
         let at = services.clock.real_now::<Timestamp>().plus_secs(LATE_COMMIT_SECS);

@@ -100,7 +100,7 @@ pub enum SendingCommandError {
 impl System {
     /// Accepts a payout or withdrawal: its amount is reserved and it is durable when this returns.
     pub async fn order_sending(&self, request: OrderSending) -> Result<Sending, OrderError> {
-        let services = &self.inner.services;
+        let services = self.services();
         let psp = services.psps.get(request.psp_id).await.map_err(|e| OrderError::Unavailable(e.to_string()))?;
         let Ceilings { send_max, send_daily_max } = psp.ceilings;
         if request.amount > send_max {
@@ -129,14 +129,14 @@ impl System {
         let unit = outbound::change(&accepted, rows, real_now, send_daily_max, |event| psp.wants(event))
             .map_err(|error| OrderError::Unavailable(error.to_string()))?;
         // What is queued is written whether or not the caller waits for it, and then it must be looked after.
-        let services = services.clone();
+        let (services, live) = (services.clone(), self.sendings().live.clone());
         let made = tokio::spawn(async move {
             let written = services.journal.submit(unit).await;
             let id = accepted.sending.id();
             match &written {
-                Ok(_) => services.to_sending_desk(DeskMessage::Begin(Box::new(accepted.sending.clone()))),
+                Ok(_) => live.to_desk(DeskMessage::Begin(Box::new(accepted.sending.clone()))),
                 // If it is there after all, it is looked after.
-                Err(JournalError::Unknown(_)) => services.to_sending_desk(DeskMessage::Wake(id, Message::Resume)),
+                Err(JournalError::Unknown(_)) => live.to_desk(DeskMessage::Wake(id, Message::Resume)),
                 Err(_) => {}
             }
             written.map(|_| accepted.sending)
@@ -162,7 +162,7 @@ impl System {
     ) -> Result<Sending, SendingCommandError> {
         let (reply, replied) = ractor::concurrency::oneshot();
         let told = Told { command, audit, reply: Some(reply.into()) };
-        self.inner.services.to_sending_desk(DeskMessage::Wake(id, Message::Take(Box::new(told))));
+        self.sendings().live.to_desk(DeskMessage::Wake(id, Message::Take(Box::new(told))));
         // It may have been taken in, and may yet be written.
         let unknown = |what: &str| SendingCommandError::Unknown(format!("{id} {what}"));
         match tokio::time::timeout(COMMAND_TIMEOUT, replied).await {

@@ -9,7 +9,7 @@ use tokio::time::MissedTickBehavior;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::System;
-use crate::payment::Services;
+use crate::services::Services;
 
 /// How long a wallet stays after its payment was over: longer than anything that was begun before can take to be committed.
 const LINGER: Duration = Duration::from_mins(2);
@@ -76,6 +76,6 @@ async fn retire_before(services: &Services, before: Option<Instant>) -> Result<(
 impl System {
     /// Takes the wallets of all payments off the list that are over by now, without waiting for a while.
     pub async fn retire_wallets(&self) -> Result<(), StoreError> {
-        retire_before(&self.inner.services, Some(Instant::now())).await
+        retire_before(self.services(), Some(Instant::now())).await
     }
 }

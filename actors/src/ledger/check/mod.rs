@@ -12,9 +12,10 @@ mod sums;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
 use std::time::Duration;
 
+use payferry_entities::Database;
+use payferry_runtime::clock::Clock;
 use ractor::ActorProcessingErr;
 use sea_orm::DbErr;
 
@@ -22,7 +23,6 @@ pub(crate) use findings::Findings;
 pub use findings::{IMBALANCES_MAX, Imbalance, ImbalanceKind, LedgerView};
 pub(crate) use metrics::describe;
 
-use crate::payment::Services;
 use look::Look;
 use payferry_runtime::observe::{ActorKind, Behaviour, Mailbox};
 
@@ -35,7 +35,9 @@ const LOOK_PATIENCE: Duration = Duration::from_mins(1);
 
 /// The actor.
 pub(crate) struct LedgerAuditor {
-    services: Arc<Services>,
+    database: Database,
+    clock: Clock,
+    findings: Findings,
     interval: Duration,
 }
 
@@ -43,8 +45,8 @@ pub(crate) struct LedgerAuditor {
 pub(crate) struct LookNow;
 
 impl LedgerAuditor {
-    pub(crate) fn new(services: Arc<Services>, interval: Duration) -> Self {
-        Self { services, interval }
+    pub(crate) fn new(database: Database, clock: Clock, findings: Findings, interval: Duration) -> Self {
+        Self { database, clock, findings, interval }
     }
 }
 
@@ -61,9 +63,9 @@ impl Behaviour for LedgerAuditor {
     }
 
     async fn handle(&self, myself: &Mailbox<LookNow>, _: LookNow, look: &mut Look) -> Result<(), ActorProcessingErr> {
-        let Services { database, clock, ledger, .. } = &*self.services;
+        let Self { database, clock, findings, .. } = self;
         // Boxed: the future is large, and this actor's alone.
-        let looking = Box::pin(look.once_more(database, ledger, clock.real_now()));
+        let looking = Box::pin(look.once_more(database, findings, clock.real_now()));
         let looked = tokio::time::timeout(LOOK_PATIENCE, looking).await;
         let wait = match looked.unwrap_or_else(|_| Err(DbErr::Custom("it took too long".to_owned()))) {
             Ok(true) => self.interval,
