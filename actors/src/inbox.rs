@@ -12,6 +12,13 @@ pub trait PaymentInbox: Send + Sync + 'static {
     /// Sends a fact or command to one payment.
     fn tell(&self, payment_id: PaymentId, command: Command);
 
+    /// Facts that one block has brought about, each for one payment. What they announce is written together.
+    fn tell_together(&self, facts: Vec<(PaymentId, Command)>) {
+        for (payment_id, command) in facts {
+            self.tell(payment_id, command);
+        }
+    }
+
     /// Sends a fact or command to one payout or withdrawal.
     fn tell_sending(&self, sending_id: SendingId, command: sending::Command);
 

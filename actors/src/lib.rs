@@ -26,6 +26,7 @@ pub mod pauses;
 pub mod payment;
 pub mod reconcile;
 pub mod sending;
+mod services;
 pub mod system;
 pub mod webhook;
 

@@ -2,6 +2,7 @@
 //!
 //! There is no global state: a test can start several trees.
 
+mod inbox;
 mod initiate;
 mod order;
 mod refresh;
@@ -13,6 +14,7 @@ mod wallets;
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::RwLock;
 use payferry_domain::payment::{Command, ObservedTransfer, Payment};
 use payferry_domain::{Chain, PaymentId};
 use payferry_entities::Database;
@@ -28,14 +30,17 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::chain::ChainView;
 use crate::chains::Chains;
 use crate::compliance::identity::ComplianceDesk;
-use crate::ledger::check::LedgerView;
+use crate::ledger::check::{Findings, LedgerView};
 use crate::observe::{Ferried, Quarantine, TreeBooks};
 use crate::pauses::Pauses;
-use crate::payment::{Ask, Beside, CommandFailure, Message, Services};
-use crate::reconcile::watch::VaultsView;
+use crate::payment::{Ask, Beside, CommandFailure, Message, PaymentServices};
+use crate::reconcile::watch::{VaultFindings, VaultsView};
 use crate::sending;
-use crate::sending::DeskMessage;
+use crate::sending::{DeskMessage, SendingServices};
+use crate::services::Services;
 use crate::webhook::WebhookSender;
+
+use inbox::Inbox;
 
 pub use initiate::{ChainAsked, InitiatePayment};
 pub use order::{OrderAnswer, OrderSending};
@@ -61,7 +66,8 @@ pub struct System {
 }
 
 struct Inner {
-    services: Arc<Services>,
+    parts: Arc<Parts>,
+    inbox: Arc<Inbox>,
     sealer: Sealer,
     root: Mailbox<RootMessage>,
     /// Task of the journal; ends with the tree.
@@ -74,7 +80,32 @@ struct Inner {
     _following: AbortOnDropHandle<()>,
 }
 
+/// The parts of the tree. They outlive their actors' restarts.
+struct Parts {
+    services: Arc<Services>,
+    payments: Arc<PaymentServices>,
+    sendings: Arc<SendingServices>,
+    /// Set once it runs, and again when it was restarted.
+    desk: RwLock<Option<ComplianceDesk>>,
+    /// What the auditor of the ledger found.
+    ledger: Findings,
+    /// What the auditor of the vaults found.
+    vaults: VaultFindings,
+}
+
 impl System {
+    fn services(&self) -> &Arc<Services> {
+        &self.inner.parts.services
+    }
+
+    fn payments(&self) -> &Arc<PaymentServices> {
+        &self.inner.parts.payments
+    }
+
+    fn sendings(&self) -> &Arc<SendingServices> {
+        &self.inner.parts.sendings
+    }
+
     /// Runs a request on a payment; returns the payment afterwards.
     pub async fn command(
         &self,
@@ -84,7 +115,7 @@ impl System {
     ) -> Result<Payment, CommandError> {
         let (reply, replied) = ractor::concurrency::oneshot();
         let ask = Ask { command, beside: beside.into(), reply: reply.into() };
-        self.inner.services.router.send(payment_id, Message::Ask(Box::new(ask)));
+        self.payments().router.send(payment_id, Message::Ask(Box::new(ask)));
         // The command may have been received, and may still be written.
         let unknown = |what: &str| CommandError::Unknown(format!("the payment {what}"));
         match tokio::time::timeout(COMMAND_TIMEOUT, replied).await {
@@ -97,7 +128,7 @@ impl System {
 
     /// Up to `limit` transfers that a payment has set aside because its list is full, highest amount first.
     pub async fn set_aside(&self, payment_id: PaymentId, limit: u64) -> Result<Vec<ObservedTransfer>, CommandError> {
-        let Services { database, chains, .. } = &*self.inner.services;
+        let Services { database, chains, .. } = &**self.services();
         let unavailable = |error: &dyn std::fmt::Display| CommandError::Unavailable(error.to_string());
         let rows = payments::set_aside_of(database, payment_id, chains.names(), limit)
             .await
@@ -106,22 +137,21 @@ impl System {
     }
 
     fn books(&self) -> &TreeBooks {
-        &self.inner.services.books
+        &self.services().books
     }
 
     /// Makes the actor of a payment, payout or withdrawal panic on its next message, for tests and the sandbox.
     #[cfg(feature = "faults")]
     pub fn inject_panic(&self, of: impl Into<Ferried>) {
-        let services = &self.inner.services;
         match of.into() {
-            Ferried::Payment(id) => services.router.send(id, Message::Panic),
-            Ferried::Sending(id) => services.to_sending_desk(DeskMessage::Wake(id, sending::Message::Panic)),
+            Ferried::Payment(id) => self.payments().router.send(id, Message::Panic),
+            Ferried::Sending(id) => self.sendings().live.to_desk(DeskMessage::Wake(id, sending::Message::Panic)),
         }
     }
 
     /// Asks every shard to look for live payments without an actor, which it also does every five minutes.
     pub fn sweep_payments(&self) {
-        self.inner.services.router.sweep();
+        self.payments().router.sweep();
     }
 
     /// Kills all permanent actors of a kind in the middle of their work, for tests.
@@ -138,13 +168,13 @@ impl System {
     /// Releases a quarantined payment, payout or withdrawal, which then applies what it missed; returns true if it was
     /// quarantined.
     pub fn release(&self, of: impl Into<Ferried>) -> bool {
-        let (services, of) = (&self.inner.services, of.into());
-        let released = services.books.release(of);
+        let of = of.into();
+        let released = self.books().release(of);
         match of {
-            Ferried::Payment(id) if released => services.router.send(id, Message::CatchUp),
+            Ferried::Payment(id) if released => self.payments().router.send(id, Message::CatchUp),
             // The settler and the screening send again what it missed.
             Ferried::Sending(id) if released => {
-                services.to_sending_desk(DeskMessage::Wake(id, sending::Message::Resume));
+                self.sendings().live.to_desk(DeskMessage::Wake(id, sending::Message::Resume));
             }
             _ => {}
         }
@@ -154,62 +184,61 @@ impl System {
     /// Releases a quarantined payment without applying what it missed, for tests.
     #[cfg(feature = "faults")]
     pub fn inject_release(&self, payment_id: PaymentId) -> bool {
-        let services = &self.inner.services;
-        let released = services.books.release(payment_id.into());
+        let released = self.books().release(payment_id.into());
         if released {
-            services.router.send(payment_id, Message::Resume);
+            self.payments().router.send(payment_id, Message::Resume);
         }
         released
     }
 
     /// True if every shard is running and has read its live payments. A restarted shard must read them again.
     pub fn is_ready(&self) -> bool {
-        self.inner.services.is_rehydrated()
+        self.payments().is_rehydrated()
     }
 
     /// True if the database accepts writes, as far as known.
     pub fn is_writing(&self) -> bool {
-        self.inner.services.journal.is_writing()
+        self.services().journal.is_writing()
     }
 
     /// Reason and time since when the database does not accept writes.
     pub fn hindrance(&self) -> Option<Hindrance> {
-        self.inner.services.journal.hindrance()
+        self.services().journal.hindrance()
     }
 
     /// View of a chain at its last poll; `None` if it is not configured or was not polled yet.
     pub fn chain_view(&self, chain: Chain) -> Option<ChainView> {
-        self.inner.services.chains.view(chain)
+        self.services().chains.view(chain)
     }
 
     /// The configured chains.
     pub fn chains(&self) -> &Chains {
-        &self.inner.services.chains
+        &self.services().chains
     }
 
     /// The webhook sender. Use the handle for one call only, because the actor may be restarted.
     pub fn webhooks(&self) -> WebhookSender {
-        self.inner.services.webhooks.read().clone().expect("set before the tree is handed out")
+        self.services().webhooks.read().clone().expect("set before the tree is handed out")
     }
 
     /// The compliance service. Use the handle for one call only, because the actor may be restarted.
     pub fn desk(&self) -> ComplianceDesk {
-        self.inner.services.desk.read().clone().expect("set before the tree is handed out")
+        self.inner.parts.desk.read().clone().expect("set before the tree is handed out")
     }
 
     /// The database.
     pub fn database(&self) -> &Database {
-        &self.inner.services.database
+        &self.services().database
     }
 
     /// The journal.
     pub fn journal(&self) -> &Journal {
-        &self.inner.services.journal
+        &self.services().journal
     }
 
     /// The service's clock.
     pub fn clock(&self) -> &Clock {
-        &self.inner.services.clock
+        &self.services().clock
     }
 
     /// Encrypts secrets.
@@ -219,27 +248,27 @@ impl System {
 
     /// The PSPs' policies.
     pub fn psps(&self) -> &PspDirectory {
-        &self.inner.services.psps
+        &self.services().psps
     }
 
     /// State of the ledger, as far as its auditor has checked it.
     pub fn ledger(&self) -> LedgerView {
-        self.inner.services.ledger.view()
+        self.inner.parts.ledger.view()
     }
 
     /// State of the vaults compared with the ledger, as far as their auditor has checked them.
     pub fn vaults(&self) -> VaultsView {
-        self.inner.services.vaults.view()
+        self.inner.parts.vaults.view()
     }
 
     /// Pauses set by the operator.
     pub fn pauses(&self) -> &Pauses {
-        &self.inner.services.pauses
+        &self.services().pauses
     }
 
     /// Reloads the pauses from the database, after a change made here. Other nodes follow within a second.
     pub async fn refresh_pauses(&self) -> Result<(), sea_orm::DbErr> {
-        self.inner.services.pauses.refresh(&self.inner.services.chains).await
+        self.services().pauses.refresh(&self.services().chains).await
     }
 
     /// Stops the tree in order: accepts nothing new, handles queued messages, and flushes the journal. The time is
@@ -260,7 +289,7 @@ impl System {
                 tracing::error!(%error, "some actors did not stop in time");
             }
         }
-        if tokio::time::timeout(FLUSH_TIMEOUT, self.inner.services.journal.close()).await.is_err() {
+        if tokio::time::timeout(FLUSH_TIMEOUT, self.services().journal.close()).await.is_err() {
             tracing::error!("the journal could not be flushed in time; uncommitted writes were not acknowledged");
         }
         self.inner.root.stop(None);
@@ -292,6 +321,6 @@ impl From<CommandFailure> for CommandError {
 
 impl std::fmt::Debug for System {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("System").field("payments_live", &self.inner.services.router.live_len()).finish_non_exhaustive()
+        f.debug_struct("System").field("payments_live", &self.payments().router.live_len()).finish_non_exhaustive()
     }
 }

@@ -349,12 +349,11 @@ impl<'a> Poll<'a> {
     }
 
     fn finalise(&self, reach: Reach) {
-        let WatcherArgs { spec, watchlist, inbox, journal, .. } = &self.state.args;
-        let waits = watchlist.take_reached(spec.chain, reach);
-        journal.expect_announcements(waits.len());
-        for wait in waits {
-            let reached = wait.finality;
-            inbox.tell(wait.payment_id, Command::FinaliseTransfer { key: wait.key, revision: wait.revision, reached });
-        }
+        let WatcherArgs { spec, watchlist, inbox, .. } = &self.state.args;
+        let waits = watchlist.take_reached(spec.chain, reach).into_iter().map(|wait| {
+            let (key, revision, reached) = (wait.key, wait.revision, wait.finality);
+            (wait.payment_id, Command::FinaliseTransfer { key, revision, reached })
+        });
+        inbox.tell_together(waits.collect());
     }
 }

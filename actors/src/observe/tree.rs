@@ -44,7 +44,7 @@ impl fmt::Debug for TreeBooks {
 }
 
 impl TreeBooks {
-    /// Empty books. Without `measuring` only the living and the failed are counted: what the rest costs can be seen so.
+    /// Creates the metrics of a tree, all empty.
     pub fn new(clock: Clock) -> Self {
         metrics::describe();
         Self { actors: Books::new(clock), quarantined: Arc::default(), tally: Arc::default() }

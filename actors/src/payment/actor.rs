@@ -17,9 +17,10 @@ use payferry_runtime::observe::{ActorKind, Behaviour, Mailbox};
 use ractor::{ActorProcessingErr, RpcReplyPort};
 use serde::Serialize;
 
-use super::effects::Services;
+use super::PaymentServices;
 use super::shard::{Reminder, ShardMessage};
 use crate::observe::line_note;
+use crate::services::Services;
 
 /// Maximum number of attempts at one command while other writers change the row.
 const CONFLICTS_MAX: usize = 8;
@@ -125,7 +126,7 @@ impl Message {
 
 /// Actor of one payment. Its state is the payment.
 pub(crate) struct PaymentActor {
-    services: Arc<Services>,
+    services: Arc<PaymentServices>,
 }
 
 pub(crate) struct State {
@@ -137,7 +138,7 @@ pub(crate) struct State {
 }
 
 impl PaymentActor {
-    pub(crate) fn new(services: Arc<Services>) -> Self {
+    pub(crate) fn new(services: Arc<PaymentServices>) -> Self {
         Self { services }
     }
 }
@@ -302,7 +303,7 @@ impl PaymentActor {
     /// transfers orphaned since were already notified, to a payment that did not list them.
     async fn as_it_is_now<'c>(&self, command: &'c Command, payment: &Payment) -> Result<Cow<'c, Command>, Failure> {
         let Command::TakeIn { observed } = command else { return Ok(Cow::Borrowed(command)) };
-        let Services { database, chains, .. } = &*self.services;
+        let Services { database, chains, .. } = &**self.services;
         let rows = payments::set_aside_of(database, payment.id(), chains.names(), observed.len() as u64).await?;
         let observed = chains.facts(database, &rows).await.map_err(Failure::Facts)?;
         Ok(Cow::Owned(Command::TakeIn { observed }))

@@ -1,52 +1,30 @@
 //! Services that payments use, and the execution of effects.
 
 use std::collections::BTreeSet;
+use std::ops::Deref;
 use std::sync::{Arc, Once};
 use std::time::Instant;
 
-use parking_lot::{Mutex, RwLock};
-use payferry_domain::payment::{Effect, Payment, TransferKey};
+use parking_lot::Mutex;
+use payferry_domain::payment::{Command, Effect, Outage, Payment, TransferKey};
 use payferry_domain::{Address, Amount, Timestamp};
-use payferry_entities::Database;
-use payferry_journal::Journal;
 use payferry_journal::payments::Unapplied;
-use payferry_journal::psps::PspDirectory;
-use payferry_runtime::clock::Clock;
 
+use super::actor::Message;
 use super::metrics::PaymentMetrics;
+use super::outages::Outages;
 use super::router::Router;
 use super::shard::{Reminder, ShardMessage};
-use crate::chains::Chains;
-use crate::compliance::identity::ComplianceDesk;
-use crate::compliance::{ScreenRequest, Screening, Subject};
-use crate::ledger::check::Findings;
-use crate::observe::TreeBooks;
-use crate::pauses::Pauses;
-use crate::reconcile::watch::VaultFindings;
-use crate::sending::DeskMessage;
-use crate::webhook::WebhookSender;
+use crate::compliance::{ScreenRequest, Subject};
+use crate::services::Services;
 
 /// Services that a payment uses.
-pub(crate) struct Services {
-    pub(crate) database: Database,
-    pub(crate) unapplied: Unapplied,
-    pub(crate) journal: Journal,
-    pub(crate) clock: Clock,
-    pub(crate) psps: PspDirectory,
-    pub(crate) pauses: Pauses,
+pub(crate) struct PaymentServices {
+    services: Arc<Services>,
     pub(crate) router: Arc<Router>,
-    pub(crate) books: TreeBooks,
+    pub(crate) outages: Arc<Outages>,
+    pub(crate) unapplied: Unapplied,
     pub(crate) metrics: PaymentMetrics,
-    pub(crate) chains: Arc<Chains>,
-    /// Findings of the auditor of the ledger.
-    pub(crate) ledger: Findings,
-    /// Findings of the auditor of the vaults.
-    pub(crate) vaults: VaultFindings,
-    /// Set when the actor runs, and again after a restart.
-    pub(crate) screening: RwLock<Option<Screening>>,
-    pub(crate) desk: RwLock<Option<ComplianceDesk>>,
-    /// Like `screening`.
-    pub(crate) webhooks: RwLock<Option<WebhookSender>>,
     /// Start of the tree.
     pub(crate) started: Instant,
     /// Shards that are running and have read their live payments.
@@ -55,7 +33,30 @@ pub(crate) struct Services {
     pub(crate) rehydrated_first: Once,
 }
 
-impl Services {
+/// The services that payments share with the rest of the tree.
+impl Deref for PaymentServices {
+    type Target = Services;
+
+    fn deref(&self) -> &Services {
+        &self.services
+    }
+}
+
+impl PaymentServices {
+    /// Of a tree with so many shards, none of which runs yet.
+    pub(crate) fn new(services: Arc<Services>, shards: usize) -> Self {
+        Self {
+            router: Arc::new(Router::new(shards)),
+            outages: Arc::default(),
+            unapplied: Unapplied::new(services.database.clone()),
+            metrics: PaymentMetrics::new(),
+            started: Instant::now(),
+            rehydrated: Mutex::default(),
+            rehydrated_first: Once::new(),
+            services,
+        }
+    }
+
     /// True if every shard is running and has read its live payments. A restarted shard must read them again.
     pub(crate) fn is_rehydrated(&self) -> bool {
         self.rehydrated.lock().len() == self.router.shards_len()
@@ -89,9 +90,9 @@ impl Services {
             Effect::AwaitDeadline { chain, at } => {
                 // An outage must be applied before the deadline that it extends. The second call catches an outage that
                 // arrived in between.
-                self.router.tell_outages(payment);
+                self.tell_outages(payment);
                 self.to_shard(payment, ShardMessage::AwaitDeadline(id, *chain, *at));
-                self.router.tell_outages(payment);
+                self.tell_outages(payment);
             }
             Effect::AwaitRetry { at, .. } => {
                 self.to_shard(payment, ShardMessage::Remind(id, Reminder::RetrySettlement, *at));
@@ -100,9 +101,7 @@ impl Services {
                 self.chains.nudge_settler(*chain);
             }
             Effect::DeliverWebhooks => {
-                if let Some(webhooks) = &*self.webhooks.read() {
-                    webhooks.nudge(payment.terms.psp_id);
-                }
+                self.nudge_webhooks(payment.terms.psp_id);
             }
             // The actor does this itself, because only it can leave.
             Effect::Passivate => {}
@@ -117,28 +116,17 @@ impl Services {
         self.screen_address(of_transfer(payment, key, revision, from, amount), None);
     }
 
-    /// Has an address screened. With `alarm_at`, it is in review: it is screened after a pause, with an alarm from that
-    /// time on.
-    pub(crate) fn screen_address(&self, request: ScreenRequest, alarm_at: Option<Timestamp>) {
-        let Some(screening) = &*self.screening.read() else { return };
-        match alarm_at {
-            None => screening.screen(request),
-            Some(alarm_at) => screening.screen_later(request, alarm_at),
-        }
-    }
-
     fn screen_later(&self, payment: &Payment, key: TransferKey, revision: u32, alarm_at: Timestamp) {
         let Some(transfer) = payment.transfer(key) else { return };
         self.screen_address(of_transfer(payment, key, revision, transfer.from, transfer.amount), Some(alarm_at));
     }
 
-    pub(crate) fn to_sending_desk(&self, message: DeskMessage) {
-        self.router.sendings().to_desk(message);
-    }
-
-    /// Asks every live payout and withdrawal to resume its pending effects.
-    pub(crate) fn resume_sendings(&self) {
-        self.to_sending_desk(DeskMessage::ResumeAll);
+    /// Tells a payment the outages that may have moved its deadline and that it does not know.
+    fn tell_outages(&self, payment: &Payment) {
+        for Outage { id, from, to } in self.outages.unknown_to(payment) {
+            let command = Command::MoveDeadline { outage: id, from, to };
+            self.router.send(payment.id(), Message::Take(Box::new(command)));
+        }
     }
 
     pub(crate) fn to_shard(&self, payment: &Payment, message: ShardMessage) {

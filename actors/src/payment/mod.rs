@@ -5,6 +5,7 @@
 mod actor;
 mod effects;
 mod metrics;
+mod outages;
 mod router;
 mod shard;
 
@@ -12,7 +13,7 @@ pub use payferry_journal::payments as store;
 
 pub use actor::{AnswerRow, Beside, PaymentMemory};
 pub(crate) use actor::{Ask, CommandFailure, Message};
-pub(crate) use effects::Services;
-pub(crate) use metrics::PaymentMetrics;
+pub(crate) use effects::PaymentServices;
+pub(crate) use outages::Outages;
 pub(crate) use router::Router;
 pub(crate) use shard::{Reminder, Shard, ShardMessage};

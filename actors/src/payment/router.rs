@@ -1,31 +1,25 @@
 //! Routes messages to payments: to the live actor, or through the shard that starts it.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use dashmap::DashMap;
-use parking_lot::{Mutex, RwLock};
-use payferry_domain::payment::{Command, Outage, OutageId, Payment};
-use payferry_domain::sending::{self, SendingId};
+use parking_lot::RwLock;
+use payferry_domain::payment::{Outage, Payment};
 use payferry_domain::{Chain, PaymentId, Timestamp};
 use payferry_runtime::observe::Mailbox;
 use ractor::{ActorCell, ActorId, ActorProcessingErr, ActorStatus};
 
+use super::PaymentServices;
 use super::actor::{CommandFailure, Message, PaymentActor};
-use super::effects::Services;
 use super::shard::ShardMessage;
 use crate::chain::Watchlist;
-use crate::inbox::PaymentInbox;
 use crate::observe::{PaymentLine, read_line_note};
-use crate::sending::{self as sendings, DeskMessage, LiveSendings};
 
 /// Number of logical shards of payment ids.
 pub(crate) const LOGICAL_SHARDS: usize = 256;
-
-/// Maximum number of outages per chain that are kept for payments that start later.
-const OUTAGES_KEPT_MAX: usize = 64;
 
 /// Router to the live payments and their supervisors. Shared by everything that sends messages to payments.
 pub(crate) struct Router {
@@ -35,9 +29,6 @@ pub(crate) struct Router {
     owners: DashMap<ActorId, PaymentId>,
     shards: RwLock<Vec<Option<Mailbox<ShardMessage>>>>,
     spawned: AtomicU64,
-    sendings: LiveSendings,
-    /// Newest outages of each chain, for payments that were not running when the outages were announced.
-    outages: Mutex<HashMap<Chain, VecDeque<Outage>>>,
 }
 
 impl Router {
@@ -49,14 +40,7 @@ impl Router {
             owners: DashMap::new(),
             shards: RwLock::new(vec![None; shards]),
             spawned: AtomicU64::new(0),
-            sendings: LiveSendings::default(),
-            outages: Mutex::default(),
         }
-    }
-
-    /// Router of payouts and withdrawals.
-    pub(crate) fn sendings(&self) -> &LiveSendings {
-        &self.sendings
     }
 
     /// Number of supervisors.
@@ -105,20 +89,14 @@ impl Router {
         }
     }
 
-    /// Sends a payment the outages that may have extended its deadline and that it does not know.
-    pub(crate) fn tell_outages(&self, payment: &Payment) {
-        let concerns = |outage: &Outage| {
-            outage.to > payment.terms.created_at
-                && outage.from < payment.deadline()
-                && !payment.outages.contains(outage)
-        };
-        let outages: Vec<_> = match self.outages.lock().get(&payment.terms.chain) {
-            Some(outages) => outages.iter().copied().filter(concerns).collect(),
-            None => return,
-        };
-        for Outage { id, from, to } in outages {
-            self.tell(payment.id(), Command::MoveDeadline { outage: id, from, to });
-        }
+    /// Tells every shard how far a chain was read.
+    pub(crate) fn chain_progressed(&self, chain: Chain, block_time: Timestamp) {
+        self.each_shard(|| ShardMessage::ChainProgressed(chain, block_time));
+    }
+
+    /// Tells every shard of an outage.
+    pub(crate) fn chain_stood_still(&self, chain: Chain, outage: Outage) {
+        self.each_shard(|| ShardMessage::ChainStoodStill { chain, outage });
     }
 
     /// Asks every live payment to resume its pending effects.
@@ -194,7 +172,7 @@ impl Router {
     /// Starts the actor of a payment with this state. If another actor is already live, returns that one.
     pub(crate) async fn spawn(
         self: &Arc<Self>,
-        services: &Arc<Services>,
+        services: &Arc<PaymentServices>,
         payment: Box<Payment>,
         supervisor: ActorCell,
     ) -> Result<Mailbox<Message>, ActorProcessingErr> {
@@ -250,35 +228,5 @@ impl Router {
         let (_, id) = self.owners.remove(&actor)?;
         self.leave_and(id, actor, || ());
         Some(id)
-    }
-}
-
-impl PaymentInbox for Router {
-    fn tell(&self, payment_id: PaymentId, command: Command) {
-        self.send(payment_id, Message::Take(Box::new(command)));
-    }
-
-    fn tell_sending(&self, sending_id: SendingId, command: sending::Command) {
-        let told = sendings::Message::Take(Box::new(command.into()));
-        self.sendings.to_desk(DeskMessage::Wake(sending_id, told));
-    }
-
-    fn chain_progressed(&self, chain: Chain, block_time: Timestamp) {
-        self.each_shard(|| ShardMessage::ChainProgressed(chain, block_time));
-    }
-
-    fn chain_stood_still(&self, chain: Chain, outage: u64, from: Timestamp, to: Timestamp) {
-        let outage = OutageId(outage);
-        {
-            // Stored before it is sent, so that a payment that registers meanwhile gets it one way or the other.
-            let mut outages = self.outages.lock();
-            let kept = outages.entry(chain).or_default();
-            kept.retain(|known| known.id != outage);
-            kept.push_back(Outage { id: outage, from, to });
-            if kept.len() > OUTAGES_KEPT_MAX {
-                kept.pop_front();
-            }
-        }
-        self.each_shard(|| ShardMessage::ChainStoodStill { chain, outage, from, to });
     }
 }

@@ -8,16 +8,17 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use payferry_domain::payment::{Command, OutageId, Payment, Requester};
+use payferry_domain::payment::{Command, Outage, Payment, Requester};
 use payferry_domain::{Chain, PaymentId, Timestamp};
 use payferry_journal::payments;
 use payferry_runtime::observe::{ActorKind, Behaviour, Cause, Mailbox, ended};
 use payferry_runtime::supervise::Budget;
 use ractor::{ActorProcessingErr, SupervisionEvent};
 
+use super::PaymentServices;
 use super::actor::{CommandFailure, Message};
-use super::effects::Services;
 use super::router::LOGICAL_SHARDS;
+use crate::services::Services;
 
 /// Interval of the timer wheel.
 const TICK: Duration = Duration::from_millis(250);
@@ -53,7 +54,7 @@ pub(crate) enum ShardMessage {
     /// See [`crate::inbox::PaymentInbox::chain_progressed`].
     ChainProgressed(Chain, Timestamp),
     /// See [`crate::inbox::PaymentInbox::chain_stood_still`].
-    ChainStoodStill { chain: Chain, outage: OutageId, from: Timestamp, to: Timestamp },
+    ChainStoodStill { chain: Chain, outage: Outage },
     /// Ask every live payment to resume its pending effects.
     ResumeAll,
     /// Start live payments after this id that have no actor.
@@ -64,7 +65,7 @@ pub(crate) enum ShardMessage {
 
 /// Supervisor of a shard.
 pub(crate) struct Shard {
-    services: Arc<Services>,
+    services: Arc<PaymentServices>,
     index: usize,
 }
 
@@ -95,7 +96,7 @@ impl State {
 
 impl Shard {
     /// Creates the supervisor with this index.
-    pub(crate) fn new(services: Arc<Services>, index: usize) -> Self {
+    pub(crate) fn new(services: Arc<PaymentServices>, index: usize) -> Self {
         Self { services, index }
     }
 
@@ -136,9 +137,9 @@ impl Behaviour for Shard {
             }
             ShardMessage::Remind(id, reminder, at) => state.remind_at(id, reminder, at),
             ShardMessage::ChainProgressed(chain, block_time) => self.pass_deadlines(chain, block_time, state),
-            ShardMessage::ChainStoodStill { chain, outage, from, to } => {
-                for (_, id) in state.deadlines.get(&chain).into_iter().flatten() {
-                    self.tell_live(*id, Command::MoveDeadline { outage, from, to });
+            ShardMessage::ChainStoodStill { chain, outage: Outage { id, from, to } } => {
+                for (_, payment_id) in state.deadlines.get(&chain).into_iter().flatten() {
+                    self.tell_live(*payment_id, Command::MoveDeadline { outage: id, from, to });
                 }
             }
             ShardMessage::ResumeAll => {
@@ -189,7 +190,7 @@ impl Shard {
         }
         self.services.rehydrated.lock().insert(self.index);
         if self.services.is_rehydrated() {
-            let Services { metrics, started, rehydrated_first, .. } = &*self.services;
+            let PaymentServices { metrics, started, rehydrated_first, .. } = &*self.services;
             rehydrated_first.call_once(|| metrics.rehydrated(started.elapsed()));
         }
         Ok(())
@@ -239,7 +240,8 @@ impl Shard {
     /// Starts the live payments of a page that have no actor, then continues with the next page. They were committed
     /// after their initiator had given up, or could not be started then.
     async fn sweep(&self, myself: &Mailbox<ShardMessage>, after: Option<PaymentId>, state: &mut State) {
-        let Services { database, router, books, metrics, clock, .. } = &*self.services;
+        let PaymentServices { router, metrics, .. } = &*self.services;
+        let Services { database, books, clock, .. } = &**self.services;
         let page = match payments::live_ids(database, self.logical(), after, SWEEP_PAGE).await {
             Ok(page) => page,
             Err(error) => {

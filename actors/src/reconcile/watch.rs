@@ -10,7 +10,9 @@ use std::time::Duration;
 use futures::FutureExt;
 use parking_lot::RwLock;
 use payferry_domain::Timestamp;
+use payferry_entities::Database;
 use payferry_evm::{ChainClient, ChainSpec};
+use payferry_runtime::clock::Clock;
 use payferry_runtime::observe::{ActorKind, Behaviour, Mailbox, words_of};
 use ractor::ActorProcessingErr;
 use sea_orm::DbErr;
@@ -18,7 +20,6 @@ use serde::Serialize;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{Difference, Options, Part, Report, metrics, reconcile_part};
-use crate::payment::Services;
 
 /// Name of the auditor's actor.
 pub(crate) const NAME: &str = "vaults";
@@ -112,7 +113,9 @@ fn tell(difference: &Difference) {
 
 /// Actor that reconciles the vaults periodically.
 pub(crate) struct VaultAuditor {
-    services: Arc<Services>,
+    database: Database,
+    clock: Clock,
+    findings: VaultFindings,
     chains: Arc<Vec<(ChainSpec, ChainClient)>>,
     interval: Duration,
     /// True if the treasury is compared with the ledger, too.
@@ -135,12 +138,14 @@ pub(crate) struct State {
 
 impl VaultAuditor {
     pub(crate) fn new(
-        services: Arc<Services>,
+        database: Database,
+        clock: Clock,
+        findings: VaultFindings,
         chains: Arc<Vec<(ChainSpec, ChainClient)>>,
         interval: Duration,
         treasury_kept: bool,
     ) -> Self {
-        Self { services, chains, interval, treasury_kept }
+        Self { database, clock, findings, chains, interval, treasury_kept }
     }
 }
 
@@ -169,7 +174,7 @@ impl Behaviour for VaultAuditor {
                 match *outcome {
                     Ok(report) => {
                         state.after.clone_from(&report.after);
-                        self.services.vaults.take(report, self.services.clock.real_now());
+                        self.findings.take(report, self.clock.real_now());
                     }
                     Err(error) => tracing::warn!(%error, "the vaults could not be checked: {error}"),
                 }
@@ -182,7 +187,8 @@ impl Behaviour for VaultAuditor {
 
 impl VaultAuditor {
     fn run(&self, myself: Mailbox<Message>, after: String) -> AbortOnDropHandle<()> {
-        let (services, chains) = (self.services.clone(), self.chains.clone());
+        let (database, clock) = (self.database.clone(), self.clock.clone());
+        let (findings, chains) = (self.findings.clone(), self.chains.clone());
         let (interval, treasury_kept) = (self.interval, self.treasury_kept);
         AbortOnDropHandle::new(tokio::spawn(async move {
             let options = Options {
@@ -193,8 +199,8 @@ impl VaultAuditor {
                 whole_ledger: false,
                 treasury_kept,
             };
-            let part = Part { after, payments_max: Some(PAYMENTS_MAX), known: services.vaults.known() };
-            let run = reconcile_part(&services.database, &chains, &services.clock, options, part, |_| {});
+            let part = Part { after, payments_max: Some(PAYMENTS_MAX), known: findings.known() };
+            let run = reconcile_part(&database, &chains, &clock, options, part, |_| {});
             let outcome = AssertUnwindSafe(run).catch_unwind().await;
             let outcome =
                 outcome.unwrap_or_else(|panic| Err(DbErr::Custom(format!("it panicked: {}", words_of(panic)))));

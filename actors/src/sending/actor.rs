@@ -14,9 +14,9 @@ use payferry_runtime::observe::{ActorKind, Behaviour, Mailbox};
 use ractor::{ActorProcessingErr, RpcReplyPort};
 use serde::Serialize;
 
+use super::SendingServices;
 use crate::compliance::{ScreenRequest, Subject};
 use crate::observe::sending_note;
-use crate::payment::Services;
 
 /// Maximum number of attempts at one command while other writers change the row.
 const CONFLICTS_MAX: usize = 8;
@@ -96,7 +96,7 @@ impl Message {
 
 /// Actor of one outbound transfer. Its state is the outbound transfer.
 pub(crate) struct SendingActor {
-    services: Arc<Services>,
+    services: Arc<SendingServices>,
 }
 
 pub(crate) struct State {
@@ -122,7 +122,7 @@ enum Failure {
 }
 
 impl SendingActor {
-    pub(crate) fn new(services: Arc<Services>) -> Self {
+    pub(crate) fn new(services: Arc<SendingServices>) -> Self {
         Self { services }
     }
 }
@@ -241,7 +241,7 @@ impl SendingActor {
             if answer.send(outcome).is_err() {
                 // An ended actor receives nothing more, and its successor has read the row or will read it.
                 let _ = myself.cast(Message::Reload);
-                services.resume_sendings();
+                services.live.resume_all();
             }
         });
         answered.await.unwrap_or_else(|_| Err(JournalError::Unknown("the write was interrupted".to_owned())))
@@ -271,12 +271,10 @@ impl SendingActor {
                 }
                 Effect::Send { chain, .. } => services.chains.nudge_settler(*chain),
                 Effect::DeliverWebhooks => {
-                    if let Some(webhooks) = &*services.webhooks.read() {
-                        webhooks.nudge(sending.order.psp_id);
-                    }
+                    services.nudge_webhooks(sending.order.psp_id);
                 }
                 Effect::Passivate => {
-                    services.router.sendings().leave(sending.id(), myself.get_id());
+                    services.live.leave(sending.id(), myself.get_id());
                     let _ = myself.drain();
                 }
             }

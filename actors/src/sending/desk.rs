@@ -15,9 +15,9 @@ use payferry_runtime::supervise::Budget;
 use ractor::{ActorId, ActorProcessingErr, MessagingErr, SupervisionEvent};
 use tokio::task::JoinHandle;
 
+use super::SendingServices;
 use super::actor::{CommandFailure, Message, SendingActor};
 use super::live::LiveSendings;
-use crate::payment::Services;
 
 /// Rows per page when the supervisor starts.
 const REHYDRATION_PAGE: u64 = 500;
@@ -41,7 +41,7 @@ pub(crate) enum DeskMessage {
 
 /// Supervisor of all payouts and withdrawals.
 pub(crate) struct SendingDesk {
-    services: Arc<Services>,
+    services: Arc<SendingServices>,
 }
 
 #[derive(Default)]
@@ -73,12 +73,12 @@ impl PutOff {
 }
 
 impl SendingDesk {
-    pub(crate) fn new(services: Arc<Services>) -> Self {
+    pub(crate) fn new(services: Arc<SendingServices>) -> Self {
         Self { services }
     }
 
     fn sendings(&self) -> &LiveSendings {
-        self.services.router.sendings()
+        &self.services.live
     }
 }
 

@@ -58,6 +58,11 @@ impl LiveSendings {
         }
     }
 
+    /// Has every live one do again what it still owes.
+    pub(crate) fn resume_all(&self) {
+        self.to_desk(DeskMessage::ResumeAll);
+    }
+
     /// Live actor of a payout or withdrawal.
     pub(crate) fn live(&self, id: SendingId) -> Option<Mailbox<Message>> {
         self.live.read().get(&id).filter(|actor| actor.get_status() < ActorStatus::Draining).cloned()

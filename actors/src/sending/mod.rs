@@ -7,6 +7,7 @@
 mod actor;
 mod desk;
 mod live;
+mod services;
 
 pub use payferry_journal::outbound as store;
 
@@ -14,3 +15,4 @@ pub use actor::SendingMemory;
 pub(crate) use actor::{CommandFailure, Message, Told};
 pub(crate) use desk::{DeskMessage, SendingDesk};
 pub(crate) use live::LiveSendings;
+pub(crate) use services::SendingServices;

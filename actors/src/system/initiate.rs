@@ -13,7 +13,7 @@ use tracing::Instrument;
 use super::System;
 use crate::compliance::{ScreenRequest, Subject};
 use crate::pauses::Scope;
-use crate::payment::{AnswerRow, Message, Reminder, Services, ShardMessage};
+use crate::payment::{AnswerRow, Message, PaymentServices, Reminder, ShardMessage};
 
 /// Number of random bytes in a magic link.
 const LINK_RANDOM_BYTES: usize = 24;
@@ -60,7 +60,7 @@ pub enum ChainAsked {
 impl System {
     /// Creates a payment; it is durable and watched when this returns.
     pub async fn initiate(&self, request: InitiatePayment) -> Result<Payment, InitiateError> {
-        let services = &self.inner.services;
+        let services = self.payments();
         let psp = services.psps.get(request.psp_id).await.map_err(|error| match error {
             PspError::Unknown | PspError::Unreadable(..) | PspError::Unavailable(_) => {
                 InitiateError::Unavailable(error.to_string())
@@ -151,7 +151,7 @@ impl System {
         if amount > send_max {
             return Err(InitiateError::AboveSendLimit { send_max });
         }
-        let Some(screening) = self.inner.services.screening.read().clone() else {
+        let Some(screening) = self.services().screening.read().clone() else {
             return Err(InitiateError::Unavailable("screening is not running yet".to_owned()));
         };
         let request = ScreenRequest::of_recipient(Subject::Recipient, chain, to, amount);
@@ -164,8 +164,8 @@ impl System {
     }
 
     fn choose(&self, token: Token, asked: ChainAsked) -> Result<(Chain, ChainChoice), InitiateError> {
-        let chains = &self.inner.services.chains;
-        let now = self.inner.services.clock.now();
+        let chains = &self.services().chains;
+        let now = self.services().clock.now();
         match asked {
             ChainAsked::Named(chain) => {
                 // A chain that is not configured supports no token; waiting would not help.
@@ -199,7 +199,7 @@ impl System {
 }
 
 /// Spawns the actor of a committed payment. If that fails, its shard starts it.
-async fn bring_to_life(services: &Arc<Services>, transition: Box<payment::Transition>) -> Box<Payment> {
+async fn bring_to_life(services: &Arc<PaymentServices>, transition: Box<payment::Transition>) -> Box<Payment> {
     let payment = Box::new(transition.payment);
     services.metrics.initiated(&payment);
     let id = payment.id();
@@ -219,7 +219,7 @@ async fn bring_to_life(services: &Arc<Services>, transition: Box<payment::Transi
 
 /// Starts a payment with an unknown commit outcome, if it exists: now, and again when a commit still in progress has
 /// ended.
-fn look_after_all(services: &Services, id: PaymentId) {
+fn look_after_all(services: &PaymentServices, id: PaymentId) {
     services.router.send(id, Message::Resume);
     if let Some(shard) = services.router.shard_of(id) {
         let at = services.clock.real_now::<Timestamp>().plus_secs(LATE_COMMIT_SECS);

@@ -40,7 +40,7 @@ pub struct OrderSending {
 impl System {
     /// Accepts a payout or withdrawal: its amount is reserved and it is durable when this returns.
     pub async fn order_sending(&self, request: OrderSending) -> Result<Sending, OrderError> {
-        let services = &self.inner.services;
+        let services = self.services();
         let psp = services.psps.get(request.psp_id).await.map_err(|e| OrderError::Unavailable(e.to_string()))?;
         let Ceilings { send_max, send_daily_max } = psp.ceilings;
         if request.amount > send_max {
@@ -69,14 +69,14 @@ impl System {
         let unit = outbound::change(&accepted, rows, real_now, send_daily_max, |event| psp.wants(event))
             .map_err(|error| OrderError::Unavailable(error.to_string()))?;
         // A queued write is executed even if the caller stops waiting, and then the order needs an actor.
-        let services = services.clone();
+        let (services, live) = (services.clone(), self.sendings().live.clone());
         let made = tokio::spawn(async move {
             let written = services.journal.submit(unit).await;
             let id = accepted.sending.id();
             match &written {
-                Ok(_) => services.to_sending_desk(DeskMessage::Begin(Box::new(accepted.sending.clone()))),
+                Ok(_) => live.to_desk(DeskMessage::Begin(Box::new(accepted.sending.clone()))),
                 // If it exists after all, it is started.
-                Err(JournalError::Unknown(_)) => services.to_sending_desk(DeskMessage::Wake(id, Message::Resume)),
+                Err(JournalError::Unknown(_)) => live.to_desk(DeskMessage::Wake(id, Message::Resume)),
                 Err(_) => {}
             }
             written.map(|_| accepted.sending)
@@ -101,7 +101,7 @@ impl System {
     ) -> Result<Sending, SendingCommandError> {
         let (reply, replied) = ractor::concurrency::oneshot();
         let told = Told { command, audit, reply: Some(reply.into()) };
-        self.inner.services.to_sending_desk(DeskMessage::Wake(id, Message::Take(Box::new(told))));
+        self.sendings().live.to_desk(DeskMessage::Wake(id, Message::Take(Box::new(told))));
         // The command may have been received, and may still be written.
         let unknown = |what: &str| SendingCommandError::Unknown(format!("{id} {what}"));
         match tokio::time::timeout(COMMAND_TIMEOUT, replied).await {

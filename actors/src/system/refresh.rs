@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::MissedTickBehavior;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::payment::Services;
+use super::Parts;
 
 /// Interval of updates from the database.
 const DATABASE_EVERY: Duration = Duration::from_secs(15);
@@ -14,22 +14,22 @@ const DATABASE_EVERY: Duration = Duration::from_secs(15);
 const REFRESH_EVERY: Duration = Duration::from_secs(1);
 
 /// Updates gauges until it is dropped.
-pub(super) fn refresh(services: Arc<Services>) -> AbortOnDropHandle<()> {
+pub(super) fn refresh(parts: Arc<Parts>) -> AbortOnDropHandle<()> {
     // Concurrently: a hanging database does not delay gauges from memory.
     AbortOnDropHandle::new(tokio::spawn(async move {
-        tokio::join!(refresh_from_memory(&services), refresh_from_database(&services));
+        tokio::join!(refresh_from_memory(&parts), refresh_from_database(&parts));
     }))
 }
 
-async fn refresh_from_memory(services: &Services) {
+async fn refresh_from_memory(Parts { services, ledger, vaults, .. }: &Parts) {
     let mut ticks = tokio::time::interval(REFRESH_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
         services.books.refresh_metrics();
         services.journal.refresh_metrics();
-        services.vaults.refresh_metrics(services.clock.real_now());
-        services.ledger.refresh_metrics(services.clock.real_now(), &services.chains);
+        vaults.refresh_metrics(services.clock.real_now());
+        ledger.refresh_metrics(services.clock.real_now(), &services.chains);
         if let Some(screening) = &*services.screening.read() {
             screening.refresh_metrics();
         }
@@ -40,7 +40,7 @@ async fn refresh_from_memory(services: &Services) {
     }
 }
 
-async fn refresh_from_database(services: &Services) {
+async fn refresh_from_database(Parts { services, desk, .. }: &Parts) {
     let mut ticks = tokio::time::interval(DATABASE_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -51,7 +51,7 @@ async fn refresh_from_database(services: &Services) {
             ticks.reset_after(REFRESH_EVERY);
             continue;
         };
-        let desk = services.desk.read().clone();
+        let desk = desk.read().clone();
         if let Some(desk) = desk
             && let Err(error) = desk.refresh_backlog().await
         {

@@ -8,7 +8,6 @@ use serde::Serialize;
 use super::System;
 use super::show::ask;
 use crate::observe::{Quarantine, SendingLine};
-use crate::payment::Services;
 use crate::sending::{Message, SendingMemory};
 
 /// View of the actor of a payout or withdrawal.
@@ -36,8 +35,8 @@ pub struct SendingView {
 impl System {
     /// View of the actor of a payout or withdrawal; `None` if it has none and is not quarantined.
     pub async fn observe_sending(&self, id: SendingId) -> Option<SendingView> {
-        let Services { router, books, .. } = &*self.inner.services;
-        let (actor, quarantined) = (router.sendings().live(id), books.quarantine_of(id));
+        let (live, books) = (&self.sendings().live, self.books());
+        let (actor, quarantined) = (live.live(id), books.quarantine_of(id));
         if actor.is_none() && quarantined.is_none() {
             return None;
         }
@@ -57,6 +56,6 @@ impl System {
 
     /// Page of the live payouts and withdrawals after `after`, by id. The cost depends only on the page.
     pub fn sendings_live(&self, after: Option<SendingId>, limit: usize) -> Vec<SendingLine> {
-        self.inner.services.router.sendings().lines(after, limit)
+        self.sendings().live.lines(after, limit)
     }
 }

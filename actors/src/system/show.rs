@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use super::System;
 use crate::observe::{Ferried, GivenUp, PaymentLine, Quarantine, Tallied, TreeView};
-use crate::payment::{Message, PaymentMemory, Services};
+use crate::payment::{Message, PaymentMemory};
 
 /// Maximum time for a payment to reply.
 pub const OBSERVE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -64,14 +64,14 @@ pub struct PaymentView {
 impl System {
     /// Counts of the tree.
     pub fn observe(&self) -> SystemView {
-        let services = &self.inner.services;
-        let (payments_quarantined, sendings_quarantined) = services.books.quarantined_lens();
+        let (router, books) = (&self.payments().router, self.books());
+        let (payments_quarantined, sendings_quarantined) = books.quarantined_lens();
         SystemView {
             ready: self.is_ready(),
-            payments_live: services.router.live_len(),
-            payments_spawned: services.router.spawned(),
-            sendings_live: services.router.sendings().live_len(),
-            restarts: services.books.restarts(),
+            payments_live: router.live_len(),
+            payments_spawned: router.spawned(),
+            sendings_live: self.sendings().live.live_len(),
+            restarts: books.restarts(),
             payments_quarantined,
             sendings_quarantined,
         }
@@ -79,7 +79,7 @@ impl System {
 
     /// View of a payment's actor; `None` if it has none and is not quarantined.
     pub async fn observe_payment(&self, payment_id: PaymentId) -> Option<PaymentView> {
-        let Services { router, books, .. } = &*self.inner.services;
+        let (router, books) = (&self.payments().router, self.books());
         let (actor, quarantined) = (router.live(payment_id), books.quarantine_of(payment_id));
         if actor.is_none() && quarantined.is_none() {
             return None;
@@ -100,8 +100,8 @@ impl System {
 
     /// The tree: every permanent actor by name; payments, payouts and withdrawals only as counts.
     pub fn tree(&self) -> TreeView {
-        let Services { router, books, .. } = &*self.inner.services;
-        books.tree(|shard| router.live_len_in(shard), router.sendings().live_len())
+        let (router, books) = (&self.payments().router, self.books());
+        books.tree(|shard| router.live_len_in(shard), self.sendings().live.live_len())
     }
 
     /// Measurements of every kind of actor.
@@ -111,7 +111,7 @@ impl System {
 
     /// Page of the live payments of a shard after `after`, by id. The cost depends only on the page.
     pub fn payments_of_shard(&self, index: usize, after: Option<PaymentId>, limit: usize) -> Vec<PaymentLine> {
-        self.inner.services.router.lines(index, after, limit)
+        self.payments().router.lines(index, after, limit)
     }
 
     /// Payments by status and chain, including zeros: counted at the start and updated by each commit.

@@ -1,15 +1,14 @@
 //! Starts the tree, in the order of its dependencies.
 
-use std::sync::{Arc, Once};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::RwLock;
 use payferry_entities::Database;
 use payferry_evm::wallet::OperatorSigner;
 use payferry_evm::{ChainClient, ChainSpec};
-use payferry_journal::payments::Unapplied;
 use payferry_journal::psps::{Ceilings, PspDirectory};
 use payferry_journal::{Journal, JournalTask, opening};
 use payferry_runtime::clock::Clock;
@@ -19,21 +18,22 @@ use payferry_runtime::supervise::{Child, Root, RootMessage};
 use ractor::{ActorCell, ActorProcessingErr};
 use tokio_util::task::AbortOnDropHandle;
 
+use super::inbox::Inbox;
 use super::refresh::refresh;
-use super::{Inner, System, wallets};
+use super::{Inner, Parts, System, wallets};
 use crate::auditors::AuditorsConfig;
 use crate::chain::{Checkpoint, Settler, SettlerArgs, WakeUps, Watcher, WatcherArgs};
 use crate::chains::Chains;
 use crate::compliance::identity::{ComplianceDesk, DeskConfig, IdentityProvider};
 use crate::compliance::{KytScreener, Screening, ScreeningConfig, SenderKind};
-use crate::inbox::PaymentInbox;
 use crate::ledger::check::{self, Findings, LedgerAuditor};
 use crate::observe::TreeBooks;
 use crate::pauses::Pauses;
-use crate::payment::{PaymentMetrics, Router, Services, Shard};
+use crate::payment::{PaymentServices, Shard};
 use crate::reconcile;
 use crate::reconcile::watch::{self, VaultAuditor, VaultFindings};
-use crate::sending::SendingDesk;
+use crate::sending::{SendingDesk, SendingServices};
+use crate::services::Services;
 use crate::webhook::{WebhookConfig, WebhookSender};
 
 /// Configuration of a tree.
@@ -123,34 +123,41 @@ impl System {
         let services = Arc::new(Services {
             pauses: Pauses::new(database.clone()),
             psps: PspDirectory::new(database.clone(), ceilings),
-            router: Arc::new(Router::new(shards)),
             chains: Arc::new(Chains::new(setups.iter().map(|setup| setup.spec.clone()).collect())),
-            ledger: Findings::default(),
-            vaults: VaultFindings::default(),
             screening: RwLock::default(),
-            desk: RwLock::default(),
             webhooks: RwLock::default(),
-            started: Instant::now(),
-            rehydrated: Mutex::default(),
-            rehydrated_first: Once::new(),
-            unapplied: Unapplied::new(database.clone()),
             database,
             journal,
             clock,
             books,
-            metrics: PaymentMetrics::new(),
+        });
+        let payments = Arc::new(PaymentServices::new(services.clone(), shards));
+        let sendings = Arc::new(SendingServices::new(services.clone()));
+        let inbox = Arc::new(Inbox {
+            router: payments.router.clone(),
+            outages: payments.outages.clone(),
+            sendings: sendings.live.clone(),
+            journal: services.journal.clone(),
         });
         // Before the settlers: pauses outlast a restart.
         services.pauses.refresh(&services.chains).await.map_err(failed("pauses"))?;
         let following = services.pauses.follow(services.chains.clone());
-        let refreshing = refresh(services.clone());
         let keeping = wallets::keep(services.clone());
-        let inner = Inner {
+        let parts = Arc::new(Parts {
             services,
+            payments,
+            sendings,
+            desk: RwLock::default(),
+            ledger: Findings::default(),
+            vaults: VaultFindings::default(),
+        });
+        let inner = Inner {
+            _refreshing: refresh(parts.clone()),
+            parts,
+            inbox,
             sealer,
             root,
             _writing: writing,
-            _refreshing: refreshing,
             _keeping: keeping,
             _following: following,
         };
@@ -165,7 +172,7 @@ impl System {
             system.start_settler(setup).await?;
         }
         // Before the shards and the watchers: from now on no wallet of a live payment is missing.
-        wallets::watch_live(&system.inner.services).await;
+        wallets::watch_live(system.services()).await;
         for index in 0..shards {
             system.start_shard(index).await?;
         }
@@ -181,7 +188,7 @@ impl System {
     }
 
     async fn start_webhooks(&self, config: WebhookConfig) -> Result<(), StartError> {
-        let (services, sealer) = (self.inner.services.clone(), self.inner.sealer.clone());
+        let (services, sealer) = (self.services().clone(), self.inner.sealer.clone());
         self.adopt(ActorKind::WebhookSender, "webhook sender", move |root| {
             let (services, sealer, config) = (services.clone(), sealer.clone(), config.clone());
             async move {
@@ -199,18 +206,18 @@ impl System {
     }
 
     async fn start_screening(&self, config: ScreeningConfig, screener: Arc<dyn KytScreener>) -> Result<(), StartError> {
-        let services = self.inner.services.clone();
+        let (parts, inbox) = (self.inner.parts.clone(), self.inner.inbox.clone());
         self.adopt(ActorKind::Screening, "screening", move |root| {
-            let (services, config, screener) = (services.clone(), config.clone(), screener.clone());
+            let (parts, inbox, config, screener) = (parts.clone(), inbox.clone(), config.clone(), screener.clone());
             async move {
-                let inbox: Arc<dyn PaymentInbox> = services.router.clone();
+                let Parts { services, payments, sendings, .. } = &*parts;
                 let clock = services.clock.clone();
                 let screening = Screening::start(root, config, screener, inbox, clock, &services.books).await?;
                 let cell = screening.cell();
                 let restarted = services.screening.write().replace(screening).is_some();
                 if restarted {
-                    services.router.resume_all();
-                    services.resume_sendings();
+                    payments.router.resume_all();
+                    sendings.live.resume_all();
                 }
                 Ok(cell)
             }
@@ -224,16 +231,17 @@ impl System {
         config: DeskConfig,
         provider: Option<Arc<dyn IdentityProvider>>,
     ) -> Result<(), StartError> {
-        let (services, sealer) = (self.inner.services.clone(), self.inner.sealer.clone());
+        let (parts, sealer) = (self.inner.parts.clone(), self.inner.sealer.clone());
         self.adopt(ActorKind::ComplianceDesk, "compliance desk", move |root| {
-            let (services, sealer) = (services.clone(), sealer.clone());
+            let (parts, sealer) = (parts.clone(), sealer.clone());
             let (config, provider) = (config.clone(), provider.clone());
             async move {
+                let services = &parts.services;
                 let (database, clock) = (services.database.clone(), services.clock.clone());
                 let books = &services.books;
                 let desk = ComplianceDesk::start(root, config, provider, database, sealer, clock, books).await?;
                 let cell = desk.cell();
-                *services.desk.write() = Some(desk);
+                *parts.desk.write() = Some(desk);
                 Ok(cell)
             }
             .boxed()
@@ -242,9 +250,9 @@ impl System {
     }
 
     async fn start_sending_desk(&self) -> Result<(), StartError> {
-        let services = self.inner.services.clone();
+        let services = self.sendings().clone();
         let died = services.clone();
-        let forget = move || died.router.sendings().forget_desk();
+        let forget = move || died.live.forget_desk();
         let start = move |root| {
             let services = services.clone();
             async move {
@@ -258,11 +266,13 @@ impl System {
     }
 
     async fn start_ledger_auditor(&self, config: AuditorsConfig) -> Result<(), StartError> {
-        let services = self.inner.services.clone();
+        let parts = self.inner.parts.clone();
         self.adopt(ActorKind::Auditor, check::NAME, move |root| {
-            let services = services.clone();
+            let parts = parts.clone();
             async move {
-                let auditor = LedgerAuditor::new(services.clone(), config.ledger_interval);
+                let Parts { services, ledger, .. } = &*parts;
+                let (database, clock) = (services.database.clone(), services.clock.clone());
+                let auditor = LedgerAuditor::new(database, clock, ledger.clone(), config.ledger_interval);
                 Ok(services.books.spawn(check::NAME, auditor, (), Some(root)).await?.get_cell())
             }
             .boxed()
@@ -276,11 +286,13 @@ impl System {
         interval: Duration,
         treasury_kept: bool,
     ) -> Result<(), StartError> {
-        let (services, chains) = (self.inner.services.clone(), Arc::new(chains));
+        let (parts, chains) = (self.inner.parts.clone(), Arc::new(chains));
         self.adopt(ActorKind::Auditor, watch::NAME, move |root| {
-            let (services, chains) = (services.clone(), chains.clone());
+            let (parts, chains) = (parts.clone(), chains.clone());
             async move {
-                let auditor = VaultAuditor::new(services.clone(), chains, interval, treasury_kept);
+                let Parts { services, vaults, .. } = &*parts;
+                let (database, clock) = (services.database.clone(), services.clock.clone());
+                let auditor = VaultAuditor::new(database, clock, vaults.clone(), chains, interval, treasury_kept);
                 Ok(services.books.spawn(watch::NAME, auditor, (), Some(root)).await?.get_cell())
             }
             .boxed()
@@ -289,7 +301,7 @@ impl System {
     }
 
     async fn start_settler(&self, setup: &ChainSetup) -> Result<(), StartError> {
-        let services = &self.inner.services;
+        let services = self.services();
         let chain = setup.spec.chain;
         let handle = services.chains.settler(chain).cloned().unwrap_or_default();
         let args = SettlerArgs {
@@ -298,7 +310,7 @@ impl System {
             database: services.database.clone(),
             journal: services.journal.clone(),
             watchlist: services.chains.watchlist().clone(),
-            inbox: services.router.clone(),
+            inbox: self.inner.inbox.clone(),
             clock: services.clock.clone(),
             settle_signer: setup.signer.clone(),
             send_signer: setup.signer.clone(),
@@ -314,14 +326,14 @@ impl System {
     }
 
     async fn start_watcher(&self, setup: ChainSetup) -> Result<(), StartError> {
-        let services = &self.inner.services;
+        let services = self.services();
         let args = WatcherArgs {
             spec: Arc::new(setup.spec),
             client: setup.client,
             database: services.database.clone(),
             journal: services.journal.clone(),
             watchlist: services.chains.watchlist().clone(),
-            inbox: services.router.clone(),
+            inbox: self.inner.inbox.clone(),
             clock: services.clock.clone(),
             wake_ups: setup.wake_ups,
         };
@@ -335,7 +347,7 @@ impl System {
     }
 
     async fn start_shard(&self, index: usize) -> Result<(), StartError> {
-        let services = self.inner.services.clone();
+        let services = self.payments().clone();
         let died = services.clone();
         let forget = move || died.shard_died(index);
         let start = move |root| {

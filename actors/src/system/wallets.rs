@@ -9,7 +9,7 @@ use tokio::time::MissedTickBehavior;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::System;
-use crate::payment::Services;
+use crate::services::Services;
 
 /// Time that a wallet stays after its payment ended: longer than any commit started before can take.
 const LINGER: Duration = Duration::from_mins(2);
@@ -76,6 +76,6 @@ async fn retire_before(services: &Services, before: Option<Instant>) -> Result<(
 impl System {
     /// Removes the wallets of all ended payments now, without the waiting time.
     pub async fn retire_wallets(&self) -> Result<(), StoreError> {
-        retire_before(&self.inner.services, Some(Instant::now())).await
+        retire_before(self.services(), Some(Instant::now())).await
     }
 }

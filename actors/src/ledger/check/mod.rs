@@ -16,9 +16,10 @@ mod sums;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
 use std::time::Duration;
 
+use payferry_entities::Database;
+use payferry_runtime::clock::Clock;
 use ractor::ActorProcessingErr;
 use sea_orm::DbErr;
 
@@ -26,7 +27,6 @@ pub(crate) use findings::Findings;
 pub use findings::{IMBALANCES_MAX, Imbalance, ImbalanceKind, LedgerView};
 pub(crate) use metrics::describe;
 
-use crate::payment::Services;
 use look::Look;
 use payferry_runtime::observe::{ActorKind, Behaviour, Mailbox};
 
@@ -39,7 +39,9 @@ const LOOK_PATIENCE: Duration = Duration::from_mins(1);
 
 /// The actor of the ledger check.
 pub(crate) struct LedgerAuditor {
-    services: Arc<Services>,
+    database: Database,
+    clock: Clock,
+    findings: Findings,
     interval: Duration,
 }
 
@@ -47,8 +49,8 @@ pub(crate) struct LedgerAuditor {
 pub(crate) struct LookNow;
 
 impl LedgerAuditor {
-    pub(crate) fn new(services: Arc<Services>, interval: Duration) -> Self {
-        Self { services, interval }
+    pub(crate) fn new(database: Database, clock: Clock, findings: Findings, interval: Duration) -> Self {
+        Self { database, clock, findings, interval }
     }
 }
 
@@ -65,9 +67,9 @@ impl Behaviour for LedgerAuditor {
     }
 
     async fn handle(&self, myself: &Mailbox<LookNow>, _: LookNow, look: &mut Look) -> Result<(), ActorProcessingErr> {
-        let Services { database, clock, ledger, .. } = &*self.services;
+        let Self { database, clock, findings, .. } = self;
         // Boxed, because the future is large and only this actor has it.
-        let looking = Box::pin(look.once_more(database, ledger, clock.real_now()));
+        let looking = Box::pin(look.once_more(database, findings, clock.real_now()));
         let looked = tokio::time::timeout(LOOK_PATIENCE, looking).await;
         let wait = match looked.unwrap_or_else(|_| Err(DbErr::Custom("the step exceeded its time limit".to_owned()))) {
             Ok(true) => self.interval,
