@@ -24,7 +24,7 @@ pub struct TreeBooks {
 
 impl Default for TreeBooks {
     fn default() -> Self {
-        Self::new(Clock::default(), true)
+        Self::new(Clock::default())
     }
 }
 

@@ -174,7 +174,6 @@ pub(super) async fn rows<M: FromQueryResult>(
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::super::operations::OVERDUE;
     use super::*;
     use crate::attention::operations::OVERDUE;
     use payferry_entities::Database;
