@@ -43,6 +43,7 @@ pub(crate) enum RootMessage {
     /// Start the child again.
     Restart(usize),
     /// Kill all children of a kind in the middle of whatever they do, as a crash would.
+    #[cfg(feature = "faults")]
     Kill(ActorKind),
     /// Stop all children of these kinds and start them no more; answers when they are down.
     Retire(Vec<ActorKind>, RpcReplyPort<()>),
@@ -98,6 +99,7 @@ impl Behaviour for Root {
                 let _ = reply.send(answer);
             }
             RootMessage::Restart(index) => self.restart(myself, index, state).await,
+            #[cfg(feature = "faults")]
             RootMessage::Kill(kind) => {
                 let hit = state.slots.iter().filter(|slot| slot.child.kind == kind);
                 hit.filter_map(|slot| slot.cell.as_ref()).for_each(ActorCell::kill);

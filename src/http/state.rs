@@ -6,7 +6,6 @@ use std::sync::Arc;
 use axum::http::request::Parts;
 use moka::sync::Cache;
 use payferry_accounts::documents::DocumentStore;
-use payferry_accounts::keys::KeyMode;
 use payferry_actors::System;
 use payferry_actors::clock::Clock;
 use payferry_actors::seal::Sealer;

@@ -110,6 +110,7 @@ pub(crate) enum Message {
     /// Show yourself.
     Observe(RpcReplyPort<PaymentMemory>),
     /// Panic, to see that nothing is lost by it.
+    #[cfg(feature = "faults")]
     Panic,
 }
 
@@ -194,6 +195,7 @@ impl Behaviour for PaymentActor {
             Message::Observe(reply) => {
                 let _ = reply.send(state.memory());
             }
+            #[cfg(feature = "faults")]
             Message::Panic => panic!("panicked on purpose, as a test asked"),
         }
         myself.books().set_note(line_note(&state.payment));

@@ -80,6 +80,7 @@ pub(crate) enum Message {
     /// Show yourself.
     Observe(RpcReplyPort<SendingMemory>),
     /// Panic, to see that nothing is lost by it.
+    #[cfg(feature = "faults")]
     Panic,
 }
 
@@ -157,6 +158,7 @@ impl Behaviour for SendingActor {
                 let _ = reply.send(state.memory());
                 return Ok(());
             }
+            #[cfg(feature = "faults")]
             Message::Panic => panic!("panicked on purpose, as a test asked"),
         };
         myself.books().set_note(sending_note(&state.sending));

@@ -8,9 +8,8 @@ use std::fmt;
 use std::time::Duration;
 
 use payferry_actors::System;
-use payferry_domain::Timestamp;
 use sea_orm::{ConnectionTrait, DbErr, RuntimeErr};
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 use tokio::time::Instant;
 
 /// How long the database may take to answer at all.
@@ -18,28 +17,6 @@ const ANSWER_PATIENCE: Duration = Duration::from_secs(2);
 /// How long it may take over everything that is shown at once. Together they are less than a page waits to be brought to
 /// the present (`live.js`).
 const READING_PATIENCE: Duration = Duration::from_secs(4);
-
-/// A moment, shown as ISO 8601.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Moment(pub Timestamp);
-
-impl fmt::Display for Moment {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl Serialize for Moment {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl From<Timestamp> for Moment {
-    fn from(at: Timestamp) -> Self {
-        Self(at)
-    }
-}
 
 /// Whether the database answers; if not, why.
 pub(crate) async fn answers(system: &System) -> Result<(), DbErr> {

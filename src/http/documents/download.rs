@@ -1,21 +1,12 @@
 //! `GET /api/v1/customers/{customer_id}/documents/{kind}`: a document as it was uploaded.
 
 use axum::extract::State;
-use axum::http::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
-use axum::http::{HeaderName, HeaderValue};
-use axum::response::{IntoResponse, Response};
-use payferry_accounts::documents::{DocumentStore, MediaType, Place};
-use payferry_actors::customers::audit::{self, Actor, Entry};
-use payferry_domain::customer::DocumentKind;
-use payferry_domain::{CustomerId, PspId, Timestamp};
-use payferry_entities::customer_documents::{Column, Entity, Model};
-use payferry_entities::{Database, customers};
+use axum::response::Response;
+use payferry_actors::customers::audit::Actor;
 use payferry_httpkit::caller::{Caller, Customers};
 use payferry_httpkit::error::{ApiError, Problem};
 use payferry_httpkit::extract::Path;
 use payferry_operator::customers::documents::Reading;
-use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
-use serde_json::json;
 
 use crate::http::state::AppState;
 

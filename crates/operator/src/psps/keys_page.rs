@@ -8,7 +8,6 @@ use maud::{Markup, html};
 use payferry_accounts::keys::ApiKey;
 use payferry_accounts::tenants::{self, EXPIRES_DAYS_MAX, KeyOrder, KeyRecord, KeyState, Slice};
 use payferry_domain::{KeyId, PspId, Timestamp};
-use payferry_httpkit::error::ApiError;
 use payferry_httpkit::extract::Fields;
 
 use crate::Operator;

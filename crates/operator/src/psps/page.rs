@@ -9,7 +9,6 @@ use maud::{Markup, html};
 use payferry_accounts::tenants::{self, DEFAULT_WORD, PspRecord, Slice};
 use payferry_domain::payment::OverpaymentPolicy;
 use payferry_domain::{Amount, PspId, Timestamp};
-use payferry_httpkit::error::ApiError;
 use payferry_httpkit::extract::Fields;
 use serde::Deserialize;
 
