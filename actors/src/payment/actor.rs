@@ -112,6 +112,7 @@ pub(crate) enum Message {
     /// Request for the actor's state.
     Observe(RpcReplyPort<PaymentMemory>),
     /// Panic, to test that nothing is lost.
+    #[cfg(feature = "faults")]
     Panic,
 }
 
@@ -196,6 +197,7 @@ impl Behaviour for PaymentActor {
             Message::Observe(reply) => {
                 let _ = reply.send(state.memory());
             }
+            #[cfg(feature = "faults")]
             Message::Panic => panic!("panicked on purpose for a test"),
         }
         myself.books().set_note(line_note(&state.payment));

@@ -80,6 +80,7 @@ pub(crate) enum Message {
     /// Request for the actor's state.
     Observe(RpcReplyPort<SendingMemory>),
     /// Panic, to test that nothing is lost.
+    #[cfg(feature = "faults")]
     Panic,
 }
 
@@ -157,6 +158,7 @@ impl Behaviour for SendingActor {
                 let _ = reply.send(state.memory());
                 return Ok(());
             }
+            #[cfg(feature = "faults")]
             Message::Panic => panic!("panicked on purpose for a test"),
         };
         myself.books().set_note(sending_note(&state.sending));

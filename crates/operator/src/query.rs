@@ -8,37 +8,14 @@ use std::fmt;
 use std::time::Duration;
 
 use payferry_actors::System;
-use payferry_domain::Timestamp;
 use sea_orm::{ConnectionTrait, DbErr, RuntimeErr};
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 use tokio::time::Instant;
 
 /// Time limit of the check that the database answers.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(2);
 /// Time limit of all queries of one page. Both limits together are shorter than the script's timeout (`live.js`).
 const READING_PATIENCE: Duration = Duration::from_secs(4);
-
-/// Time, serialised as ISO 8601.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Moment(pub Timestamp);
-
-impl fmt::Display for Moment {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl Serialize for Moment {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl From<Timestamp> for Moment {
-    fn from(at: Timestamp) -> Self {
-        Self(at)
-    }
-}
 
 /// Checks that the database answers.
 pub(crate) async fn answers(system: &System) -> Result<(), DbErr> {

@@ -47,6 +47,7 @@ pub enum RootMessage {
     /// Restart the child.
     Restart(usize),
     /// Kill all children of a kind in the middle of their work, like a crash.
+    #[cfg(feature = "faults")]
     Kill(ActorKind),
     /// Stop all children of these kinds and do not restart them; replies when they have stopped.
     Retire(Vec<ActorKind>, RpcReplyPort<()>),
@@ -104,6 +105,7 @@ impl Behaviour for Root {
                 let _ = reply.send(answer);
             }
             RootMessage::Restart(index) => self.restart(myself, index, state).await,
+            #[cfg(feature = "faults")]
             RootMessage::Kill(kind) => {
                 let hit = state.slots.iter().filter(|slot| slot.child.kind == kind);
                 hit.filter_map(|slot| slot.cell.as_ref()).for_each(ActorCell::kill);
