@@ -160,7 +160,7 @@ impl WebhookSender {
     }
 
     /// The actor's cell, for its supervisor.
-    pub(crate) fn cell(&self) -> ActorCell {
+    pub fn cell(&self) -> ActorCell {
         self.actor.get_cell()
     }
 
@@ -206,7 +206,7 @@ impl WebhookSender {
     }
 
     /// Shows what is not counted as it happens, from memory.
-    pub(crate) fn refresh_metrics(&self) {
+    pub fn refresh_metrics(&self) {
         self.desk.metrics.show(self.desk.under_way.len(), self.breakers_open());
     }
 
@@ -216,7 +216,7 @@ impl WebhookSender {
     }
 
     /// Counts what waits in the database and shows it.
-    pub(crate) async fn refresh_backlog(&self) -> Result<(), sea_orm::DbErr> {
+    pub async fn refresh_backlog(&self) -> Result<(), sea_orm::DbErr> {
         let backlog = queue::backlog(&self.desk.database).await?;
         self.desk.metrics.show_backlog(backlog, self.desk.clock.real_now());
         Ok(())

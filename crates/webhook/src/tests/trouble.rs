@@ -2,7 +2,7 @@
 
 use super::receiver::{Answer, Receiver};
 use super::*;
-use crate::webhook::{BreakerState, NO_URL, OPEN_MIN, RESPONSE_KEPT_BYTES, TRIP_AFTER, queue};
+use crate::{BreakerState, NO_URL, OPEN_MIN, RESPONSE_KEPT_BYTES, TRIP_AFTER, queue};
 
 #[tokio::test]
 async fn a_receiver_that_answers_500_gets_four_attempts_with_one_id_and_then_it_is_exhausted_and_can_be_redelivered() {
