@@ -1,5 +1,5 @@
-//! The supervision tree that runs payments: journal, payment shards and actors, chain watchers and settlers, screening
-//! and the webhook sender.
+//! The engine: the supervision tree that runs payments and outbound transfers, watches and settles on chains, screens,
+//! and audits.
 //!
 //! The database is authoritative. Every actor is a cache with a queue: it can be killed at any moment and is rebuilt
 //! from its rows. This crate knows no HTTP server and has no singletons: a test may run several trees.
@@ -7,17 +7,8 @@
 pub mod auditors;
 pub mod chain;
 pub mod chains;
-pub use payferry_evm::wallet;
-pub use payferry_journal::{self as journal, psps};
-pub use payferry_runtime::{clock, seal, tls};
-
 pub mod compliance;
 pub mod destination;
-/// Customers as rows, and the audit log.
-pub mod customers {
-    pub use payferry_journal::audit;
-    pub use payferry_journal::customers::*;
-}
 pub mod files;
 pub mod inbox;
 pub mod ledger;
@@ -28,9 +19,20 @@ pub mod reconcile;
 pub mod sending;
 mod services;
 pub mod system;
-pub mod webhook;
 
 pub use system::{
     ChainAsked, ChainSetup, CommandError, InitiateError, InitiatePayment, OrderAnswer, OrderError, OrderSending,
     PaymentView, SendingCommandError, SendingView, StartError, System, SystemConfig, SystemView,
 };
+
+// Paths from before these modules were crates.
+pub use payferry_evm::wallet;
+pub use payferry_journal::{self as journal, psps};
+pub use payferry_runtime::{clock, seal, tls};
+pub use payferry_webhook as webhook;
+
+/// Customers as rows, and the audit log.
+pub mod customers {
+    pub use payferry_journal::audit;
+    pub use payferry_journal::customers::*;
+}

@@ -10,12 +10,12 @@ use payferry_entities::Database;
 use payferry_journal::Journal;
 use payferry_journal::psps::PspDirectory;
 use payferry_runtime::clock::Clock;
+use payferry_webhook::WebhookSender;
 
 use crate::chains::Chains;
 use crate::compliance::{ScreenRequest, Screening};
 use crate::observe::TreeBooks;
 use crate::pauses::Pauses;
-use crate::webhook::WebhookSender;
 
 /// Shared by every part of one tree.
 pub(crate) struct Services {

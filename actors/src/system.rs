@@ -38,9 +38,9 @@ use crate::reconcile::watch::{VaultFindings, VaultsView};
 use crate::sending;
 use crate::sending::{DeskMessage, SendingServices};
 use crate::services::Services;
-use crate::webhook::WebhookSender;
 
 use inbox::Inbox;
+use payferry_webhook::WebhookSender;
 
 pub use initiate::{ChainAsked, InitiatePayment};
 pub use order::{OrderAnswer, OrderSending};

@@ -15,6 +15,7 @@ use payferry_runtime::clock::Clock;
 use payferry_runtime::observe::{ActorKind, Books, Cause, ROOT_NAME};
 use payferry_runtime::seal::Sealer;
 use payferry_runtime::supervise::{Child, Root, RootMessage};
+use payferry_webhook::{WebhookConfig, WebhookSender};
 use ractor::{ActorCell, ActorProcessingErr};
 use tokio_util::task::AbortOnDropHandle;
 
@@ -34,7 +35,6 @@ use crate::reconcile;
 use crate::reconcile::watch::{self, VaultAuditor, VaultFindings};
 use crate::sending::{SendingDesk, SendingServices};
 use crate::services::Services;
-use crate::webhook::{WebhookConfig, WebhookSender};
 
 /// Configuration of a tree.
 pub struct SystemConfig {

@@ -160,7 +160,7 @@ impl WebhookSender {
     }
 
     /// The actor's cell, for its supervisor.
-    pub(crate) fn cell(&self) -> ActorCell {
+    pub fn cell(&self) -> ActorCell {
         self.actor.get_cell()
     }
 
@@ -207,7 +207,7 @@ impl WebhookSender {
     }
 
     /// Sets the gauges that are not updated by events, from memory.
-    pub(crate) fn refresh_metrics(&self) {
+    pub fn refresh_metrics(&self) {
         self.desk.metrics.show(self.desk.under_way.len(), self.breakers_open());
     }
 
@@ -217,7 +217,7 @@ impl WebhookSender {
     }
 
     /// Counts the waiting deliveries in the database and sets the gauges.
-    pub(crate) async fn refresh_backlog(&self) -> Result<(), sea_orm::DbErr> {
+    pub async fn refresh_backlog(&self) -> Result<(), sea_orm::DbErr> {
         let backlog = queue::backlog(&self.desk.database).await?;
         self.desk.metrics.show_backlog(backlog, self.desk.clock.real_now());
         Ok(())

@@ -5,7 +5,7 @@ use wiremock::matchers::body_string_contains;
 
 use super::receiver::{Answer, Receiver};
 use super::*;
-use crate::webhook::{IN_FLIGHT_MAX, endpoint, queue};
+use crate::{IN_FLIGHT_MAX, endpoint, queue};
 
 #[tokio::test]
 async fn retry_does_not_block_later_events() {

@@ -4,7 +4,7 @@ use tokio::net::TcpListener;
 
 use super::receiver::{Answer, Receiver};
 use super::*;
-use crate::webhook::{RESPONSE_KEPT_BYTES, attempt};
+use crate::{RESPONSE_KEPT_BYTES, attempt};
 
 #[tokio::test]
 async fn delivery_is_signed_logged_and_sent_in_order() {

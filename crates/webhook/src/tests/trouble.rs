@@ -2,7 +2,7 @@
 
 use super::receiver::{Answer, Receiver};
 use super::*;
-use crate::webhook::{BreakerState, NO_URL, OPEN_MIN, RESPONSE_KEPT_BYTES, TRIP_AFTER, queue};
+use crate::{BreakerState, NO_URL, OPEN_MIN, RESPONSE_KEPT_BYTES, TRIP_AFTER, queue};
 
 #[tokio::test]
 async fn exhausts_after_four_attempts_and_can_be_redelivered() {
