@@ -1,5 +1,4 @@
-//! A service that cannot be read for a while, or not any more, when a run is compared; and one that takes another fee than
-//! its settings say.
+//! A service that cannot be read for a while or at all at the end of a run, and a fee that differs from the settings.
 
 use serde_json::json;
 
@@ -8,7 +7,7 @@ use super::{complaint, report};
 
 const ASKED: [&str; 4] = ["--rate", "50/s", "--payments", "50"];
 
-/// Loads a sandbox that refuses so many lists of payments.
+/// Puts load on a sandbox that refuses this number of lists of payments.
 async fn load_refusing(lists_refused: usize, further: &[&str]) -> Loaded {
     load_through(Changes { lists_refused, ..Changes::default() }, &[&ASKED, further].concat()).await
 }
@@ -29,13 +28,13 @@ async fn a_failed_comparison_is_a_finding_and_figures_remain() {
     let Loaded { output, lists_refused: refused, .. } = load_refusing(usize::MAX, &asked).await;
     let report = report(&output);
     assert_eq!(output.status.code(), Some(1), "{}\n{report:#}", complaint(&output));
-    assert!((2..50).contains(&refused), "asked for again, and not for ever: {refused}");
+    assert!((2..50).contains(&refused), "retried a limited number of times: {refused}");
     assert_eq!((&report["audited"], &report["interrupted"]), (&json!(false), &json!(false)));
     let [finding] = report["findings"].as_array().unwrap().as_slice() else { panic!("{report:#}") };
     assert_eq!((&finding["kind"], &finding["payment_id"]), (&json!("wrong"), &json!(null)));
     let words = finding["found"].as_str().unwrap();
     assert!(words.starts_with("the comparison failed: GET /payments?") && words.contains("503"), "{words}");
-    // What was measured is there all the same.
+    // The measurements remain.
     assert_eq!((&report["counted"]["accepted"], &report["counted"]["complete"]), (&json!(50), &json!(50)));
     assert!(report["stages"].as_array().unwrap().len() > 5, "{:#}", report["stages"]);
     let page = std::fs::read_to_string(&file).unwrap();

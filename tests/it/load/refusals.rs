@@ -1,4 +1,4 @@
-//! What cannot be done is told at once, and changes nothing.
+//! Bad arguments and unusable services are rejected before anything changes.
 
 use axum::Router;
 use reqwest::{Method, StatusCode};
@@ -111,7 +111,7 @@ async fn rejects_unsupported_settings_before_any_change() {
     }
     assert_eq!(sandbox.ok(Method::GET, "/api/v1/webhook", None).await, endpoint);
     assert_eq!(sandbox.ok(Method::GET, "/merchants", None).await, merchants);
-    // What makes no difference to a payment's end is no reason.
+    // Settings that do not affect the end of a payment are allowed.
     let back = json!({
         "event_families": "both", "overpayment": "hold", "tolerance": "0.50", "tolerance_bps": 0,
         "require_customer": false, "refund_to_sender": true, "finality": {"base": "default"},

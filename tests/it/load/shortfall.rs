@@ -1,4 +1,4 @@
-//! Payments that could not be made: told by kind, and a failure beyond what is allowed.
+//! Payments that could not be made: counted by kind, and a failure above the allowed percentage.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use serde_json::json;
 use super::{against, complaint, report, run};
 use crate::process::{Home, Running};
 
-/// Half of the payments to be held, and five of the others, cannot be stored: those of these references.
+/// Refuses to store half of the held payments and five of the others, by their references.
 const REFUSE_SOME: &str = "
     CREATE TRIGGER plant BEFORE INSERT ON payments
     WHEN NEW.reference GLOB 'load-*-1[0-9]' OR NEW.reference GLOB 'load-*-2[0-4]'
@@ -41,18 +41,18 @@ async fn a_run_fails_if_too_many_payments_are_not_made() {
     sandbox.stop();
 }
 
-/// Plants the same in the database of a sandbox that is just being started, before its first payment.
+/// Adds the trigger to the database of a starting sandbox, before its first payment.
 async fn refuse_some(file: &Path) {
     let since = Instant::now();
     let wait = || async {
-        assert!(since.elapsed() < Duration::from_mins(1), "it was not started");
+        assert!(since.elapsed() < Duration::from_mins(1), "the sandbox did not start");
         tokio::time::sleep(Duration::from_millis(20)).await;
     };
     while !file.exists() {
         wait().await;
     }
     let database = Database::open(&format!("sqlite://{}", file.display())).await.unwrap();
-    // Made when all tables are there.
+    // The PSP is made after all tables exist.
     let psp = Statement::from_string(database.backend(), "SELECT id FROM psps");
     while !matches!(database.reader().query_one_raw(psp.clone()).await, Ok(Some(_))) {
         wait().await;
@@ -79,7 +79,7 @@ async fn defects_of_a_new_sandbox_are_findings() {
 async fn a_psp_without_an_endpoint_gets_an_inbox_and_a_note() {
     let home = Home::new().await;
     let sandbox = Running::start(&home);
-    // Turned away while the first one is not answered: counted, by kind, and too many.
+    // Arrivals beyond the first are rejected until it has a response: counted by kind, and too many.
     let asked = ["--rate", "5000/s", "--payments", "100", "--in-flight-max", "1", "--mix", "exact=100"];
     let output = run(against(&sandbox, &asked)).await;
     let printed = String::from_utf8_lossy(&output.stdout);
@@ -90,7 +90,7 @@ async fn a_psp_without_an_endpoint_gets_an_inbox_and_a_note() {
     assert!(printed.contains(&format!("its events go to {inbox} now")), "{printed}");
     let endpoint = sandbox.ok(Method::GET, "/api/v1/webhook", None).await;
     assert_eq!(endpoint["webhook_url"], inbox);
-    // The next run sets it back there, and has nothing more to say.
+    // The next run restores that endpoint and has no note.
     let asked = ["--rate", "100/s", "--payments", "20", "--mix", "exact=100"];
     let output = run(against(&sandbox, &asked)).await;
     let printed = String::from_utf8_lossy(&output.stdout);

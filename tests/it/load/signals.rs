@@ -1,4 +1,4 @@
-//! It can be interrupted, and never leaves a sandbox behind.
+//! Interruptions: a load tester never leaves a sandbox behind.
 
 use std::io::Read;
 use std::process::{Child, Command, Stdio};
@@ -10,7 +10,7 @@ use crate::process::payferry;
 
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// A load that goes on for long, with its own sandbox under way.
+/// Starts a long load with its own sandbox.
 fn start() -> (Child, u32) {
     let args = ["load", "--rate", "50/s", "--payments", "100000", "--block-time-ms", "100", "--json"];
     let load = payferry().args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
@@ -18,7 +18,7 @@ fn start() -> (Child, u32) {
     (load, sandbox)
 }
 
-/// Waits for something.
+/// Waits until `look` returns a value.
 fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
     let since = Instant::now();
     loop {
@@ -41,13 +41,13 @@ fn parent_of(pid: u32) -> Option<u32> {
     stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// Whether it runs; one that has ended and that nobody waited for does not.
+/// Whether a process runs. A zombie does not.
 fn runs(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
     stat.is_ok_and(|stat| !stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('Z')))
 }
 
-/// The report that it printed.
+/// Parses the printed report.
 fn printed(load: &mut Child) -> Value {
     let mut printed = String::new();
     load.stdout.take().unwrap().read_to_string(&mut printed).unwrap();
@@ -57,7 +57,7 @@ fn printed(load: &mut Child) -> Value {
 #[tokio::test]
 async fn ctrl_c_prints_a_report() {
     let (mut load, sandbox) = start();
-    // Long enough that payments are under way on any machine.
+    // Long enough for payments to be in progress on any machine.
     tokio::time::sleep(Duration::from_secs(12)).await;
     assert!(Command::new("kill").args(["-INT", &load.id().to_string()]).status().unwrap().success());
     let status = until(|| load.try_wait().unwrap());

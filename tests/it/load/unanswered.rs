@@ -1,4 +1,4 @@
-//! Payments that are made although their initiation is answered otherwise, or not legibly.
+//! Payments that exist although their initiation got an error or an unreadable response.
 
 use axum::http::StatusCode;
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::between::{Changes, load_through};
 use super::{complaint, report};
 
-/// Payments that are denied.
+/// Payments whose response is changed.
 const DENIED: usize = 3;
 const ASKED: [&str; 6] = ["--rate", "50/s", "--payments", "50", "--not-made-max", "10"];
 

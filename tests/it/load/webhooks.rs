@@ -1,4 +1,4 @@
-//! Webhooks that come more than once, and one that is not genuine.
+//! Repeated webhooks and a forged one.
 
 use serde_json::json;
 

@@ -27,19 +27,23 @@ pub(super) const ROWS: [Row; 3] = [Row::Initiate, Row::InitiatePostgres, Row::Co
 /// Databases that are made on a server.
 pub(super) const DATABASES: [&str; 2] = ["against_this", "against_other"];
 
-/// Pairs of services, and rounds of each pair. A process keeps some luck of its start (its memory layout, the place of
-/// its file on the disk), so one pair is not enough. The binary that starts first changes with each pair.
+/// Pairs of services. A process keeps some luck of its start (its memory layout, the place of its file on the disk), so one pair
+/// is not enough. The binary that starts first changes with each pair.
 const PAIRS: u32 = 2;
+const PAIRS_QUICK: u32 = 1;
+/// Rounds of each pair: of initiations, of complete payments, and in a quick run.
 const ROUNDS: u32 = 8;
-/// The same in a quick run.
-const QUICK: (u32, u32) = (1, 2);
-/// Number of turns in the time of one measurement: with 10 s, a turn takes 2 s and a figure about 80 s.
+const ROUNDS_COMPLETE: u32 = 5;
+const ROUNDS_QUICK: u32 = 2;
+/// Number of turns of initiations in the time of one measurement: with 10 s, a turn takes 2 s.
 const TURNS: u32 = 5;
-/// Payments of a turn of `complete`, and in a quick run. All are initiated at this rate per second, faster than they
+/// Payments of a turn of complete payments, and in a quick run. All are initiated at this rate per second, faster than they
 /// settle, so that the service is busy until the last is complete.
-const PAYMENTS: usize = 1_000;
+const PAYMENTS: usize = 1_500;
 const PAYMENTS_QUICK: usize = 20;
 const RATE: f64 = 2_000.0;
+/// Time between blocks for complete payments: short, so that the wait for final blocks is a small part of a turn.
+const BLOCK_TIME: Duration = Duration::from_millis(100);
 
 /// Goals of the ratios.
 const SQLITE_SHARE_LEAST: f64 = 0.8;
@@ -126,14 +130,22 @@ pub(super) async fn measure(
     other: &Path,
     (time, quick): (Duration, bool),
 ) -> anyhow::Result<Vec<Line>> {
-    let (pairs, rounds) = if quick { QUICK } else { (PAIRS, ROUNDS) };
-    let payments = if quick { PAYMENTS_QUICK } else { PAYMENTS };
+    let (pairs, payments) = if quick { (PAIRS_QUICK, PAYMENTS_QUICK) } else { (PAIRS, PAYMENTS) };
+    let rounds = match row {
+        _ if quick => ROUNDS_QUICK,
+        Row::Complete => ROUNDS_COMPLETE,
+        _ => ROUNDS,
+    };
     let (mut figures, mut wrong) = ([Figures::default(), Figures::default()], Vec::new());
     for pair in 0..pairs {
         let options = async |which: usize| {
             let program = [None, Some(other.to_owned())][which].clone();
             let database_url = engine.database(DATABASES[which]).await?;
-            anyhow::Ok(SandboxOptions { program, database_url, ..env.options("against")? })
+            let mut options = SandboxOptions { program, database_url, ..env.options("against")? };
+            if row == Row::Complete {
+                options.block_time = Some(BLOCK_TIME);
+            }
+            anyhow::Ok(options)
         };
         let order = if pair % 2 == 0 { [0, 1] } else { [1, 0] };
         let mut loads = [None, None];

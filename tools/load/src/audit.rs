@@ -14,7 +14,7 @@ use super::behaviour::Behaviour;
 use super::expect;
 use super::record::{Record, ReportedSettlement};
 use super::state::{Inner, RunState};
-use books::{ExpectedPostings, Keeper, Posted, Postings};
+use books::{ExpectedPostings, LedgerTraits, Posted, Postings};
 use payferry_testkit::ledger::LedgerReading;
 use payferry_testkit::movements::{MovedAmounts, VaultAmounts, holdings, movements};
 use payferry_testkit::psp::Psp;
@@ -23,7 +23,7 @@ use payferry_testkit::sandbox::{ChainInfo, SandboxInfo};
 
 /// A payment as the service shows it, as far as the audit compares it.
 #[derive(Debug, Clone, Deserialize)]
-pub struct Shown {
+pub struct AuditedPayment {
     payment_id: PaymentId,
     /// Status.
     pub status: String,
@@ -36,12 +36,12 @@ pub struct Shown {
     intermediary_wallet: Address,
     labels: Vec<String>,
     failure_reason: Option<String>,
-    transfers: Vec<ShownTransfer>,
-    settlement: Option<ShownSettlement>,
+    transfers: Vec<AuditedTransfer>,
+    settlement: Option<AuditedSettlement>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
-struct ShownTransfer {
+struct AuditedTransfer {
     tx_hash: String,
     amount: String,
     status: String,
@@ -49,7 +49,7 @@ struct ShownTransfer {
 }
 
 #[derive(Debug, Clone, Deserialize)]
-struct ShownSettlement {
+struct AuditedSettlement {
     status: String,
     amount: String,
     psp_amount: String,
@@ -111,12 +111,12 @@ pub struct Baseline {
 }
 
 /// Reads the current state.
-pub async fn baseline(api: &Psp, ground: &SandboxInfo) -> anyhow::Result<Baseline> {
+pub async fn baseline(psp: &Psp, sandbox: &SandboxInfo) -> anyhow::Result<Baseline> {
     let mut chains = BTreeMap::new();
-    for (chain, place) in &ground.chains {
-        chains.insert(*chain, holdings(&Rpc::of_sandbox(api.side(), *chain), place).await?);
+    for (chain, place) in &sandbox.chains {
+        chains.insert(*chain, holdings(&Rpc::of_sandbox(psp.side(), *chain), place).await?);
     }
-    Ok(Baseline { chains, books: LedgerReading::now(api).await? })
+    Ok(Baseline { chains, books: LedgerReading::now(psp).await? })
 }
 
 /// Scope of the comparison.
@@ -125,7 +125,7 @@ pub struct Scope<'a> {
     /// Merchant of all payments of the run.
     pub merchant: MerchantId,
     /// Chains and contracts.
-    pub ground: &'a SandboxInfo,
+    pub sandbox: &'a SandboxInfo,
     /// State at the beginning of the run.
     pub baseline: &'a Baseline,
     /// Whether only this run uses the service.
@@ -133,20 +133,20 @@ pub struct Scope<'a> {
 }
 
 /// Part of a payment that was read back and is compared with the chain.
-struct Listed {
+struct ChainSide {
     wallet: Address,
     settlement: Option<ReportedSettlement>,
 }
 
 /// Reads everything back and compares it.
-pub async fn audit(api: &Psp, scope: Scope<'_>, state: &RunState) -> anyhow::Result<Audit> {
-    let Scope { merchant, ground, baseline, is_alone } = scope;
+pub async fn audit(psp: &Psp, scope: Scope<'_>, state: &RunState) -> anyhow::Result<Audit> {
+    let Scope { merchant, sandbox, baseline, is_alone } = scope;
     let mut audit = Audit::default();
     let mut settled: HashMap<(Chain, Token), VaultAmounts> = HashMap::new();
     let mut owed = Vec::new();
     let mut ids = HashSet::new();
     let mut listed = HashMap::new();
-    api.payments(&format!("merchant_id={merchant}"), |shown: Shown| {
+    psp.payments(&format!("merchant_id={merchant}"), |shown: AuditedPayment| {
         if !ids.insert(shown.payment_id) {
             audit.unassigned.push(format!("{} is listed twice", shown.payment_id));
         }
@@ -168,7 +168,7 @@ pub async fn audit(api: &Psp, scope: Scope<'_>, state: &RunState) -> anyhow::Res
             sum.vault = sum.vault.saturating_add(*psp_amount);
             sum.treasury = sum.treasury.saturating_add(*treasury_fee);
         }
-        listed.insert(number.unwrap_or_default(), Listed { wallet: shown.intermediary_wallet, settlement });
+        listed.insert(number.unwrap_or_default(), ChainSide { wallet: shown.intermediary_wallet, settlement });
         owed.push(ExpectedPostings {
             number: number.unwrap_or_default(),
             id: shown.payment_id,
@@ -178,16 +178,16 @@ pub async fn audit(api: &Psp, scope: Scope<'_>, state: &RunState) -> anyhow::Res
         audit.shown.insert(number.unwrap_or_default(), line(&shown));
     })
     .await?;
-    let keeper = Keeper { has_ledger: ground.keeps_ledger, is_alone };
-    let books = compare_books(api, scope, keeper, &owed, state).await?;
+    let traits = LedgerTraits { has_ledger: sandbox.keeps_ledger, is_alone };
+    let books = compare_books(psp, scope, traits, &owed, state).await?;
     audit.unassigned.extend(books.unassigned);
     audit.notes.extend(books.notes);
-    for (chain, place) in &ground.chains {
-        let rpc = Rpc::of_sandbox(api.side(), *chain);
+    for (chain, place) in &sandbox.chains {
+        let rpc = Rpc::of_sandbox(psp.side(), *chain);
         let (head, now) = holdings(&rpc, place).await?;
         let Some((above, before)) = baseline.chains.get(chain) else { continue };
         let moved = movements(&rpc, place, *above, head).await?;
-        let others = held_against(&mut state.read(), *chain, moved.came, &listed);
+        let others = compare_with_chain(&mut state.read(), *chain, moved.came, &listed);
         for token in place.tokens.keys() {
             let of = |holdings: &HashMap<Token, VaultAmounts>| holdings.get(token).copied().unwrap_or_default();
             let ours = settled.get(&(*chain, *token)).copied().unwrap_or_default();
@@ -213,9 +213,9 @@ pub async fn audit(api: &Psp, scope: Scope<'_>, state: &RunState) -> anyhow::Res
 
 /// Reads balances and ledger and compares them. Differences of a payment become faults of it.
 async fn compare_books(
-    api: &Psp,
-    Scope { ground, baseline, .. }: Scope<'_>,
-    keeper: Keeper,
+    psp: &Psp,
+    Scope { sandbox, baseline, .. }: Scope<'_>,
+    traits: LedgerTraits,
     owed: &[ExpectedPostings],
     state: &RunState,
 ) -> anyhow::Result<books::Compared> {
@@ -223,12 +223,12 @@ async fn compare_books(
         let chain = *chain;
         place.tokens.iter().map(move |(token, contract)| ((chain, *token), *contract)).collect::<Vec<_>>()
     };
-    let contracts: HashMap<(Chain, Token), Address> = ground.chains.iter().flat_map(of_chain).collect();
+    let contracts: HashMap<(Chain, Token), Address> = sandbox.chains.iter().flat_map(of_chain).collect();
     let asset = |owed: &ExpectedPostings| Some((owed.id, (owed.asset.0, *contracts.get(&owed.asset)?)));
     let mut postings = Postings::of(owed.iter().filter_map(asset));
     let before = &baseline.books;
-    let now = before.since(api, |entry| postings.add(entry)).await?;
-    let mut compared = books::compare(owed, &postings, [before, &now], &contracts, keeper);
+    let now = before.since(psp, |entry| postings.add(entry)).await?;
+    let mut compared = books::compare(owed, &postings, [before, &now], &contracts, traits);
     let mut inner = state.read();
     for (number, fault) in compared.faults.drain(..) {
         if let Some(record) = inner.record(number) {
@@ -266,7 +266,7 @@ fn holding(
 }
 
 /// Describes a payment in one line.
-fn line(shown: &Shown) -> String {
+fn line(shown: &AuditedPayment) -> String {
     let mut line = shown.status.clone();
     if let Some(reason) = &shown.failure_reason {
         line = format!("{line} ({reason})");
@@ -278,7 +278,7 @@ fn line(shown: &Shown) -> String {
 }
 
 /// Returns the final settlement that the payment shows.
-fn settlement(shown: &Shown) -> Option<ReportedSettlement> {
+fn settlement(shown: &AuditedPayment) -> Option<ReportedSettlement> {
     let settlement = shown.settlement.as_ref().filter(|settlement| settlement.status == "settled")?;
     Some(ReportedSettlement {
         psp_amount: settlement.psp_amount.parse().ok()?,
@@ -289,7 +289,7 @@ fn settlement(shown: &Shown) -> Option<ReportedSettlement> {
 
 /// Returns the postings that the ledger must have for a payment: the received amount that it shows, and the shares of
 /// the settled amount by the PSP's settings, whatever shares the payment shows.
-fn posted(record: &Record, shown: &Shown) -> Posted {
+fn posted(record: &Record, shown: &AuditedPayment) -> Posted {
     let parsed = |text: &str| text.parse::<Amount>().unwrap_or_default();
     let settlement = shown.settlement.as_ref().filter(|settlement| settlement.status == "settled");
     let settled = settlement.map_or(Amount::ZERO, |settlement| parsed(&settlement.amount));
@@ -302,7 +302,7 @@ fn posted(record: &Record, shown: &Shown) -> Posted {
 }
 
 /// Returns the differences between a payment and its expected state.
-fn differences(record: &Record, shown: &Shown) -> Vec<String> {
+fn differences(record: &Record, shown: &AuditedPayment) -> Vec<String> {
     let intent = &record.intent;
     let mut differences = Vec::new();
     let mut same = |what: &str, found: &str, wanted: &str| {
@@ -340,7 +340,7 @@ fn differences(record: &Record, shown: &Shown) -> Vec<String> {
     same("amount_received", &shown.amount_received, &received);
     same("excess_received", &shown.excess_received, &Amount::ZERO.to_string());
     let sent = record.sent.map(|(hash, _)| format!("{hash} of {received}, final, counted"));
-    let transfers = shown.transfers.iter().map(|ShownTransfer { tx_hash, amount, status, counted }| {
+    let transfers = shown.transfers.iter().map(|AuditedTransfer { tx_hash, amount, status, counted }| {
         let counted = if *counted { "counted" } else { "not counted" };
         format!("{tx_hash} of {amount}, {status}, {counted}")
     });
@@ -356,10 +356,10 @@ fn differences(record: &Record, shown: &Shown) -> Vec<String> {
             same("settlement.amount", &settlement.amount, &received);
             let split = format!("{} and {}", settlement.psp_amount, settlement.treasury_fee);
             same(expect::SPLIT, &split, &expect::split(paid, record.fee_bps));
-            if let Some(told) = &record.told {
-                same("settlement.psp_amount", &settlement.psp_amount, &told.psp_amount.to_string());
-                same("settlement.treasury_fee", &settlement.treasury_fee, &told.treasury_fee.to_string());
-                same("settlement.tx_hash", settlement.tx_hash.as_deref().unwrap_or("-"), &told.tx_hash);
+            if let Some(reported) = &record.reported {
+                same("settlement.psp_amount", &settlement.psp_amount, &reported.psp_amount.to_string());
+                same("settlement.treasury_fee", &settlement.treasury_fee, &reported.treasury_fee.to_string());
+                same("settlement.tx_hash", settlement.tx_hash.as_deref().unwrap_or("-"), &reported.tx_hash);
             }
         }
     }
@@ -368,19 +368,19 @@ fn differences(record: &Record, shown: &Shown) -> Vec<String> {
 
 /// Compares each payment of a chain with the transfers that left its wallet. Returns the amounts of other payments by
 /// token. A payment without webhooks is compared with the settlement that was read back.
-fn held_against(
+fn compare_with_chain(
     inner: &mut Inner,
     chain: Chain,
     mut moved: HashMap<(Token, Address), MovedAmounts>,
-    listed: &HashMap<u32, Listed>,
+    listed: &HashMap<u32, ChainSide>,
 ) -> HashMap<Token, VaultAmounts> {
     for (number, record) in (0..).zip(&mut inner.records).filter(|(_, record)| record.intent.chain == chain) {
         let listed = listed.get(&number);
         let wallet = record.made.map(|made| made.wallet).or_else(|| Some(listed?.wallet));
         let Some(wallet) = wallet else { continue };
         let moved = moved.remove(&(record.intent.token, wallet)).unwrap_or_default();
-        let (said, by) = match &record.told {
-            Some(told) => (Some(told), "webhooks report"),
+        let (said, by) = match &record.reported {
+            Some(reported) => (Some(reported), "webhooks report"),
             None => (listed.and_then(|listed| listed.settlement.as_ref()), "the payment shows"),
         };
         let wanted = said.map_or_else(Default::default, |said| (said.psp_amount, said.treasury_fee));

@@ -213,9 +213,9 @@ mod tests {
         let audit = Audit { shown, unassigned: vec!["pay_X is there".to_owned()], ..Audit::default() };
         let found = findings(&records, &audit, forged());
         let id = |number: usize| Some(records[number].made.unwrap().id.to_string());
-        let told: Vec<_> = found.iter().map(|finding| (finding.kind, finding.payment_id.clone())).collect();
+        let reported: Vec<_> = found.iter().map(|finding| (finding.kind, finding.payment_id.clone())).collect();
         assert_eq!(
-            told,
+            reported,
             [
                 (FindingKind::Lost, id(2)),
                 (FindingKind::Wrong, id(3)),
@@ -237,8 +237,8 @@ mod tests {
         );
         // Without reading back, lost payments and missing webhooks are unknown.
         let known = known(&records, forged());
-        let told: Vec<_> = known.iter().map(|finding| (finding.kind, finding.payment_id.clone())).collect();
-        assert_eq!(told, [(FindingKind::Wrong, id(3)), (FindingKind::Wrong, None), (FindingKind::Unpaid, id(4))]);
+        let reported: Vec<_> = known.iter().map(|finding| (finding.kind, finding.payment_id.clone())).collect();
+        assert_eq!(reported, [(FindingKind::Wrong, id(3)), (FindingKind::Wrong, None), (FindingKind::Unpaid, id(4))]);
         assert_eq!(known[0].found, "shows status `pending`, not `failed`");
     }
 
@@ -252,10 +252,10 @@ mod tests {
         (unpaid.unsent, unpaid.events) = (Some("the node is away".to_owned()), vec![None; 4]);
         let shown = [0, 1].map(|number| (number, "confirmed".to_owned())).into();
         let found = findings(&[wrong, unpaid], &Audit { shown, ..Audit::default() }, Vec::new());
-        let told: Vec<_> =
+        let reported: Vec<_> =
             found.iter().map(|finding| (finding.kind, finding.lacks_webhooks, finding.found.as_str())).collect();
         let never_came = "a fault; missing: payment.settled (event 3), payin.settled (event 4)";
-        assert_eq!(told, [(FindingKind::Wrong, true, never_came), (FindingKind::Wrong, false, "a fault")]);
+        assert_eq!(reported, [(FindingKind::Wrong, true, never_came), (FindingKind::Wrong, false, "a fault")]);
     }
 
     #[test]
@@ -276,12 +276,12 @@ mod tests {
         let shown = [0, 2, 3].map(|number| (number, "pending, 0.00 of 5.00 received".to_owned())).into();
         let found = findings(&records, &Audit { shown, ..Audit::default() }, Vec::new());
         let id = |number: usize| records[number].reported_id.map(|id| id.to_string());
-        let told: Vec<_> = found.iter().map(|one| (one.kind, one.payment_id.clone(), one.found.as_str())).collect();
+        let reported: Vec<_> = found.iter().map(|one| (one.kind, one.payment_id.clone(), one.found.as_str())).collect();
         let refused = "was not made (initiate: 503 overloaded), but";
         let (events, there) =
             (format!("{refused} webhooks report it"), format!("{refused} exists: pending, 0.00 of 5.00 received"));
         assert_eq!(
-            told,
+            reported,
             [
                 (FindingKind::Lost, id(4), "webhooks reported it, but the service does not have it"),
                 (FindingKind::Wrong, id(1), events.as_str()),
@@ -291,8 +291,8 @@ mod tests {
         );
         assert_eq!(found[1].expected, "no payment");
         let known = known(&records, Vec::new());
-        let told: Vec<_> = known.iter().map(|one| (one.kind, one.payment_id.clone())).collect();
-        assert_eq!(told, [1, 2, 3].map(|number| (FindingKind::Wrong, id(number))));
+        let reported: Vec<_> = known.iter().map(|one| (one.kind, one.payment_id.clone())).collect();
+        assert_eq!(reported, [1, 2, 3].map(|number| (FindingKind::Wrong, id(number))));
     }
 
     #[test]

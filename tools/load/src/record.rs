@@ -46,7 +46,7 @@ pub struct Record {
     /// Ids of the events that arrived, by position from 0.
     pub events: Vec<Option<EventId>>,
     /// Settlement that a webhook reported.
-    pub told: Option<ReportedSettlement>,
+    pub reported: Option<ReportedSettlement>,
     /// Faults.
     pub faults: Vec<String>,
     early: Vec<Early>,
@@ -58,7 +58,7 @@ struct Early {
     /// Event of the webhook.
     of: String,
     what: &'static str,
-    told: String,
+    reported: String,
 }
 
 const PAYMENT_ID: &str = "payment_id";
@@ -123,7 +123,7 @@ impl Record {
             confirmed: None,
             settled: None,
             events: vec![None; expect::events(intent.behaviour).len()],
-            told: None,
+            reported: None,
             faults: Vec::new(),
             early: Vec::new(),
         }
@@ -154,20 +154,20 @@ impl Record {
     /// Ends the wait for responses: a reported transfer that the payer does not know is a fault, unless the payer may
     /// have sent one without knowing.
     pub fn close(&mut self) {
-        for Early { of, what, told } in std::mem::take(&mut self.early) {
+        for Early { of, what, reported } in std::mem::take(&mut self.early) {
             if what == TX_HASH && self.unsent.is_none() {
-                self.fault(format!("{of}: {what} is `{told}`, but its payer sent no transfer"));
+                self.fault(format!("{of}: {what} is `{reported}`, but its payer sent no transfer"));
             }
         }
     }
 
     fn compare_early(&mut self, known: &str, wanted: &str) {
         for early in std::mem::take(&mut self.early) {
-            let Early { of, what, told } = &early;
+            let Early { of, what, reported } = &early;
             if *what != known {
                 self.early.push(early);
-            } else if told != wanted {
-                let fault = format!("{of}: {what} is `{told}`, not `{wanted}`");
+            } else if reported != wanted {
+                let fault = format!("{of}: {what} is `{reported}`, not `{wanted}`");
                 self.fault(fault);
             }
         }
@@ -245,16 +245,16 @@ impl Record {
         for fault in differences {
             self.fault(format!("{of}: {fault}"));
         }
-        self.early.extend(early.into_iter().map(|(what, told)| Early { of: of.clone(), what, told }));
+        self.early.extend(early.into_iter().map(|(what, reported)| Early { of: of.clone(), what, reported }));
         if event.event != wanted.name.as_str() {
             self.fault(format!("event {} is {}, not {}", event.sequence, event.event, wanted.name));
             return Novelty::Wrong;
         }
-        if let Some(told) = told(event).filter(|_| wanted.status == Status::Settled) {
-            if self.told.as_ref().is_some_and(|before| *before != told) {
-                self.fault(format!("two events report different settlements, {:?} and {told:?}", self.told));
+        if let Some(reported) = reported(event).filter(|_| wanted.status == Status::Settled) {
+            if self.reported.as_ref().is_some_and(|before| *before != reported) {
+                self.fault(format!("two events report different settlements, {:?} and {reported:?}", self.reported));
             }
-            self.told = Some(told);
+            self.reported = Some(reported);
         }
         Novelty::New(wanted.name)
     }
@@ -307,7 +307,7 @@ impl Record {
     }
 }
 
-fn told(event: &Event) -> Option<ReportedSettlement> {
+fn reported(event: &Event) -> Option<ReportedSettlement> {
     Some(ReportedSettlement {
         psp_amount: event.psp_amount.as_deref()?.parse().ok()?,
         treasury_fee: event.treasury_fee.as_deref()?.parse().ok()?,

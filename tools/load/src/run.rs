@@ -105,9 +105,9 @@ impl Target {
 /// Performs a run. `stop` ends it early; the report then has what is known. The run sets the PSP's webhook endpoint to
 /// its own receiver and restores it at the end. The report says if that failed.
 pub async fn run(plan: &Plan, target: &Target, stop: &CancellationToken, bar: &Progress) -> anyhow::Result<Report> {
-    let api = Psp::with_connections(&target.url, &target.key, plan.in_flight_max.max(HOLD_WORKERS))?;
-    let ground = api.sandbox().await.with_context(|| target.url.clone())?;
-    let settings = settings(&api).await.with_context(|| target.url.clone())?;
+    let psp = Psp::with_connections(&target.url, &target.key, plan.in_flight_max.max(HOLD_WORKERS))?;
+    let sandbox = psp.sandbox().await.with_context(|| target.url.clone())?;
+    let settings = settings(&psp).await.with_context(|| target.url.clone())?;
     // Checked before the run changes anything.
     let unsupported = settings.unsupported();
     ensure!(
@@ -117,30 +117,30 @@ pub async fn run(plan: &Plan, target: &Target, stop: &CancellationToken, bar: &P
         unsupported.join("; ")
     );
     let run = format!("{:08x}", rand::random::<u32>());
-    let (state, late) = RunState::new(&run, ground.clock.offset_seconds, settings.fee_bps);
+    let (state, late) = RunState::new(&run, sandbox.clock.offset_seconds, settings.fee_bps);
     let state = Arc::new(state);
     let receiver = {
         let state = Arc::clone(&state);
         Receiver::of_payments(move |events| state.receive(events)).await?
     };
-    let before = api.endpoint().await?;
-    receiver.verify_with(&api.receive_at(receiver.url(), &before).await?);
+    let before = psp.endpoint().await?;
+    receiver.verify_with(&psp.receive_at(receiver.url(), &before).await?);
     let ran = async {
         bar.say("make and fund payers");
-        let merchant = api.merchant(&format!("load-{run}"), &run).await?;
-        let payers = Payers::set_up(api.side(), &ground, &run).await?;
-        let baseline = baseline(&api, &ground).await?;
+        let merchant = psp.merchant(&format!("load-{run}"), &run).await?;
+        let payers = Payers::set_up(psp.side(), &sandbox, &run).await?;
+        let baseline = baseline(&psp, &sandbox).await?;
         let in_flight = InFlight::new(plan.in_flight_max);
-        let factory = ground.chains.values().next().context("the sandbox has no chains")?.payferry;
-        let context = RunContext { api: api.clone(), merchant, factory, state: Arc::clone(&state), payers, in_flight };
-        let samples = Arc::new(Samples::new(&api, &state, plan.arrivals.rate));
+        let factory = sandbox.chains.values().next().context("the sandbox has no chains")?.payferry;
+        let context = RunContext { psp: psp.clone(), merchant, factory, state: Arc::clone(&state), payers, in_flight };
+        let samples = Arc::new(Samples::new(&psp, &state, plan.arrivals.rate));
         let context = Arc::new(context);
-        let stage = Run { plan, target, stop, bar, name: &run, ground: &ground, baseline, context, samples };
+        let stage = Run { plan, target, stop, bar, name: &run, sandbox: &sandbox, baseline, context, samples };
         let _late = AbortOnDropHandle::new(tokio::spawn(Arc::clone(&stage.context).pay_late(late)));
         stage.play().await
     };
     let ran = ran.await;
-    let note = if target.ended.is_cancelled() { None } else { endpoint::restore(&api, target, before).await };
+    let note = if target.ended.is_cancelled() { None } else { endpoint::restore(&psp, target, before).await };
     match ran {
         Ok(mut report) => {
             report.notes.extend(note);
@@ -156,7 +156,7 @@ pub async fn run(plan: &Plan, target: &Target, stop: &CancellationToken, bar: &P
 }
 
 /// Outcome of the payments.
-struct Judged {
+struct Outcome {
     /// None if not everything could be compared.
     audit: Option<Audit>,
     findings: Vec<Finding>,
@@ -169,7 +169,7 @@ struct Run<'a> {
     stop: &'a CancellationToken,
     bar: &'a Progress,
     name: &'a str,
-    ground: &'a SandboxInfo,
+    sandbox: &'a SandboxInfo,
     baseline: Baseline,
     context: Arc<RunContext>,
     samples: Arc<Samples>,
@@ -183,7 +183,7 @@ impl Run<'_> {
         self.hold().await;
         let held = self.usage();
         let first = Instant::now() + LEAD;
-        let course = course::keep(&self.context, first, self.target.pid(), self.bar);
+        let course = course::record(&self.context, first, self.target.pid(), self.bar);
         let arrived = self.arrive(first).await;
         self.bar.say("wait for responses, payments, settlements and webhooks");
         self.settle().await;
@@ -200,7 +200,7 @@ impl Run<'_> {
 
     /// Compares everything, unless the run is interrupted first or the service cannot be read. The report then has what
     /// is known.
-    async fn judge(&self) -> Judged {
+    async fn judge(&self) -> Outcome {
         let compared = tokio::select! {
             biased;
             () = self.stop.cancelled() => Err(None),
@@ -208,13 +208,13 @@ impl Run<'_> {
             compared = self.compare() => compared.map_err(|error| Some(format!("the comparison failed: {error:#}"))),
         };
         match compared {
-            Ok((audit, findings)) => Judged { audit: Some(audit), findings, interrupted: false },
+            Ok((audit, findings)) => Outcome { audit: Some(audit), findings, interrupted: false },
             Err(why) => {
                 let inner = self.context.state.read();
                 let known = known(&inner.records, unwanted(&inner, self.target.own.is_some()));
                 let interrupted = why.is_none();
                 let why = why.map(|why| Finding::of_none("all payments are read back and compared", why));
-                Judged { audit: None, findings: why.into_iter().chain(known).collect(), interrupted }
+                Outcome { audit: None, findings: why.into_iter().chain(known).collect(), interrupted }
             }
         }
     }
@@ -225,7 +225,7 @@ impl Run<'_> {
 
     fn watch_blocks(&self) -> Vec<AbortOnDropHandle<()>> {
         let watch = |(chain, place): (&payferry_testkit::wire::Chain, &payferry_testkit::sandbox::ChainInfo)| {
-            let rpc = Rpc::of_sandbox(self.context.api.side(), *chain);
+            let rpc = Rpc::of_sandbox(self.context.psp.side(), *chain);
             let above = self.baseline.chains.get(chain).map_or(place.head.number, |(number, _)| *number);
             let (state, samples) = (Arc::clone(&self.context.state), Arc::clone(&self.samples));
             let watching = blocks::watch(rpc, above, move |hash, at| {
@@ -235,7 +235,7 @@ impl Run<'_> {
             });
             AbortOnDropHandle::new(tokio::spawn(watching))
         };
-        self.ground.chains.iter().map(watch).collect()
+        self.sandbox.chains.iter().map(watch).collect()
     }
 
     /// Makes the held payments.
@@ -272,7 +272,7 @@ impl Run<'_> {
         if self.plan.moves_clock && !self.stop.is_cancelled() {
             self.bar.say("move the clock past the last expiry");
             let secs = left.as_secs() + PAST_EXPIRY_SECS;
-            match self.context.api.advance_clock(secs).await {
+            match self.context.psp.advance_clock(secs).await {
                 Ok(offset_secs) => {
                     self.context.state.clock_moved(offset_secs);
                     patience = self.plan.settle_timeout;
@@ -306,17 +306,17 @@ impl Run<'_> {
     /// Waits until the service has delivered all webhooks of this run, then compares everything.
     async fn compare(&self) -> anyhow::Result<(Audit, Vec<Finding>)> {
         self.bar.say("compare webhooks, payments and chains");
-        let RunContext { api, state, merchant, .. } = &*self.context;
+        let RunContext { psp, state, merchant, .. } = &*self.context;
         let since = Instant::now();
         while since.elapsed() < DRAIN_PATIENCE {
-            if !drain::is_owed_any(api, state).await? {
+            if !drain::is_owed_any(psp, state).await? {
                 break;
             }
             tokio::time::sleep(POLL).await;
         }
         let is_alone = self.target.own.is_some();
-        let scope = Scope { merchant: *merchant, ground: self.ground, baseline: &self.baseline, is_alone };
-        let audit = audit(api, scope, state).await?;
+        let scope = Scope { merchant: *merchant, sandbox: self.sandbox, baseline: &self.baseline, is_alone };
+        let audit = audit(psp, scope, state).await?;
         let defects = self.defects().await;
         let mut findings = {
             let inner = state.read();
@@ -344,7 +344,7 @@ impl Run<'_> {
     /// Returns the service's delivery log of a payment as text.
     async fn delivery_log(&self, finding: &Finding) -> Option<String> {
         let id = finding.payment_id.as_deref()?.parse().ok()?;
-        let deliveries = self.context.api.deliveries(id).await.ok()?;
+        let deliveries = self.context.psp.deliveries(id).await.ok()?;
         let line = |delivery: &serde_json::Value| {
             let text = |key: &str| delivery[key].as_str().unwrap_or("-").to_owned();
             format!("{} {} after {} attempts", text("event"), text("delivery_status"), delivery["attempt_count"])
@@ -357,7 +357,7 @@ impl Run<'_> {
         began_at: chrono::DateTime<chrono::Utc>,
         course: &[Second],
         achievement: Achievement,
-        judged: Judged,
+        judged: Outcome,
     ) -> Report {
         let (plan, state) = (self.plan, &self.context.state);
         let counted = state.tally.counts.read();

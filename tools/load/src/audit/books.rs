@@ -76,7 +76,7 @@ impl Postings {
 
 /// Increase of one balance, and the increase according to the ledger, in base units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Grew {
+pub(super) struct Increase {
     pub(super) balance: i64,
     pub(super) ledger: i64,
 }
@@ -89,14 +89,14 @@ pub(super) struct Compared {
     /// Faults that cannot be assigned to one payment.
     pub(super) unassigned: Vec<String>,
     /// Increases of the balances.
-    pub(super) balances: HashMap<(Chain, Token), Grew>,
+    pub(super) balances: HashMap<(Chain, Token), Increase>,
     /// What was not compared, and why.
     pub(super) notes: Vec<String>,
 }
 
 /// What the comparison may expect of the service.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Keeper {
+pub(super) struct LedgerTraits {
     /// It has a ledger.
     pub(super) has_ledger: bool,
     /// Only this run moves money.
@@ -109,13 +109,13 @@ pub(super) fn compare(
     postings: &Postings,
     [before, now]: [&LedgerReading; 2],
     contracts: &HashMap<(Chain, Token), Address>,
-    keeper: Keeper,
+    traits: LedgerTraits,
 ) -> Compared {
     let mut compared = Compared::default();
     if postings.of_run == 0 && owed.iter().any(|owed| owed.posted != Posted::default()) {
         let none = "The service's ledger has no entry of this run: ledger and balances were not compared.";
-        let told = if keeper.has_ledger { &mut compared.unassigned } else { &mut compared.notes };
-        told.push(none.to_owned());
+        let reported = if traits.has_ledger { &mut compared.unassigned } else { &mut compared.notes };
+        reported.push(none.to_owned());
         return compared;
     }
     for ExpectedPostings { number, id, posted: wanted, .. } in owed {
@@ -133,7 +133,7 @@ pub(super) fn compare(
     }
     let (Some(before), Some(now)) = (&before.balances, &now.balances) else {
         let restless = "of this PSP moved all the time: its balances were not compared.";
-        if keeper.is_alone {
+        if traits.is_alone {
             compared.unassigned.push(format!("No payer pays any more, but money {restless}"));
         } else {
             compared.notes.push(format!("Money {restless}"));
@@ -143,7 +143,7 @@ pub(super) fn compare(
     for (asset, contract) in contracts {
         let of = |balances: &HashMap<(Chain, Token), i64>| balances.get(asset).copied().unwrap_or_default();
         let ledger = postings.vaults.get(&(asset.0, *contract)).copied().unwrap_or_default();
-        let grew = Grew { balance: of(now).saturating_sub(of(before)), ledger };
+        let grew = Increase { balance: of(now).saturating_sub(of(before)), ledger };
         compared.balances.insert(*asset, grew);
         if grew.balance != grew.ledger {
             let differs = format!(
@@ -153,14 +153,14 @@ pub(super) fn compare(
                 Amount(grew.balance),
                 Amount(grew.ledger)
             );
-            lay(&mut compared, owed, *asset, grew, differs);
+            assign(&mut compared, owed, *asset, grew, differs);
         }
     }
     compared
 }
 
 /// Assigns a difference to the payment whose share is equal to it, or names the candidates.
-fn lay(compared: &mut Compared, owed: &[ExpectedPostings], asset: (Chain, Token), grew: Grew, differs: String) {
+fn assign(compared: &mut Compared, owed: &[ExpectedPostings], asset: (Chain, Token), grew: Increase, differs: String) {
     let difference = grew.balance.saturating_sub(grew.ledger).saturating_abs();
     let mut suspects = owed.iter().filter(|owed| owed.asset == asset && owed.posted.psp == difference);
     let named: Vec<&ExpectedPostings> = suspects.by_ref().take(SUSPECTS_MAX).collect();
@@ -186,7 +186,7 @@ mod tests {
     const CONTRACT: Address = Address::repeat_byte(7);
 
     /// A sandbox that others use and that has no ledger.
-    const FOREIGN: Keeper = Keeper { has_ledger: false, is_alone: false };
+    const FOREIGN: LedgerTraits = LedgerTraits { has_ledger: false, is_alone: false };
 
     fn owed(number: u32, psp: i64) -> ExpectedPostings {
         let posted = Posted { received: psp + 5, psp, treasury: 5 };
@@ -241,7 +241,7 @@ mod tests {
         entries.push(entry(&id, "settled", ["payment", "psp"], 100));
         let compared = compared(&owed, &entries, 100 + 200 + 50 - 30);
         assert_eq!((compared.faults, compared.unassigned, compared.notes), (vec![], vec![], vec![]));
-        assert_eq!(compared.balances[&ASSET], Grew { balance: 320, ledger: 320 });
+        assert_eq!(compared.balances[&ASSET], Increase { balance: 320, ledger: 320 });
     }
 
     #[test]
@@ -304,16 +304,16 @@ mod tests {
     }
 
     /// Compares without postings, and with balances that changed all the time.
-    fn nothing_compared(owed: &[ExpectedPostings], keeper: Keeper) -> Compared {
+    fn nothing_compared(owed: &[ExpectedPostings], traits: LedgerTraits) -> Compared {
         let contracts = [(ASSET, CONTRACT)].into();
-        compare(owed, &Postings::default(), [&stand(0), &LedgerReading::default()], &contracts, keeper)
+        compare(owed, &Postings::default(), [&stand(0), &LedgerReading::default()], &contracts, traits)
     }
 
     #[test]
     fn a_missing_ledger_and_moving_balances_are_faults() {
-        let lost = nothing_compared(&[owed(0, 100)], Keeper { has_ledger: true, is_alone: false });
+        let lost = nothing_compared(&[owed(0, 100)], LedgerTraits { has_ledger: true, is_alone: false });
         assert!(lost.notes.is_empty() && lost.unassigned[0].contains("no entry of this run"), "{lost:?}");
-        let restless = nothing_compared(&[], Keeper { has_ledger: true, is_alone: true });
+        let restless = nothing_compared(&[], LedgerTraits { has_ledger: true, is_alone: true });
         assert!(restless.notes.is_empty() && restless.unassigned[0].contains("No payer pays any more"), "{restless:?}");
     }
 }

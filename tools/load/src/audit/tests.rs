@@ -26,7 +26,7 @@ fn state(numbers: &[u8]) -> Inner {
         let mut record = Record::new(intent, Instant::now(), Timestamp::from_secs(1_000_000), FEE_BPS);
         record.made = Some(InitiatedAt { id: PaymentId::generate(), wallet: wallet(*number), at: Instant::now() });
         let (psp_amount, treasury_fee) = (Amount::from_tokens(10), FEE);
-        record.told = Some(ReportedSettlement { psp_amount, treasury_fee, tx_hash: FIRST.to_string() });
+        record.reported = Some(ReportedSettlement { psp_amount, treasury_fee, tx_hash: FIRST.to_string() });
         record
     };
     let mut inner = Inner::default();
@@ -47,10 +47,10 @@ fn held(numbers: &[u8], moved: &[(u8, MovedAmounts)]) -> (Vec<Vec<String>>, Hash
 fn compared(
     mut inner: Inner,
     moved: &[(u8, MovedAmounts)],
-    listed: &HashMap<u32, Listed>,
+    listed: &HashMap<u32, ChainSide>,
 ) -> (Vec<Vec<String>>, HashMap<Token, VaultAmounts>) {
     let moved = moved.iter().map(|(number, moved)| ((Token::Usdc, wallet(*number)), moved.clone()));
-    let others = held_against(&mut inner, Chain::Base, moved.collect(), listed);
+    let others = compare_with_chain(&mut inner, Chain::Base, moved.collect(), listed);
     (inner.records.into_iter().map(|record| record.faults).collect(), others)
 }
 
@@ -79,7 +79,7 @@ fn missing_transfers_and_other_transactions_name_the_payment() {
 fn without_webhooks_the_chain_is_compared_with_the_shown_settlement() {
     let untold = || {
         let mut inner = state(&[1, 2, 3]);
-        inner.records.iter_mut().for_each(|record| record.told = None);
+        inner.records.iter_mut().for_each(|record| record.reported = None);
         inner
     };
     let settled = |tokens: i64| {
@@ -90,7 +90,7 @@ fn without_webhooks_the_chain_is_compared_with_the_shown_settlement() {
     let listed = |second: i64| {
         let listed = [(1, settled(10)), (2, settled(second)), (3, None)].into_iter().zip(0..);
         listed
-            .map(|((wallet_of, settlement), number)| (number, Listed { wallet: wallet(wallet_of), settlement }))
+            .map(|((wallet_of, settlement), number)| (number, ChainSide { wallet: wallet(wallet_of), settlement }))
             .collect()
     };
     let (faults, others) = compared(untold(), &moved, &listed(10));
@@ -121,9 +121,9 @@ fn transfers_of_other_payments_are_separate() {
 }
 
 /// Makes a payment of 5.00 that was paid in [`FIRST`], and its view with these shares of the settlement.
-fn settled(psp_amount: &str, treasury_fee: &str) -> (Record, Shown) {
+fn settled(psp_amount: &str, treasury_fee: &str) -> (Record, AuditedPayment) {
     let mut record = state(&[1]).records.remove(0);
-    record.told = None;
+    record.reported = None;
     record.set_sent(FIRST, Instant::now());
     let (amount, made) = (record.intent.amount.to_string(), record.made.expect("it was made"));
     let shown = json!({
@@ -158,9 +158,10 @@ fn a_payment_with_an_unknown_address_must_not_be_paid() {
         "shows a settlement `one`, not `none`",
     ];
     assert_eq!(differences(&record, &shown), says);
-    shown = Shown { status: "pending".to_owned(), amount_received: "0.00".to_owned(), settlement: None, ..shown };
+    shown =
+        AuditedPayment { status: "pending".to_owned(), amount_received: "0.00".to_owned(), settlement: None, ..shown };
     assert_eq!(differences(&record, &shown), Vec::<String>::new());
-    let expired = Shown { status: "failed".to_owned(), ..shown };
+    let expired = AuditedPayment { status: "failed".to_owned(), ..shown };
     assert_eq!(differences(&record, &expired), ["shows status `failed`, not `pending`"]);
     record.intent.behaviour = Behaviour::Never;
     assert_eq!(differences(&record, &expired), Vec::<String>::new());

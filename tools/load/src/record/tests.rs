@@ -63,7 +63,7 @@ fn expected_events_have_no_fault() {
         }
         assert!(record.is_complete() && record.missing().is_empty());
         assert_eq!(record.faults, Vec::<String>::new(), "{behaviour:?}");
-        assert_eq!(record.told.is_some(), behaviour == Behaviour::Exact);
+        assert_eq!(record.reported.is_some(), behaviour == Behaviour::Exact);
     }
 }
 

@@ -182,10 +182,10 @@ fn plots_have_a_point_per_second_and_rates_by_real_time() {
     let height = |point: &str| point.split(' ').nth(1).and_then(|y| y.parse::<f64>().ok()).expect("a point");
     let webhooks: Vec<f64> = throughput[4].1.iter().map(|point| height(point)).collect();
     // 100 in one second and 100 in four: a quarter of the rate.
-    let ground = throughput[2].1.iter().map(|point| height(point)).fold(f64::MIN, f64::max);
+    let base = throughput[2].1.iter().map(|point| height(point)).fold(f64::MIN, f64::max);
     let [first, long, last] = webhooks.as_slice() else { panic!("{webhooks:?}") };
     assert!((first - last).abs() < 0.2, "{webhooks:?}");
-    assert!(((ground - long) * 4.0 - (ground - first)).abs() < 0.5, "{webhooks:?} above {ground}");
+    assert!(((base - long) * 4.0 - (base - first)).abs() < 0.5, "{webhooks:?} above {base}");
     for (plot, lines, points) in [
         ("Latency by second", 4, 4),
         ("Initiations in flight", 1, 4),

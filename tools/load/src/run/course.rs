@@ -20,13 +20,13 @@ const SHOWN_EVERY: Duration = Duration::from_millis(250);
 #[derive(Debug)]
 pub(super) struct Course {
     over: CancellationToken,
-    keeping: AbortOnDropHandle<()>,
+    recording: AbortOnDropHandle<()>,
 }
 
 /// Starts to record the course. Seconds count from `first`.
-pub(super) fn keep(context: &Arc<RunContext>, first: Instant, pid: Option<u32>, bar: &Progress) -> Course {
+pub(super) fn record(context: &Arc<RunContext>, first: Instant, pid: Option<u32>, bar: &Progress) -> Course {
     let over = CancellationToken::new();
-    let keeper = Keeper {
+    let recorder = Recorder {
         context: Arc::clone(context),
         first,
         pid,
@@ -35,19 +35,19 @@ pub(super) fn keep(context: &Arc<RunContext>, first: Instant, pid: Option<u32>, 
         usage: [pid.and_then(Usage::of), Usage::own()],
         at: first,
     };
-    let keeping = AbortOnDropHandle::new(tokio::spawn(keeper.run(over.clone(), bar.clone())));
-    Course { over, keeping }
+    let recording = AbortOnDropHandle::new(tokio::spawn(recorder.run(over.clone(), bar.clone())));
+    Course { over, recording }
 }
 
 impl Course {
     /// Stops it, with the current second.
     pub(super) async fn end(self) {
         self.over.cancel();
-        let _ = self.keeping.await;
+        let _ = self.recording.await;
     }
 }
 
-struct Keeper {
+struct Recorder {
     context: Arc<RunContext>,
     first: Instant,
     pid: Option<u32>,
@@ -58,7 +58,7 @@ struct Keeper {
     at: Instant,
 }
 
-impl Keeper {
+impl Recorder {
     async fn run(mut self, over: CancellationToken, bar: Progress) {
         tokio::time::sleep_until(self.first).await;
         self.usage = [self.pid.and_then(Usage::of), Usage::own()];

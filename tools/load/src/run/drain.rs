@@ -4,10 +4,10 @@ use crate::state::RunState;
 use payferry_testkit::psp::Psp;
 
 /// Whether a webhook of the run is not delivered. Older webhooks of others may come before it in the list.
-pub(super) async fn is_owed_any(api: &Psp, state: &RunState) -> anyhow::Result<bool> {
+pub(super) async fn is_owed_any(psp: &Psp, state: &RunState) -> anyhow::Result<bool> {
     let mut seen = 0;
     loop {
-        let ids = api.undelivered(seen).await?;
+        let ids = psp.undelivered(seen).await?;
         if ids.is_empty() || state.has_any(&ids) {
             return Ok(!ids.is_empty());
         }

@@ -23,7 +23,7 @@ pub(super) const HOLD_WORKERS: usize = 64;
 /// What all payments of a run share.
 #[derive(Debug)]
 pub(super) struct RunContext {
-    pub(super) api: Psp,
+    pub(super) psp: Psp,
     pub(super) merchant: MerchantId,
     /// Settlement contract, which determines the wallet of each payment.
     pub(super) factory: Address,
@@ -51,7 +51,7 @@ impl RunContext {
 
     async fn initiate(&self, number: u32, intent: &Intent) -> Option<Initiated> {
         let (begun, answer) =
-            self.api.initiate_timed(self.merchant, &self.state.reference(number), &intent.terms()).await;
+            self.psp.initiate_timed(self.merchant, &self.state.reference(number), &intent.terms()).await;
         let made = self.state.answered(number, begun, answer)?;
         let wallet = vault_address(self.factory, salt_of(&made.payment_id.to_string()));
         if wallet != made.intermediary_wallet {

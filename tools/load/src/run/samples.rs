@@ -34,7 +34,7 @@ const SKIPPED: &str = "seen: not polled, too many at once";
 /// Polls the sampled payments.
 #[derive(Debug)]
 pub(super) struct Samples {
-    api: Psp,
+    psp: Psp,
     state: Arc<RunState>,
     /// A payment is in the sample if its number is a multiple of this.
     every: u32,
@@ -45,13 +45,13 @@ pub(super) struct Samples {
 
 impl Samples {
     /// Makes a sample for a load of this rate.
-    pub(super) fn new(api: &Psp, state: &Arc<RunState>, rate: Rate) -> Self {
-        Self::of_every(every(rate), PATIENCE, AT_ONCE_MAX, api, state)
+    pub(super) fn new(psp: &Psp, state: &Arc<RunState>, rate: Rate) -> Self {
+        Self::of_every(every(rate), PATIENCE, AT_ONCE_MAX, psp, state)
     }
 
-    fn of_every(every: u32, patience: Duration, at_once_max: usize, api: &Psp, state: &Arc<RunState>) -> Self {
+    fn of_every(every: u32, patience: Duration, at_once_max: usize, psp: &Psp, state: &Arc<RunState>) -> Self {
         let places = Arc::new(Semaphore::new(at_once_max));
-        Self { api: api.clone(), state: Arc::clone(state), every, patience, at_once_max, places }
+        Self { psp: psp.clone(), state: Arc::clone(state), every, patience, at_once_max, places }
     }
 
     /// Records that the transfer of a payment was seen in a block.
@@ -64,9 +64,9 @@ impl Samples {
         let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
             return self.state.tally.error(SKIPPED);
         };
-        let (api, state, until) = (self.api.clone(), Arc::clone(&self.state), at + self.patience);
+        let (psp, state, until) = (self.psp.clone(), Arc::clone(&self.state), at + self.patience);
         tokio::spawn(async move {
-            match tokio::time::timeout_at(until, shown(&api, id)).await {
+            match tokio::time::timeout_at(until, shown(&psp, id)).await {
                 Ok(()) => state.seen(number, Instant::now()),
                 Err(_) => state.unseen(number, Instant::now()),
             }
@@ -82,9 +82,9 @@ impl Samples {
 }
 
 /// Waits until the service shows a transfer of the payment.
-async fn shown(api: &Psp, id: PaymentId) {
+async fn shown(psp: &Psp, id: PaymentId) {
     let since = Instant::now();
-    while !api.shows_transfer(id).await.is_ok_and(|shows| shows) {
+    while !psp.shows_transfer(id).await.is_ok_and(|shows| shows) {
         tokio::time::sleep(POLL_MIN.max(since.elapsed() / POLL_PART)).await;
     }
 }
@@ -146,8 +146,8 @@ mod tests {
 
     #[tokio::test]
     async fn slow_samples_delay_no_other() {
-        let api = service(Some(Duration::from_secs(1))).await;
-        let samples = Samples::of_every(7, Duration::from_secs(20), 64, &api, &state());
+        let psp = service(Some(Duration::from_secs(1))).await;
+        let samples = Samples::of_every(7, Duration::from_secs(20), 64, &psp, &state());
         let seen = watched(&samples, 70).await.unwrap();
         assert_eq!((seen.from_intended.count, seen.step.count, seen.timed_out), (10, 10, 0), "{seen:?}");
         // In sequence, the second one would not have been polled before the first was shown.
@@ -157,8 +157,8 @@ mod tests {
 
     #[tokio::test]
     async fn samples_that_time_out_count_with_their_wait() {
-        let api = service(None).await;
-        let samples = Samples::of_every(1, Duration::from_millis(200), 64, &api, &state());
+        let psp = service(None).await;
+        let samples = Samples::of_every(1, Duration::from_millis(200), 64, &psp, &state());
         let seen = watched(&samples, 3).await.unwrap();
         assert_eq!((seen.step.count, seen.timed_out), (3, 3), "{seen:?}");
         assert!(seen.step.min_ms >= 199.0, "{seen:?}");
@@ -168,8 +168,8 @@ mod tests {
 
     #[tokio::test]
     async fn samples_beyond_the_limit_are_counted_as_not_polled() {
-        let api = service(None).await;
-        let samples = Samples::of_every(1, Duration::from_millis(200), 2, &api, &state());
+        let psp = service(None).await;
+        let samples = Samples::of_every(1, Duration::from_millis(200), 2, &psp, &state());
         let seen = watched(&samples, 5).await.unwrap();
         assert_eq!((seen.step.count, seen.timed_out), (2, 2), "{seen:?}");
         assert_eq!(samples.state.tally.errors()[SKIPPED], 3);
