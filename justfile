@@ -20,11 +20,11 @@ sandbox *arguments:
 contracts:
     node contracts/build.mjs
 
-# Payments at a steady rate against a fresh sandbox, each compared in the end: see docs/load.md.
+# Payments at a steady rate against a fresh sandbox, each compared in the end: see docs/src/load-test.md.
 load *arguments:
     cargo run --release -- load {{ arguments }}
 
-# This project's figures, each beside its goal: see docs/profiling.md. Let nothing else run meanwhile.
+# This project's figures, each beside its goal: see docs/src/develop/bench.md. Let nothing else run meanwhile.
 bench *arguments:
     cargo run --release -- bench {{ arguments }}
 

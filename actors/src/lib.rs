@@ -1,30 +1,33 @@
 //! The supervision tree that runs payments: journal, payment shards and actors, chain watchers and settlers, screening
 //! and the webhook sender.
 //!
-//! Truth is in the database. Every actor here is a cache with a queue: it can be killed at any moment and is rebuilt
-//! from its rows. No HTTP server is known here, and nothing is a singleton: a test may own several trees.
+//! The database is authoritative. Every actor is a cache with a queue: it can be killed at any moment and is rebuilt
+//! from its rows. This crate knows no HTTP server and has no singletons: a test may run several trees.
 
 pub mod auditors;
 pub mod chain;
 pub mod chains;
-pub mod clock;
+pub use payferry_evm::wallet;
+pub use payferry_journal::{self as journal, psps};
+pub use payferry_runtime::{clock, seal, tls};
+
 pub mod compliance;
-pub mod customers;
 pub mod destination;
+/// Customers as rows, and the audit log.
+pub mod customers {
+    pub use payferry_journal::audit;
+    pub use payferry_journal::customers::*;
+}
+pub mod files;
 pub mod inbox;
-pub mod journal;
 pub mod ledger;
 pub mod observe;
 pub mod pauses;
 pub mod payment;
-pub mod psps;
 pub mod reconcile;
-pub mod seal;
 pub mod sending;
-mod supervise;
+mod services;
 pub mod system;
-pub mod tls;
-pub mod wallet;
 pub mod webhook;
 
 pub use system::{

@@ -1,16 +1,20 @@
-//! The domain of Payferry: pure, no input or output.
+//! Pure domain model of Payferry, without I/O.
 //!
-//! Owns the words (ids, money, chains, time) and the payment aggregate as three functions, `decide`, `evolve`
-//! and `react`, with `resume` for what is still owed after a restart, and the numbered invariants; and a customer's
-//! compliance in the same manner.
+//! - Basic types: ids, money, chains, time.
+//! - The payment aggregate as four functions: `decide`, `evolve`, `react`, and `resume`, which returns the effects that
+//!   are still due after a restart. Outbound transfers (`sending`) and the compliance of a customer have the same
+//!   structure.
+//! - Numbered invariants.
 //!
-//! Deliberately absent: databases, HTTP, runtimes, chain clients, clocks. Time comes in as data; the one impurity
-//! is the `generate()` of an id, which decisions never call.
+//! Not here: databases, HTTP, runtimes, chain clients, clocks. The caller passes the time as data. The only impure
+//! function is `generate()` of an id, and decisions never call it.
 
 pub mod chain;
+mod command_error;
 pub mod customer;
 pub mod ids;
 pub mod invariants;
+mod key_scope;
 pub mod ledger;
 pub mod money;
 mod named;
@@ -19,10 +23,12 @@ pub mod sending;
 pub mod time;
 
 pub use chain::{Address, Chain, Finality, FinalityPolicy, Hash32};
+pub use command_error::{CommandError, InitiateError, OrderError, SendingCommandError};
 pub use ids::{
     CheckId, CustomerId, DeliveryId, DocumentId, EventId, KeyId, MerchantId, OperationId, PaymentId, PayoutId, PspId,
     RefundId, TransferId, WithdrawalId,
 };
+pub use key_scope::KeyScope;
 pub use ledger::{Account, Asset, Posting, PostingKind};
 pub use money::{Amount, FeeBps, Split, Token, Tolerance, split_fee};
 pub use time::Timestamp;

@@ -1,4 +1,4 @@
-//! Values of the configuration that are more than their type: what they are made of, and what is none.
+//! Deserialisers of configuration values with rules beyond their type.
 
 use std::path::PathBuf;
 

@@ -1,47 +1,42 @@
-//! Who calls: the key in the `Authorization` header, its PSP and its scopes.
+//! Authentication of PSPs: the key in the `Authorization` header, its PSP and its scopes.
 //!
-//! Owned here: how a key is found and how long that is remembered. What a key looks like and how it is stored is in
-//! `crate::keys`.
+//! This module owns the lookup and the cache of keys. `crate::keys` owns their format and how they are stored.
 
-use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use axum::extract::FromRequestParts;
 use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
 use moka::future::Cache;
+use payferry_accounts::keys::{ApiKey, KeyMode};
 use payferry_actors::System;
 use payferry_actors::clock::Clock;
 use payferry_actors::seal::Sealer;
-use payferry_domain::{KeyId, PspId, Timestamp};
+use payferry_domain::{KeyId, KeyScope, PspId, Timestamp};
 use payferry_entities::{Database, api_keys};
+use payferry_httpkit::error::{ApiError, KeyProblem};
+use payferry_httpkit::limits::Limiters;
 use sea_orm::sea_query::Expr;
 use sea_orm::{ColumnTrait, Condition, DbErr, EntityTrait, QueryFilter};
 
-use super::error::{ApiError, KeyProblem};
-use super::limits::Limiters;
-use super::state::AppState;
-use crate::keys::{ApiKey, KeyMode, Scope};
-
-/// How long a revoked key may still be taken, on every node: keys are remembered for as long.
+/// Longest time for which a node may still accept a revoked key, which is the lifetime of a cached key.
 pub const REVOCATION_LAG_MAX: Duration = Duration::from_secs(1);
-/// Keys remembered at once.
+/// Cached keys.
 const KEYS_MAX: u64 = 10_000;
-/// `last_used_at` is no finer than this.
+/// Resolution of `last_used_at`.
 const LAST_USED_GRAIN: Duration = Duration::from_mins(1);
 
-/// A key as it is remembered.
+/// A cached key.
 struct KnownKey {
     id: KeyId,
     psp_id: PspId,
     secret_hash: String,
-    scopes: Vec<Scope>,
+    scopes: Vec<KeyScope>,
     expires_at: Option<Timestamp>,
     revoked: bool,
     last_used_at: Option<Timestamp>,
-    /// Whether somebody has taken on writing down that it was used.
+    /// Set once a request has taken over the write of `last_used_at`.
     noted: AtomicBool,
 }
 
@@ -52,7 +47,7 @@ pub(super) struct KeyRing {
     clock: Clock,
     mode: KeyMode,
     known: Cache<KeyId, Option<Arc<KnownKey>>>,
-    /// Keys that exist: whoever else tries keys from the same address, these are looked up.
+    /// Keys that exist. They are looked up even if their address has tried too many unknown keys.
     seen: Cache<KeyId, ()>,
 }
 
@@ -88,7 +83,7 @@ impl KeyRing {
         if known.revoked {
             return refuse(KeyProblem::Revoked);
         }
-        // The wall clock: moving the sandbox's time on does not end its key.
+        // The wall clock: advancing the sandbox's clock does not expire its key.
         let now = self.clock.real_now();
         if known.expires_at.is_some_and(|expires_at| expires_at <= now) {
             return refuse(KeyProblem::Expired);
@@ -114,7 +109,7 @@ impl KeyRing {
         })))
     }
 
-    /// Writes `last_used_at`, about once a minute and beside the request: nobody waits for it.
+    /// Writes `last_used_at` at most once a minute, in a task of its own that the request does not wait for.
     fn note_use(&self, key: &KnownKey, now: Timestamp) {
         let stale_from = now.plus_millis(-i64::try_from(LAST_USED_GRAIN.as_millis()).unwrap_or(i64::MAX));
         let fresh = key.last_used_at.is_some_and(|used| used > stale_from);
@@ -132,82 +127,33 @@ impl KeyRing {
                 .exec(database.writer())
                 .await;
             if let Err(error) = written {
-                tracing::debug!(key.id = %id, %error, "the last use of key {id} was not written down");
+                tracing::debug!(key.id = %id, %error, "the last use of key {id} could not be stored");
             }
         });
     }
 }
 
-/// A scope that a route asks for.
-pub trait Requires: Send + Sync + 'static {
-    /// Which.
-    const SCOPE: Scope;
-}
-
-macro_rules! requires {
-    ($($(#[$doc:meta])* $name:ident;)*) => {$(
-        $(#[$doc])*
-        #[derive(Debug, Clone, Copy)]
-        pub struct $name;
-
-        impl Requires for $name {
-            const SCOPE: Scope = Scope::$name;
-        }
-    )*};
-}
-
-requires! {
-    /// The route only reads.
-    Read;
-    /// The route makes or changes merchants or payments.
-    Payments;
-    /// The route decides about money that is there, or sends some.
-    Money;
-    /// The route makes or changes customers.
-    Customers;
-    /// The route changes where webhooks go, or sends them again.
-    Webhooks;
-    /// The route changes what every payment of the account means.
-    Full;
-}
-
-const fn name_of(scope: Scope) -> &'static str {
-    match scope {
-        Scope::Read => "read",
-        Scope::Payments => "payments",
-        Scope::Customers => "customers",
-        Scope::Money => "money",
-        Scope::Webhooks => "webhooks",
-        Scope::Full => "full",
-    }
-}
-
-/// The PSP that calls, with a key that holds the scope `S`: a handler that takes it cannot forget to ask.
-pub struct Caller<S: Requires> {
-    /// The tenant; every query is narrowed to it.
-    pub psp_id: PspId,
-    /// Its key.
-    pub key_id: KeyId,
-    scope: PhantomData<S>,
-}
-
-impl<S: Requires> FromRequestParts<AppState> for Caller<S> {
-    type Rejection = ApiError;
-
-    async fn from_request_parts(parts: &mut Parts, app: &AppState) -> Result<Self, ApiError> {
+impl KeyRing {
+    /// Finds the key of a request, counts the request against the limit of the key, and checks that the key has `scope`.
+    pub(super) async fn authenticate(
+        &self,
+        limiters: &Limiters,
+        parts: &Parts,
+        scope: KeyScope,
+    ) -> Result<(PspId, KeyId), ApiError> {
         let header = parts.headers.get(AUTHORIZATION).ok_or(ApiError::Unauthorized(KeyProblem::Missing))?;
         let text = header.to_str().map_err(|_| ApiError::Unauthorized(KeyProblem::Malformed))?;
         let (scheme, presented) = text.split_once(' ').unwrap_or((text, ""));
         if !scheme.eq_ignore_ascii_case("bearer") {
             return Err(ApiError::Unauthorized(KeyProblem::Missing));
         }
-        let key = app.keys.find(presented.trim(), &app.limiters, parts).await?;
-        app.limiters.key(key.id)?;
+        let key = self.find(presented.trim(), limiters, parts).await?;
+        limiters.key(key.id)?;
         tracing::Span::current().record("psp.id", tracing::field::display(key.psp_id));
         tracing::Span::current().record("key.id", tracing::field::display(key.id));
-        if !key.scopes.iter().any(|held| *held == S::SCOPE || *held == Scope::Full) {
-            return Err(ApiError::MissingScope(name_of(S::SCOPE)));
+        if !key.scopes.iter().any(|held| *held == scope || *held == KeyScope::Full) {
+            return Err(ApiError::MissingScope(scope.as_str()));
         }
-        Ok(Self { psp_id: key.psp_id, key_id: key.id, scope: PhantomData })
+        Ok((key.psp_id, key.id))
     }
 }

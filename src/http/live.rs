@@ -1,109 +1,40 @@
-//! Streams that follow one payment, as server-sent events: how many there may be, and when something is sent.
+//! Streams that follow one payment, as server-sent events: when something is sent.
 //!
-//! A stream holds the payment as it last read it and is woken by the journal's commits: an open page costs the database
-//! one read for each change of its payment, and nothing in between. What moves without a commit (confirmations, the
-//! deadline) is looked up in memory. Deliberately absent: what is shown, which whoever opens the stream says.
+//! A stream holds the payment as last read. Commits of the journal wake it, so an open page costs one database read for
+//! each change of its payment. Values that change without a commit (confirmations, the deadline) come from memory. The
+//! caller of [`follow`] decides the content of an event.
 
 use std::convert::Infallible;
-use std::net::IpAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
-use axum::http::{HeaderName, HeaderValue};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
-use dashmap::DashMap;
 use payferry_actors::journal::Wake;
 use payferry_actors::payment::store;
-use payferry_domain::PspId;
 use payferry_domain::payment::{Payment, Status};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use payferry_httpkit::live::{KEEP_ALIVE_EVERY, Place, UNBUFFERED};
+use payferry_httpkit::metrics;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
-use super::error::{ApiError, Away};
-use super::metrics;
 use super::payments::progress;
 use super::state::{AppState, Shared};
 
-/// Streams open at once, of all callers together.
-pub const STREAMS_AT_ONCE: usize = 8_192;
-/// Streams open at once for one address: a household or an office behind one.
-pub const STREAMS_PER_ADDRESS: usize = 64;
-/// Streams open at once for one PSP.
-pub const STREAMS_PER_PSP: usize = 1_024;
-/// How long a stream lasts; browsers come again by themselves.
+/// How long a stream lasts. Browsers reconnect by themselves.
 pub const STREAM_LIFE_MAX: Duration = Duration::from_mins(30);
-/// Between two comments on a quiet stream.
-pub const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(15);
-/// How often what is in memory is looked at: confirmations, and the deadline.
+/// How often the values in memory (confirmations, the deadline) are checked.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// When somebody comes again whose stream ended, milliseconds: not all at once after a restart.
+/// Delay before a client reconnects, milliseconds. Random, so that not all reconnect at once after a restart.
 const RETRY_AFTER_MS: std::ops::Range<u64> = 2_000..6_000;
-/// Seconds after which somebody may try again who has too many streams.
-const FULL_RETRY_SECS: u64 = 30;
 
-/// Proxies that gather answers let this one through as it comes.
-pub(crate) const UNBUFFERED: (HeaderName, HeaderValue) =
-    (HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
-
-/// Who has a stream.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Holder {
-    /// Somebody at this address.
-    Address(IpAddr),
-    /// A PSP, by its key.
-    Psp(PspId),
-}
-
-/// Room for what stays open: so many in all, so many for each holder.
-pub(super) struct Rooms {
-    all: Arc<Semaphore>,
-    held: DashMap<Holder, usize>,
-}
-
-impl Rooms {
-    pub(super) fn new(at_once: usize) -> Arc<Self> {
-        Arc::new(Self { all: Arc::new(Semaphore::new(at_once)), held: DashMap::new() })
-    }
-
-    /// A place, unless this holder has `each_max` already or there is none left.
-    pub(super) fn take(self: &Arc<Self>, holder: Holder, each_max: usize) -> Result<Place, ApiError> {
-        let all = Arc::clone(&self.all).try_acquire_owned();
-        let all = all.map_err(|_| ApiError::Unavailable(Away::Capacity, "no room for more that stay open".into()))?;
-        let mut held = self.held.entry(holder).or_insert(0);
-        if *held >= each_max {
-            return Err(ApiError::RateLimited(FULL_RETRY_SECS));
-        }
-        *held += 1;
-        Ok(Place { rooms: Arc::clone(self), holder, _all: all })
-    }
-}
-
-/// A place among the streams, free again when it is dropped.
-pub(super) struct Place {
-    rooms: Arc<Rooms>,
-    holder: Holder,
-    _all: OwnedSemaphorePermit,
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        if let Some(mut held) = self.rooms.held.get_mut(&self.holder) {
-            *held = held.saturating_sub(1);
-        }
-        self.rooms.held.remove_if(&self.holder, |_, held| *held == 0);
-    }
-}
-
-/// What a stream says of a payment.
+/// Renders the event of a payment.
 pub(super) type Render = fn(&Shared, &Payment) -> Event;
 
-/// Whether nothing more will come of the payment by itself: the stream says so and ends.
+/// Returns true if the payment can change no more by itself. The stream then ends.
 pub(super) fn is_over(payment: &Payment) -> bool {
     matches!(payment.status, Status::Settled | Status::Failed)
 }
 
-/// Begins a stream with the payment as it is now; each change follows.
+/// Starts a stream with the payment's current state, followed by an event for each change.
 pub(super) fn follow(app: AppState, payment: Payment, place: Place, render: Render) -> Response {
     let mut every = tokio::time::interval(LOOK_EVERY);
     every.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -111,7 +42,7 @@ pub(super) fn follow(app: AppState, payment: Payment, place: Place, render: Rend
         wake: app.system.journal().wake_on(payment.id()),
         until: Instant::now() + STREAM_LIFE_MAX,
         sent: None,
-        // It may have changed before anybody was there to be woken.
+        // The payment may have changed before the subscription.
         is_stale: true,
         is_ended: false,
         payment,
@@ -141,7 +72,7 @@ struct Follower {
     _place: Place,
 }
 
-/// What of a payment is worth an event when it changes.
+/// The part of a payment whose change causes an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Face {
     version: u32,
@@ -158,7 +89,7 @@ impl Face {
 }
 
 impl Follower {
-    /// The next event; none once the payment is over, the stream has lasted long enough, or the listener ends.
+    /// Returns the next event; `None` once the payment is final, the stream's lifetime is over, or the listener ends.
     async fn next(mut self) -> Option<(Result<Event, Infallible>, Self)> {
         loop {
             if self.is_ended {
@@ -173,7 +104,7 @@ impl Follower {
                             self.payment = payment?;
                             self.is_stale = false;
                         }
-                        // Tried again with the next look; meanwhile what is shown stays.
+                        // The next tick tries again; the client keeps the last state until then.
                         Err(error) => tracing::debug!(%error, "a stream could not read its payment"),
                     },
                 }
@@ -197,26 +128,5 @@ impl Follower {
                 _ = self.every.tick() => {}
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn places_are_bounded_in_all_and_for_each_and_come_free() {
-        let rooms = Rooms::new(3);
-        let (one, two) = (Holder::Address([127, 0, 0, 1].into()), Holder::Psp(PspId::generate()));
-        let first = rooms.take(one, 2).unwrap_or_else(|error| panic!("{error:?}"));
-        let second = rooms.take(one, 2).unwrap_or_else(|error| panic!("{error:?}"));
-        assert!(matches!(rooms.take(one, 2), Err(ApiError::RateLimited(_))));
-        let third = rooms.take(two, 2).unwrap_or_else(|error| panic!("{error:?}"));
-        assert!(matches!(rooms.take(two, 2), Err(ApiError::Unavailable(Away::Capacity, _))));
-        drop(first);
-        let fourth = rooms.take(one, 2).unwrap_or_else(|error| panic!("{error:?}"));
-        drop((second, third, fourth));
-        assert!(rooms.held.is_empty(), "nothing is kept of those who left");
-        assert_eq!(rooms.all.available_permits(), 3);
     }
 }

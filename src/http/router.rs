@@ -3,30 +3,27 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::middleware;
 use axum::routing::{get, post};
+use payferry_httpkit::edge::Edge;
+use payferry_httpkit::error::{ApiError, Listener};
+use payferry_httpkit::{PREFIX, metrics};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::error::ApiError;
 use super::state::AppState;
 use super::{
-    compliance, consent, customers, documents, edge, merchants, metrics, money, openapi, pages, payments, settings,
-    webhooks,
+    compliance, consent, customers, documents, merchants, money, openapi, pages, payments, settings, webhooks,
 };
 
-/// Under this, the paths without a prefix stand again.
-pub const PREFIX: &str = "/api/v1";
-
-/// Everything that PSPs and payers reach.
+/// The router for PSPs and payers.
 pub fn router(app: AppState) -> Router {
     router_with(app, Router::new())
 }
 
-/// The same, and routes that only some environments have.
+/// The same router with the routes that only some environments have.
 pub fn router_with(app: AppState, more: Router<AppState>) -> Router {
     metrics::describe();
-    // Served as written and under /api/v1.
+    // Served with and without the prefix `/api/v1`.
     let (bare, bare_document) = OpenApiRouter::with_openapi(openapi::head())
         .routes(routes!(merchants::sync::sync))
         .routes(routes!(merchants::list::list))
@@ -71,7 +68,9 @@ pub fn router_with(app: AppState, more: Router<AppState>) -> Router {
     let document = openapi::complete(bare_document.merge_from(prefixed_document), app.config.public_url.as_str());
     let reference = pages::reference::render(&document);
     let json: Arc<str> = document.to_json().unwrap_or_default().into();
-    Router::new()
+    let edge =
+        Edge { listener: Listener::Public, door: app.door.clone(), request_timeout: app.config.limits.request_timeout };
+    let router = Router::new()
         .nest(PREFIX, bare.clone())
         .merge(bare)
         .merge(prefixed)
@@ -82,7 +81,6 @@ pub fn router_with(app: AppState, more: Router<AppState>) -> Router {
         .route("/compliance/callbacks/{provider}", post(compliance::callbacks::take))
         .route("/consent", get(pages::consent::show).post(pages::consent::accept))
         .merge(more)
-        .fallback(async || ApiError::NoRoute("/docs"))
-        .layer(middleware::from_fn_with_state(app.clone(), edge::surround))
-        .with_state(app)
+        .fallback(async || ApiError::NoRoute("/docs"));
+    edge.surround(router).with_state(app)
 }

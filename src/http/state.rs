@@ -1,78 +1,53 @@
-//! What every handler shares.
+//! State shared by all handlers.
 
 use std::ops::Deref;
 use std::sync::Arc;
 
+use axum::http::request::Parts;
 use moka::sync::Cache;
+use payferry_accounts::documents::DocumentStore;
+use payferry_accounts::keys::KeyMode;
 use payferry_actors::System;
 use payferry_actors::clock::Clock;
 use payferry_actors::seal::Sealer;
-use payferry_actors::webhook::UrlPolicy;
-use payferry_domain::{MerchantId, PspId};
+use payferry_domain::{KeyId, KeyScope, MerchantId, PspId};
 use payferry_entities::Database;
+use payferry_httpkit::idempotency::RunningKeys;
+use payferry_httpkit::limits::{Limiters, Limits};
+use payferry_httpkit::live::Rooms;
+use payferry_httpkit::{ApiError, HttpState};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use super::auth::KeyRing;
 use super::consent::Terms;
-use super::idempotency::Running;
-use super::limits::{Limiters, Limits};
-use super::live::Rooms;
 use super::money::statement::STATEMENTS_AT_ONCE;
 use super::webhooks::events::WAITS_AT_ONCE;
-use crate::documents::DocumentStore;
-use crate::keys::KeyMode;
 
-/// Merchants whose owner is remembered.
+pub(crate) use crate::config::Environment;
+
+/// Cached owners of merchants.
 const MERCHANTS_KNOWN_MAX: u64 = 100_000;
 
-/// The interface's own settings.
+/// Settings of the interface.
 #[derive(Debug, Clone)]
 pub struct HttpConfig {
-    /// Where payers and PSPs reach the service, without a trailing slash in the path: magic links begin with it.
+    /// Public base URL, without a trailing slash in the path. Magic links begin with it.
     pub public_url: Url,
-    /// Which keys are taken, and whether webhooks may go to plain HTTP and to this machine.
+    /// Decides which keys are accepted, and whether webhooks may use plain HTTP and loopback addresses.
     pub environment: Environment,
-    /// How much a key and an address may ask for.
+    /// Rate and concurrency limits.
     pub limits: Limits,
-    /// Where customers' documents are kept.
+    /// Storage of customers' documents.
     pub documents: DocumentStore,
-    /// What customers accept.
+    /// The terms that customers accept.
     pub terms: Terms,
-    /// Cancelled when the listener is to end: streams end then.
+    /// Cancelled when the listener ends, which ends the streams.
     pub closing: CancellationToken,
 }
 
-/// Which world this is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Environment {
-    /// Simulated chains and play money.
-    Sandbox,
-    /// Real money.
-    Production,
-}
-
-impl Environment {
-    /// The keys that are taken here.
-    pub const fn key_mode(self) -> KeyMode {
-        match self {
-            Self::Sandbox => KeyMode::Test,
-            Self::Production => KeyMode::Live,
-        }
-    }
-
-    /// Where webhooks may go here.
-    pub const fn url_policy(self) -> UrlPolicy {
-        match self {
-            Self::Sandbox => UrlPolicy::Sandbox,
-            Self::Production => UrlPolicy::Production,
-        }
-    }
-}
-
-/// What every handler shares. Clones are the same state.
+/// State shared by all handlers. Clones share one instance.
 #[derive(Clone)]
 pub struct AppState(Arc<Shared>);
 
@@ -82,35 +57,35 @@ pub struct Shared {
     pub system: System,
     /// Settings.
     pub config: HttpConfig,
-    /// As callers use it: however many there are, the payments find their way to it.
+    /// The callers' connection pool. It is separate from the pool of payments, so callers cannot starve them.
     database: Database,
-    /// Room for requests.
-    pub(super) door: Semaphore,
+    /// Permits of requests.
+    pub(super) door: Arc<Semaphore>,
     pub(super) keys: KeyRing,
     pub(super) limiters: Limiters,
-    /// Room for streams.
+    /// Permits of streams.
     pub(super) rooms: Arc<Rooms>,
-    /// Room for requests that wait.
+    /// Permits of requests that wait for events.
     pub(super) waits: Arc<Rooms>,
-    /// Room for statements that are being written.
+    /// Permits of statements that are being generated.
     pub(super) statements: Arc<Rooms>,
-    pub(super) running: Running,
-    /// Whose merchants are whose; merchants are never taken away or given to somebody else.
+    running_keys: RunningKeys,
+    /// The PSP of each merchant. Merchants are never deleted or moved to another PSP.
     pub(super) merchants: Cache<MerchantId, PspId>,
 }
 
 impl AppState {
-    /// Over a running tree.
+    /// Creates the state on top of a running supervision tree.
     pub fn new(system: System, config: HttpConfig) -> Self {
         Self(Arc::new(Shared {
             database: system.database().for_visitors(),
-            door: Semaphore::new(config.limits.requests_at_once),
+            door: Arc::new(Semaphore::new(config.limits.requests_at_once)),
             keys: KeyRing::new(&system, config.environment.key_mode()),
             limiters: Limiters::new(&config.limits),
             rooms: Rooms::new(config.limits.streams_at_once),
             waits: Rooms::new(WAITS_AT_ONCE),
             statements: Rooms::new(STATEMENTS_AT_ONCE),
-            running: Running::default(),
+            running_keys: RunningKeys::default(),
             merchants: Cache::new(MERCHANTS_KNOWN_MAX),
             system,
             config,
@@ -126,23 +101,49 @@ impl Deref for AppState {
     }
 }
 
+impl HttpState for AppState {
+    fn database(&self) -> &Database {
+        &self.database
+    }
+
+    fn clock(&self) -> &Clock {
+        self.system.clock()
+    }
+
+    fn sealer(&self) -> &Sealer {
+        self.system.sealer()
+    }
+
+    fn limiters(&self) -> &Limiters {
+        &self.limiters
+    }
+
+    fn running_keys(&self) -> &RunningKeys {
+        &self.running_keys
+    }
+
+    async fn authenticate(&self, parts: &Parts, scope: KeyScope) -> Result<(PspId, KeyId), ApiError> {
+        self.keys.authenticate(&self.limiters, parts, scope).await
+    }
+}
+
 impl Shared {
     /// The database.
     pub fn database(&self) -> &Database {
         &self.database
     }
 
-    /// The service's time.
+    /// The service's clock.
     pub fn clock(&self) -> &Clock {
         self.system.clock()
     }
 
-    /// Seals secrets.
+    /// Encrypts secrets.
     pub fn sealer(&self) -> &Sealer {
         self.system.sealer()
     }
 
-    /// The page that a payer is sent to.
+    /// The URL of a payment's page for the payer.
     pub fn magic_link(&self, link_token: &str) -> String {
         format!("{}/pay/{link_token}", self.config.public_url.as_str().trim_end_matches('/'))
     }

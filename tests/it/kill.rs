@@ -1,4 +1,4 @@
-//! Sudden death: the real binary is killed at random moments and after every step of a settlement, under load.
+//! The real binary is killed at random times and after every step of a settlement, under load.
 //!
 //! Longer runs: `cargo run -p payferry-harness --bin kill -- --help`.
 
@@ -18,7 +18,7 @@ async fn survives(kills: usize, database: TestDatabase) {
         let after = Death::After(step, 1).to_string();
         assert!(report.kills_by_kind.contains_key(&after), "never killed {after}");
     }
-    // A run in which nothing happened proves nothing.
+    // A run without activity proves nothing.
     assert!(report.settlements > 0 && report.requests_retried > 0 && report.payments_by_status.len() == 3, "{report}");
     for kind in ["refund", "payout", "withdrawal", "transfer"] {
         assert!(report.moved_out.contains_key(kind), "no {kind} was sent: {report}");

@@ -1,6 +1,6 @@
-//! One attempt: sign, post, read what is kept of the answer.
+//! One attempt: sign, post, read the kept part of the answer.
 //!
-//! Deliberately absent: rows, and what an outcome means for the delivery (`delivery`).
+//! Not here: rows, and the effect of an outcome on the delivery (`delivery`).
 
 use std::time::{Duration, Instant};
 
@@ -11,18 +11,18 @@ use super::signature::{self, HEADER_ID, HEADER_SIGNATURE, HEADER_TIMESTAMP, Secr
 use super::url_guard::{self, GuardedResolver, UrlPolicy};
 use super::{RESPONSE_KEPT_BYTES, WebhookConfig};
 
-/// Idle connections kept to one endpoint.
+/// Idle connections kept open to one endpoint.
 const IDLE_CONNECTIONS_MAX: usize = 64;
 
-/// Where an event goes and how it is signed. `Debug` shows no secret.
+/// URL and signing secrets of an endpoint. `Debug` shows no secret.
 #[derive(Clone, Debug)]
 pub(super) struct Target {
     pub(super) url: String,
-    /// The newest first; two while a rotation lasts.
+    /// Newest first; two during a rotation.
     pub(super) secrets: Vec<Secret>,
 }
 
-/// What came of an attempt.
+/// Result of an attempt.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Outcome {
     pub(super) response_code: Option<u16>,
@@ -38,13 +38,13 @@ impl Outcome {
         self.response_code.is_some_and(|code| (200..300).contains(&code))
     }
 
-    /// Whether the receiver seems to have more than it can do: no answer, or one that says so. Not so where it merely
-    /// dislikes what it got.
+    /// Returns `true` if the receiver seems overloaded: no answer, or a status that says so. A receiver that rejects
+    /// the content does not count as overloaded.
     pub(super) fn is_strained(&self) -> bool {
         self.response_code.is_none_or(|code| code == 429 || code >= 500)
     }
 
-    /// Why it was not delivered, in a few words without the URL; `None` if it was.
+    /// Short reason of a failure, without the URL; `None` if delivered.
     pub(super) fn failure(&self) -> Option<String> {
         match self.response_code {
             Some(_) if self.is_delivered() => None,
@@ -54,9 +54,9 @@ impl Outcome {
     }
 }
 
-/// A client that follows no redirect, uses no proxy and connects only where the policy allows.
+/// Builds a client that follows no redirect, uses no proxy and connects only where the policy allows.
 pub(super) fn client(config: &WebhookConfig) -> Result<Client, reqwest::Error> {
-    crate::tls::install();
+    payferry_runtime::tls::install();
     Client::builder()
         .redirect(redirect::Policy::none())
         .no_proxy()
@@ -67,7 +67,7 @@ pub(super) fn client(config: &WebhookConfig) -> Result<Client, reqwest::Error> {
         .build()
 }
 
-/// Posts `body` once. `now_secs` is the real time.
+/// Posts `body` once. `now_secs` is real time.
 pub(super) async fn attempt(
     client: &Client,
     policy: UrlPolicy,
@@ -76,7 +76,7 @@ pub(super) async fn attempt(
     body: String,
     now_secs: i64,
 ) -> Outcome {
-    // Again at every attempt: addresses spelled out never come to the resolver.
+    // Checked at every attempt, because the resolver never sees literal addresses.
     if let Err(rejection) = url_guard::check(policy, &target.url) {
         return Outcome { error: Some(format!("the URL is refused: it {rejection}")), ..Outcome::default() };
     }
@@ -90,7 +90,7 @@ pub(super) async fn attempt(
         .body(body);
     match request.send().await {
         Ok(response) => {
-            // The status is the answer; what follows it is kept for people to read, and decides nothing.
+            // Only the status decides. The body is kept for people to read.
             let duration = began.elapsed();
             Outcome { duration, ..answered(response).await }
         }
@@ -110,7 +110,7 @@ async fn answered(mut response: Response) -> Outcome {
     Outcome { response_code, response_body: Some(text_of(&kept)), retry_after, ..Outcome::default() }
 }
 
-/// Seconds, or a date. A date that has passed asks for nothing.
+/// Parses seconds or a date. A date in the past is ignored.
 fn parse_retry_after(value: &str) -> Option<Duration> {
     let value = value.trim();
     if let Ok(secs) = value.parse() {
@@ -120,15 +120,15 @@ fn parse_retry_after(value: &str) -> Option<Duration> {
     (at.to_utc() - chrono::Utc::now()).to_std().ok()
 }
 
-/// The bytes as text of at most [`RESPONSE_KEPT_BYTES`], a character that was cut in two left out.
+/// Converts the bytes to text of at most [`RESPONSE_KEPT_BYTES`] without a truncated last character.
 fn text_of(kept: &[u8]) -> String {
-    // U+0000 cannot be stored as text everywhere.
+    // Not every database stores U+0000 in text.
     let mut text = String::from_utf8_lossy(kept).replace('\0', "\u{fffd}");
     text.truncate(text.floor_char_boundary(RESPONSE_KEPT_BYTES));
     text
 }
 
-/// What went wrong, without the URL: it may carry a token.
+/// Describes the error without the URL, which may contain a token.
 fn describe(error: &reqwest::Error) -> String {
     if error.is_timeout() {
         return "no answer in time".to_owned();
@@ -137,7 +137,7 @@ fn describe(error: &reqwest::Error) -> String {
     while let Some(source) = deepest.source() {
         deepest = source;
     }
-    let what = if error.is_connect() { "could not connect" } else { "the exchange broke off" };
+    let what = if error.is_connect() { "could not connect" } else { "the connection failed during the exchange" };
     format!("{what}: {deepest}")
 }
 
@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn retry_after_is_read_in_both_spellings() {
+    fn parses_both_formats_of_retry_after() {
         assert_eq!(parse_retry_after(" 120 "), Some(Duration::from_mins(2)));
         let at = chrono::Utc::now() + chrono::TimeDelta::seconds(90);
         let asked = parse_retry_after(&at.format("%a, %d %b %Y %H:%M:%S GMT").to_string()).unwrap();
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_of_an_answer_can_be_stored_and_is_bounded() {
+    fn kept_response_body_is_storable_and_bounded() {
         assert_eq!(text_of("a\0b".as_bytes()), "a\u{fffd}b");
         assert_eq!(text_of(&vec![0; RESPONSE_KEPT_BYTES]).len(), RESPONSE_KEPT_BYTES - 1, "three bytes each");
         let cut = "ü".repeat(RESPONSE_KEPT_BYTES);
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn only_trouble_of_the_receiver_is_strain() {
+    fn only_receiver_failures_count_as_strain() {
         let answered = |code| Outcome { response_code: Some(code), ..Outcome::default() };
         assert!([429, 500, 503].into_iter().all(|code| answered(code).is_strained()));
         assert!([200, 302, 400, 404, 410].into_iter().all(|code| !answered(code).is_strained()));

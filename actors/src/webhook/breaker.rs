@@ -1,22 +1,21 @@
-//! A circuit breaker: an endpoint that keeps failing is left alone for a while, so that deliveries keep their attempts.
-//! Pure.
+//! Circuit breaker: pauses an endpoint that keeps failing, so that deliveries keep their retries. Pure.
 //!
-//! While it is open nothing is attempted but one delivery at a time, as a probe, and a probe that fails takes no retry:
-//! however long an endpoint is away, nothing is exhausted by that alone.
+//! While it is open, only probes go out, one delivery at a time. A failed probe takes no retry, so an outage alone
+//! exhausts no delivery, however long it lasts.
 
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-/// Failures in a row that open it. More than one payment's events (four, of four attempts each) can bring together: one
-/// payment is retried by the schedule alone.
+/// Consecutive failures that open the breaker. More than the events of one payment can cause (four, with four attempts
+/// each): retries of a single payment follow the schedule alone.
 pub const TRIP_AFTER: u32 = 20;
-/// How long it stays open at first; doubles with each probe that fails.
+/// Initial open time; doubles with each failed probe.
 pub const OPEN_MIN: Duration = Duration::from_secs(2);
-/// The longest it stays open.
+/// Longest open time.
 pub const OPEN_MAX: Duration = Duration::from_mins(1);
 
-/// The breaker of one endpoint.
+/// Circuit breaker of one endpoint.
 #[derive(Debug, Default)]
 pub(super) struct Breaker {
     failures: u32,
@@ -29,26 +28,26 @@ struct Open {
     pause: Duration,
 }
 
-/// How a breaker stands.
+/// State of a breaker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BreakerState {
     /// Attempts go out.
     Closed,
-    /// Nothing is attempted.
+    /// No attempts.
     Open,
-    /// One delivery goes out, to see whether the endpoint is back.
+    /// One delivery goes out as a probe.
     Probing,
 }
 
-/// What may be sent now.
+/// Current permission to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Permission {
-    /// As much as concurrency allows.
+    /// Up to the concurrency limit.
     Free,
-    /// One delivery, to see whether the endpoint is back.
+    /// One delivery, as a probe.
     Probe,
-    /// Nothing before this moment.
+    /// Nothing before this instant.
     Wait(Instant),
 }
 
@@ -68,7 +67,7 @@ impl Breaker {
     pub(super) fn failed(&mut self, now: Instant) {
         self.failures = self.failures.saturating_add(1);
         let pause = match self.open {
-            // Attempts that were under way when it opened say nothing new.
+            // Attempts already in progress when it opened carry no new information.
             Some(open) if now < open.until => return,
             Some(open) => (open.pause * 2).min(OPEN_MAX),
             None if self.failures >= TRIP_AFTER => OPEN_MIN,
@@ -91,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_opens_after_failures_in_a_row_probes_and_closes() {
+    fn opens_after_consecutive_failures_probes_and_closes() {
         let start = Instant::now();
         let mut breaker = Breaker::default();
         for _ in 1..TRIP_AFTER {
@@ -109,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_under_way_when_it_opened_does_not_prolong_it_and_pauses_have_a_bound() {
+    fn attempts_in_progress_do_not_prolong_it_and_pauses_are_bounded() {
         let mut now = Instant::now();
         let mut breaker = Breaker::default();
         for _ in 0..TRIP_AFTER + 100 {
@@ -127,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_success_in_between_starts_the_count_again() {
+    fn success_resets_the_failure_count() {
         let mut breaker = Breaker::default();
         for _ in 0..3 * TRIP_AFTER {
             for _ in 1..TRIP_AFTER {

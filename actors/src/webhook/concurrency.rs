@@ -1,22 +1,23 @@
-//! How many attempts an endpoint gets at once: more while it answers and could do with more, half as many when it shows
-//! strain. Pure.
+//! Adaptive limit of an endpoint's concurrent attempts: grows while the receiver answers and the limit is used, halves
+//! on strain. Pure.
 
-/// Attempts that an endpoint always gets.
+/// Attempts that every endpoint may have in progress.
 pub const IN_FLIGHT_MIN: usize = 4;
-/// Attempts that an endpoint never exceeds.
+/// Upper bound of the limit.
 pub const IN_FLIGHT_MAX: usize = 256;
 
-/// Additive increase, multiplicative decrease; doubling until the first strain.
+/// Additive increase, multiplicative decrease; doubles until the first strain.
 #[derive(Debug)]
 pub(super) struct Concurrency {
     limit: usize,
     successes: usize,
     was_strained: bool,
-    /// Decreases so far.
+    /// Number of decreases.
     decreases: u64,
 }
 
-/// When an attempt began, counted in decreases: what began before the last one says nothing about the limit since.
+/// Start of an attempt, counted in decreases. An attempt that began before the last decrease carries no information
+/// about the current limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Epoch(u64);
 
@@ -31,12 +32,12 @@ impl Concurrency {
         self.limit
     }
 
-    /// To be kept with an attempt that begins now.
+    /// Epoch for an attempt that begins now.
     pub(super) fn epoch(&self) -> Epoch {
         Epoch(self.decreases)
     }
 
-    /// An attempt was acknowledged while `in_flight` were under way. A limit that is not used is not raised.
+    /// Records an acknowledged attempt while `in_flight` were in progress. An unused limit does not rise.
     pub(super) fn succeeded(&mut self, in_flight: usize) {
         if in_flight < self.limit {
             return;
@@ -48,7 +49,7 @@ impl Concurrency {
         }
     }
 
-    /// An attempt that began in `epoch` met no answer, or one that says that it is too much.
+    /// Records that an attempt of `epoch` got no answer or an overload status.
     pub(super) fn strained(&mut self, epoch: Epoch) {
         if epoch != self.epoch() {
             return;
@@ -65,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_grows_while_all_is_well_and_halves_on_strain_within_its_bounds() {
+    fn grows_on_success_and_halves_on_strain_within_bounds() {
         let mut concurrency = Concurrency::default();
         for _ in 0..10_000 {
             concurrency.succeeded(IN_FLIGHT_MAX);
@@ -84,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_under_way_together_halves_it_once() {
+    fn concurrent_strained_attempts_halve_it_once() {
         let mut concurrency = Concurrency::default();
         for _ in 0..10_000 {
             concurrency.succeeded(IN_FLIGHT_MAX);
@@ -97,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn it_does_not_grow_unused() {
+    fn does_not_grow_while_unused() {
         let mut concurrency = Concurrency::default();
         for _ in 0..10_000 {
             concurrency.succeeded(IN_FLIGHT_MIN - 1);

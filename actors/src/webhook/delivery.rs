@@ -1,7 +1,7 @@
-//! One delivery from its turn to its recorded outcome.
+//! One delivery, from its turn to its recorded outcome.
 //!
-//! The row is read when its turn has come, so that what changed while it waited counts; those whose turns come at once
-//! are read at once. What was sent and not recorded (a crash in between) still stands as open and is sent again under the
+//! The row is read when its turn begins, so changes made while it waited count. Rows of simultaneous turns are read
+//! together. A delivery that was sent but not recorded (a crash in between) is still open and is sent again under the
 //! same id.
 
 use std::collections::HashMap;
@@ -12,41 +12,41 @@ use futures::FutureExt as _;
 use futures::future::{BoxFuture, Shared};
 use payferry_domain::Timestamp;
 use payferry_entities::delivery_attempts;
+use payferry_journal::{DeliveryOutcome, JournalError, Unit};
 
 use super::attempt::{Outcome, Target, attempt};
 use super::queue::{self, Due};
 use super::schedule::AfterFailure;
 use super::sender::Desk;
-use crate::journal::{DeliveryOutcome, JournalError, Unit};
 
-/// Pause before an outcome that could not be written is written again.
+/// Pause before a failed write of an outcome is repeated.
 const RECORD_PAUSE: Duration = Duration::from_millis(500);
 
-/// What came of a delivery's turn.
+/// Result of a delivery's turn.
 #[derive(Debug)]
 pub(super) enum Turn {
-    /// It was attempted, and the outcome is recorded.
+    /// The delivery was attempted and the outcome is recorded.
     Attempted {
         delivered: bool,
-        /// The receiver had more than it could do.
+        /// The receiver seems overloaded.
         strained: bool,
-        /// Why it was not delivered.
+        /// Reason of the failure.
         failure: Option<String>,
-        /// When it is due again, if it is.
+        /// Next due time, if it is retried.
         next_attempt_at: Option<i64>,
     },
-    /// It is open no more.
+    /// The delivery is no longer open.
     Closed,
     /// Its row could not be read; nothing was sent.
     Unread(String),
-    /// Something here is wrong; it was perhaps sent. To be left alone, lest it is sent without end.
+    /// Internal error; the event may have been sent. The delivery is suspended to avoid sending it forever.
     Broken(String),
 }
 
-/// The rows of deliveries whose turns come at once, read by whoever asks first.
+/// Rows of deliveries whose turns begin together; the first caller triggers the read.
 pub(super) type Rows = Shared<BoxFuture<'static, Result<Arc<HashMap<String, Due>>, String>>>;
 
-/// The rows of these deliveries: those that were `just_read`, and the others once they are asked for.
+/// Returns the rows of these deliveries: those in `just_read`, and the others by one query on first use.
 pub(super) fn rows(desk: &Arc<Desk>, delivery_ids: Vec<String>, mut just_read: HashMap<String, Due>) -> Rows {
     let desk = Arc::clone(desk);
     let (mut rows, mut unread) = (HashMap::with_capacity(delivery_ids.len()), Vec::new());
@@ -64,7 +64,7 @@ pub(super) fn rows(desk: &Arc<Desk>, delivery_ids: Vec<String>, mut just_read: H
     read.boxed().shared()
 }
 
-/// Attempts the delivery and records the outcome. `is_probe`: a failure takes no retry.
+/// Attempts the delivery and records the outcome. With `is_probe`, a failure takes no retry.
 pub(super) async fn take_turn(desk: &Desk, target: &Target, delivery_id: &str, rows: Rows, is_probe: bool) -> Turn {
     let due = match rows.await.map(|rows| rows.get(delivery_id).cloned()) {
         Ok(Some(due)) if matches!(due.status.as_str(), "queued" | "failed") => due,
@@ -72,7 +72,7 @@ pub(super) async fn take_turn(desk: &Desk, target: &Target, delivery_id: &str, r
         Err(error) => return Turn::Unread(error),
     };
     let Due { id: _, event_id, status, attempt_count, retries_left, payload } = due;
-    let at = desk.clock.real_now();
+    let at: Timestamp = desk.clock.real_now();
     let policy = desk.config.url_policy;
     let outcome = attempt(&desk.client, policy, target, &event_id, payload, at.as_millis() / 1_000).await;
     let takes_no_retry = is_probe || status == "queued";
@@ -86,7 +86,7 @@ pub(super) async fn take_turn(desk: &Desk, target: &Target, delivery_id: &str, r
     }
 }
 
-/// Where a delivery stands after an attempt.
+/// State of a delivery after an attempt.
 #[derive(Debug, Clone, Copy)]
 struct Next {
     status: &'static str,
@@ -102,7 +102,7 @@ fn next(desk: &Desk, outcome: &Outcome, retries_left: i64, takes_no_retry: bool)
     match desk.config.schedule.after_failure(takes_no_retry, retries_left, outcome.retry_after, spread) {
         AfterFailure::Retry { after, retries_left } => {
             let after_ms = i64::try_from(after.as_millis()).unwrap_or(i64::MAX);
-            let attempt_at = desk.clock.real_now().plus_millis(after_ms).as_millis();
+            let attempt_at = desk.clock.real_now::<Timestamp>().plus_millis(after_ms).as_millis();
             Next { status: "failed", retries_left, attempt_at: Some(attempt_at) }
         }
         AfterFailure::Exhausted => Next { status: "exhausted", retries_left: 0, attempt_at: None },
@@ -122,25 +122,25 @@ fn row(delivery_id: &str, number: i64, target: &Target, at: Timestamp, outcome: 
     }
 }
 
-/// Writes the outcome; what cannot be written now is tried until it can. The error is why it never can be.
+/// Writes the outcome and retries until it is written. Returns an error if it can never be written.
 async fn record(desk: &Desk, attempt: delivery_attempts::Model, next: Next) -> Result<(), String> {
     let Next { status, retries_left, attempt_at: next_attempt_at } = next;
     loop {
         let unit = DeliveryOutcome { attempt: attempt.clone(), status, retries_left, next_attempt_at };
         match desk.journal.submit(Unit::Delivery(Box::new(unit))).await {
-            // Lost: another node, or this one before it was restarted, recorded an attempt of this number.
+            // Conflict: another node, or this node before a restart, recorded an attempt with this number.
             Ok(_) | Err(JournalError::Conflict) => return Ok(()),
             Err(JournalError::Refused(error)) => return Err(error),
             Err(error) => {
                 let id = &attempt.delivery_id;
-                tracing::warn!(delivery.id = %id, %error, "the outcome of delivery {id} is written later");
+                tracing::warn!(delivery.id = %id, %error, "the outcome of delivery {id} will be written later");
                 tokio::time::sleep(RECORD_PAUSE).await;
             }
         }
     }
 }
 
-/// Marks a delivery as under way for as long as it lives, however its task ends.
+/// Marks a delivery as in progress until dropped, however its task ends.
 pub(super) struct UnderWay {
     desk: Arc<Desk>,
     delivery_id: String,

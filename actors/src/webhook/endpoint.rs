@@ -1,8 +1,8 @@
-//! A PSP's endpoint: drains the PSP's deliveries with an adaptive number of attempts at once.
+//! Endpoint actor of one PSP: drains the PSP's deliveries with an adaptive number of concurrent attempts.
 //!
-//! First attempts go out in order per payment; one that waits for a retry holds nobody back. What is remembered here is
-//! a page of what waits and what is under way: everything else is in the rows. Deliberately absent: what an attempt is
-//! and how it is recorded (`delivery`), which runs beside the actor, one task a delivery.
+//! First attempts go out in order per payment; a delivery that waits for a retry blocks no other. The actor holds one
+//! page of waiting rows and the attempts in progress; everything else is in the database. Not here: making and
+//! recording an attempt (`delivery`). Each delivery runs in a task beside the actor.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::panic::AssertUnwindSafe;
@@ -10,7 +10,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::FutureExt as _;
-use payferry_domain::PspId;
+use payferry_domain::{PspId, Timestamp};
+use payferry_runtime::observe::{ActorKind, Behaviour, Mailbox};
 use ractor::{ActorProcessingErr, RpcReplyPort};
 use sea_orm::DbErr;
 use serde::Serialize;
@@ -25,42 +26,41 @@ use super::queue::{self, Due, Waiting};
 use super::sender::Desk;
 use super::window::Window;
 use super::{STOP_PATIENCE, endpoints};
-use crate::observe::{ActorKind, Behaviour, Mailbox};
 
-/// Rows that wait here at most; no page is read while there are so many. More than a page, since all of a page can
-/// stand in line behind one payment.
+/// Maximum number of waiting rows; at this number no further page is read. Larger than a page because a whole page can
+/// wait behind one payment.
 pub(super) const WINDOW_MAX: usize = 1_024;
-/// Another page is read while fewer than this could go at once.
+/// Another page is read while fewer rows than this are ready.
 const READY_MIN: usize = 64;
-/// How old the configuration that is used may be. A change made by this node is seen at once.
+/// Maximum age of the cached configuration. A change made on this node applies immediately.
 const TARGET_STALE_MAX: Duration = Duration::from_secs(1);
-/// Why nothing is sent to a PSP that has not said where to.
+/// Reason shown while a PSP has no webhook URL.
 pub const NO_URL: &str = "no webhook URL is set";
-/// Pause before rows that could not be read are read again.
+/// Pause before a failed read is repeated.
 const DATABASE_PAUSE: Duration = Duration::from_millis(500);
 
 pub(super) enum Message {
     /// New rows may wait.
     Nudge,
-    /// Something is due: a retry, a probe.
+    /// A retry or a probe is due.
     Wake,
-    /// Look for what may have been missed.
+    /// Search for rows that may have been missed.
     Sweep,
-    /// The configuration or old rows changed: look at everything again.
+    /// The configuration or old rows changed: read everything again.
     Refresh,
-    /// A delivery's turn is over.
+    /// A delivery's turn has ended.
     Ended(Box<Ended>),
-    /// Show yourself.
+    /// Return the view.
     Observe(RpcReplyPort<EndpointView>),
-    /// Panic, to see that nothing is lost by it.
+    /// Panic, to test that nothing is lost.
     #[cfg(test)]
     Panic,
-    /// Be busy for so long, to see who waits for it.
+    /// Block for this long, to test callers that wait.
     #[cfg(test)]
     Stall(Duration),
 }
 
-/// The end of a delivery's turn.
+/// End of a delivery's turn.
 pub(super) struct Ended {
     delivery: Waiting,
     is_first: bool,
@@ -68,40 +68,40 @@ pub(super) struct Ended {
     turn: Turn,
 }
 
-/// A share of the attempts that all endpoints have together; none is needed for the first few.
+/// Permit from the attempts shared by all endpoints; the first few attempts need none.
 type Share = Option<OwnedSemaphorePermit>;
 
-/// A delivery for whose turn there is room.
+/// A delivery that may start its turn.
 struct Admitted {
     delivery: Waiting,
     is_first: bool,
     share: Share,
 }
 
-/// What an endpoint shows of itself.
+/// View of an endpoint.
 #[derive(Debug, Clone, Serialize)]
 pub struct EndpointView {
-    /// Whose.
+    /// Owner.
     pub psp_id: PspId,
-    /// Attempts under way.
+    /// Attempts in progress.
     pub in_flight: usize,
-    /// Attempts allowed at once.
+    /// Maximum number of concurrent attempts.
     pub limit: usize,
-    /// The circuit breaker.
+    /// Circuit breaker.
     pub breaker: BreakerState,
-    /// Deliveries read ahead and not begun.
+    /// Deliveries read and not yet started.
     pub read_ahead: usize,
     /// Attempts since the actor started.
     pub attempts: u64,
-    /// Failed ones among them.
+    /// Failed attempts among them.
     pub failures: u64,
-    /// What the last failure was: a status or an error.
+    /// Last failure: a status or an error.
     pub last_failure: Option<String>,
-    /// Why nothing is sent though deliveries wait, if it is not for the breaker.
+    /// Reason why waiting deliveries are not sent, other than the breaker.
     pub held_by: Option<&'static str>,
 }
 
-/// The actor of one PSP's endpoint.
+/// Endpoint actor of one PSP.
 pub(super) struct Endpoint {
     pub(super) desk: Arc<Desk>,
     pub(super) psp_id: PspId,
@@ -110,25 +110,26 @@ pub(super) struct Endpoint {
 pub(super) struct State {
     concurrency: Concurrency,
     breaker: Breaker,
-    /// First attempts read and not begun.
+    /// First attempts read and not yet started.
     window: Window,
-    /// Retries read as due and not begun.
+    /// Due retries read and not yet started.
     retries: VecDeque<Waiting>,
-    /// Deliveries that wait in `retries`, are under way or are left alone.
+    /// Deliveries in `retries`, in progress or suspended.
     taken: HashSet<String>,
-    /// Deliveries whose outcome cannot be recorded: until the actor starts again or is told to look at everything.
+    /// Deliveries whose outcome cannot be recorded: suspended until the actor restarts or is refreshed.
     left_alone: Vec<String>,
     in_flight: usize,
     tasks: JoinSet<()>,
-    /// First attempts up to this position of the feed were read.
+    /// Feed position up to which first attempts were read.
     read_to: i64,
-    /// Whether there may be more behind it.
+    /// `true` if more rows may follow.
     more: bool,
-    /// To be read from the beginning when the end is reached: positions can appear out of order where several write.
+    /// `true` if it must read from the start after reaching the end: with several writers, positions can appear out of
+    /// order.
     rewind: bool,
-    /// When retries have to be looked for, milliseconds since the epoch; `None` when there are none.
+    /// Time of the next search for retries, milliseconds since the epoch; `None` without retries.
     retries_at: Option<i64>,
-    /// Whose turn it is where both a retry and a first attempt could go.
+    /// `true` if a retry goes before a first attempt when both could go.
     retry_is_next: bool,
     target: Option<(Option<Arc<Target>>, Instant)>,
     held_by: Option<&'static str>,
@@ -145,7 +146,7 @@ impl Behaviour for Endpoint {
     type Arguments = ();
 
     async fn pre_start(&self, _: &Mailbox<Message>, (): ()) -> Result<State, ActorProcessingErr> {
-        // The breaker of the one before is forgotten with it.
+        // The breaker state of the previous actor ends with it.
         self.desk.broken.remove(&self.psp_id);
         Ok(State {
             concurrency: Concurrency::default(),
@@ -178,7 +179,7 @@ impl Behaviour for Endpoint {
     ) -> Result<(), ActorProcessingErr> {
         match message {
             Message::Nudge => {
-                // Before anything is read: what is queued from now on nudges again.
+                // Removed before the read, so that rows queued from now on nudge again.
                 self.desk.nudged.remove(&self.psp_id);
                 state.more = true;
             }
@@ -197,23 +198,23 @@ impl Behaviour for Endpoint {
                 return Ok(());
             }
             #[cfg(test)]
-            Message::Panic => panic!("panicked on purpose, as a test asked"),
+            Message::Panic => panic!("panicked because a test requested it"),
             #[cfg(test)]
             Message::Stall(time) => tokio::time::sleep(time).await,
         }
         if let Err(error) = Box::pin(self.drain(myself, state)).await {
-            tracing::warn!(psp.id = %self.psp_id, %error, "deliveries of {} could not be read", self.psp_id);
+            tracing::warn!(psp.id = %self.psp_id, %error, "could not read the deliveries of {}", self.psp_id);
             wake_after(myself, state, DATABASE_PAUSE);
         }
         Ok(())
     }
 
-    /// Attempts under way get a bounded time to end and be recorded; what waits stays queued.
+    /// Gives attempts in progress a bounded time to end and be recorded; waiting deliveries stay queued.
     async fn post_stop(&self, state: &mut State) -> Result<(), ActorProcessingErr> {
         let ended = async { while state.tasks.join_next().await.is_some() {} };
         if tokio::time::timeout(STOP_PATIENCE, ended).await.is_err() {
             let (left, psp_id) = (state.tasks.len(), self.psp_id);
-            tracing::info!(psp.id = %psp_id, left, "attempts of {psp_id} were cut short; they are made again");
+            tracing::info!(psp.id = %psp_id, left, "interrupted attempts of {psp_id}; they will be repeated");
             state.tasks.shutdown().await;
         }
         Ok(())
@@ -262,13 +263,13 @@ impl Endpoint {
         self.start(myself, state, &target, admitted, just_read, permission == Permission::Probe);
         read?;
         if let Some(at) = state.retries_at.filter(|_| state.retries.is_empty() && state.in_flight < allowed) {
-            let wait = at.saturating_sub(self.desk.clock.real_now().as_millis()).max(0).unsigned_abs();
+            let wait = at.saturating_sub(self.desk.clock.real_now::<Timestamp>().as_millis()).max(0).unsigned_abs();
             wake_after(myself, state, Duration::from_millis(wait));
         }
         Ok(())
     }
 
-    /// Where to send and how to sign; `None` while no URL is set.
+    /// Returns the URL and the secrets; `None` while no URL is set.
     async fn target(&self, state: &mut State) -> Result<Option<Arc<Target>>, DbErr> {
         if let Some((target, read_at)) = &state.target
             && read_at.elapsed() < TARGET_STALE_MAX
@@ -294,7 +295,7 @@ impl Endpoint {
     }
 
     async fn read_retries(&self, state: &mut State) -> Result<(), DbErr> {
-        let now = self.desk.clock.real_now().as_millis();
+        let now = self.desk.clock.real_now::<Timestamp>().as_millis();
         if !state.retries.is_empty() || state.retries_at.is_none_or(|at| at > now) {
             return Ok(());
         }
@@ -335,14 +336,14 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Reads more where less waits than could go, and adds the rows of what was read to `just_read`.
+    /// Reads more rows if fewer wait than could start, and adds the rows read to `just_read`.
     async fn read_what_waits(&self, state: &mut State, just_read: &mut HashMap<String, Due>) -> Result<(), DbErr> {
         self.read_retries(state).await?;
         self.read_first_attempts(state, just_read).await
     }
 
-    /// Makes room for a delivery's turn. Beyond what every endpoint always gets it needs a share of what all have
-    /// together; `None` if there is none left.
+    /// Reserves a delivery's turn. Beyond the minimum of each endpoint this needs a shared permit; `None` if none is
+    /// left.
     fn admit(&self, state: &mut State, delivery: &Waiting) -> Option<Share> {
         let share = if state.in_flight < IN_FLIGHT_MIN {
             None
@@ -376,13 +377,13 @@ impl Endpoint {
                 let turn = AssertUnwindSafe(turn).catch_unwind().await;
                 let turn = turn.unwrap_or_else(|_| Turn::Broken("the attempt panicked".to_owned()));
                 drop((under_way, share));
-                // An actor that has died is followed by one that reads the rows.
+                // If the actor has died, the next one reads the rows.
                 let _ = myself.cast(Message::Ended(Box::new(Ended { delivery, is_first, epoch, turn })));
             });
         }
     }
 
-    /// From memory: every operator's page asks every endpoint for it, again and again.
+    /// Builds the view from memory, because every operator page requests it from every endpoint, repeatedly.
     fn view(&self, state: &State) -> EndpointView {
         EndpointView {
             psp_id: self.psp_id,
@@ -399,7 +400,7 @@ impl Endpoint {
 }
 
 impl State {
-    /// Takes in what came of a delivery's turn.
+    /// Applies the result of a delivery's turn.
     fn ended(&mut self, ended: Ended) {
         let Ended { delivery, is_first, epoch, turn } = ended;
         let in_flight = self.in_flight;
@@ -424,12 +425,12 @@ impl State {
                 }
             }
             Turn::Closed => {}
-            // The next sweep comes to it.
+            // The next sweep reads it again.
             Turn::Unread(error) => {
-                tracing::warn!(delivery.id = %delivery.id, %error, "delivery {} could not be read", delivery.id);
+                tracing::warn!(delivery.id = %delivery.id, %error, "could not read delivery {}", delivery.id);
             }
             Turn::Broken(why) => {
-                tracing::error!(delivery.id = %delivery.id, %why, "delivery {} is left alone", delivery.id);
+                tracing::error!(delivery.id = %delivery.id, %why, "suspended delivery {} until a restart", delivery.id);
                 self.last_failure = Some(why);
                 self.left_alone.push(delivery.id);
                 return;
@@ -438,7 +439,7 @@ impl State {
         self.taken.remove(&delivery.id);
     }
 
-    /// Retries and first attempts take turns, so that neither keeps the other waiting.
+    /// Alternates retries and first attempts, so that neither starves the other.
     fn next(&mut self) -> Option<(Waiting, bool)> {
         self.retry_is_next = !self.retry_is_next;
         if self.retry_is_next
@@ -450,7 +451,7 @@ impl State {
         first.or_else(|| self.retries.pop_front().map(|retry| (retry, false)))
     }
 
-    /// What was taken out and not begun.
+    /// Returns a delivery that was taken and not started.
     fn put_back(&mut self, delivery: Waiting, is_first: bool) {
         if is_first {
             self.window.put_back(delivery);
@@ -459,7 +460,7 @@ impl State {
         }
     }
 
-    /// Everything that is not under way is read again.
+    /// Drops everything that is not in progress, so that it is read again.
     fn forget_what_waits(&mut self) {
         self.window.clear();
         let retries = self.retries.drain(..).map(|retry| retry.id);
@@ -472,7 +473,7 @@ impl State {
     }
 }
 
-/// One timer at a time: the next drain sets it anew.
+/// Schedules a wake-up. There is one timer: the next drain replaces it.
 fn wake_after(myself: &Mailbox<Message>, state: &mut State, wait: Duration) {
     if let Some(timer) = state.timer.take() {
         timer.abort();

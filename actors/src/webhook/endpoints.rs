@@ -1,39 +1,40 @@
-//! The rows of `webhook_endpoints`: where a PSP hears of events, which ones, and the sealed secrets that sign them.
+//! Rows of `webhook_endpoints`: a PSP's webhook URL, event patterns and sealed signing secrets.
 
 use payferry_domain::payment::EventPattern;
 use payferry_domain::{PspId, Timestamp};
 use payferry_entities::webhook_endpoints::{self, Entity, Model};
+use payferry_runtime::seal::{OpenError, Sealer};
 use sea_orm::{ActiveModelTrait, ConnectionTrait, DbErr, EntityTrait, IntoActiveModel, QuerySelect};
 
 use super::signature::{BadSecret, Secret};
-use crate::seal::{OpenError, Sealer};
 
-/// How long the secret before a rotation signs beside the new one.
+/// Time during which the previous secret also signs after a rotation, seconds.
 pub const ROTATION_OVERLAP_SECS: i64 = 24 * 3_600;
 
-/// A stored secret that cannot be used.
+/// Errors of a stored secret.
 #[derive(Debug, thiserror::Error)]
 pub enum SecretError {
     /// It was sealed with another key, or for another row.
     #[error(transparent)]
     Sealed(#[from] OpenError),
-    /// What was sealed is no secret.
+    /// The opened value is not a secret.
     #[error(transparent)]
     Bad(#[from] BadSecret),
 }
 
-/// The PSP's endpoint, if a URL was ever set.
+/// Loads the PSP's endpoint; `None` if no URL was ever set.
 pub async fn load(connection: &impl ConnectionTrait, psp_id: PspId) -> Result<Option<Model>, DbErr> {
     Entity::find_by_id(psp_id.to_string()).one(connection).await
 }
 
-/// The same, to be changed in the same transaction: whoever else wants to change it waits, and sees this change. (SQLite
-/// has one writer at a time as it is.)
+/// Loads the endpoint and locks it for a change in this transaction. Competing changes wait and then see this change.
+/// (SQLite has a single writer anyway.)
 async fn load_to_change(connection: &impl ConnectionTrait, psp_id: PspId) -> Result<Option<Model>, DbErr> {
     Entity::find_by_id(psp_id.to_string()).lock_exclusive().one(connection).await
 }
 
-/// Sets the URL and, where given, the patterns (none means all events). Answers the row and, the first time, the secret.
+/// Sets the URL and, if given, the patterns (an empty list means all events). Returns the row and, the first time, the
+/// secret.
 pub async fn set(
     connection: &impl ConnectionTrait,
     sealer: &Sealer,
@@ -66,7 +67,7 @@ pub async fn set(
     Ok((endpoint.into_active_model().insert(connection).await?, Some(secret)))
 }
 
-/// Replaces the secret; the old one signs beside the new for [`ROTATION_OVERLAP_SECS`]. `None` if no URL was ever set.
+/// Replaces the secret; the old one also signs for [`ROTATION_OVERLAP_SECS`]. `None` if no URL was ever set.
 pub async fn rotate(
     connection: &impl ConnectionTrait,
     sealer: &Sealer,
@@ -82,12 +83,12 @@ pub async fn rotate(
     Ok(Some((save(connection, endpoint).await?, secret)))
 }
 
-/// The patterns of an endpoint; none means all events.
+/// Returns the patterns of an endpoint; an empty list means all events.
 pub fn patterns(endpoint: &Model) -> Result<Vec<EventPattern>, DbErr> {
     serde_json::from_str(&endpoint.events).map_err(|error| DbErr::Json(error.to_string()))
 }
 
-/// The secrets that sign now, the newest first.
+/// Returns the current signing secrets, newest first.
 pub fn secrets(sealer: &Sealer, endpoint: &Model, now: Timestamp) -> Result<Vec<Secret>, SecretError> {
     let mut secrets = vec![open(sealer, &endpoint.psp_id, &endpoint.secret)?];
     let overlaps = endpoint.previous_secret_expires_at.is_some_and(|until| now.as_millis() < until);
@@ -101,7 +102,7 @@ async fn save(connection: &impl ConnectionTrait, endpoint: Model) -> Result<Mode
     webhook_endpoints::ActiveModel::from(endpoint).reset_all().update(connection).await
 }
 
-/// Both columns share a place: a rotation moves the sealed text from one to the other.
+/// Both columns use the same sealing context, because a rotation moves the sealed text from one to the other.
 fn seal(sealer: &Sealer, psp_id: &str, secret: &Secret) -> String {
     sealer.seal(&["webhook_endpoints", psp_id, "secret"], secret.reveal().as_bytes())
 }
@@ -122,7 +123,7 @@ mod tests {
 
     use super::*;
 
-    /// Longer than the other change takes to get to the row; where it is slower, the test only proves less.
+    /// Longer than the other change takes to reach the row. On a slower machine the test proves less but does not fail.
     const HEAD_START: Duration = Duration::from_millis(500);
     const FIRST: &str = "https://one.example/";
     const SECOND: &str = "https://two.example/";
@@ -142,7 +143,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn changes_at_once_do_not_undo_each_other() {
+    async fn concurrent_changes_do_not_undo_each_other() {
         let (place, sealer, now) = (TestDatabase::create().await, Sealer::new(&[1; 32]), Timestamp(1_000));
         let database = Database::open(place.url()).await.unwrap();
         let psp = one_psp(&database).await;
@@ -166,7 +167,7 @@ mod tests {
         tokio::time::sleep(HEAD_START).await;
         rotating.commit().await.unwrap();
         let [set_anew, rotated_again] = others;
-        assert!(set_anew.await.unwrap().is_none(), "the secret is not made anew");
+        assert!(set_anew.await.unwrap().is_none(), "the secret is not replaced");
         let newest = rotated_again.await.unwrap().unwrap();
 
         let endpoint = load(database.reader(), psp).await.unwrap().unwrap();

@@ -1,12 +1,12 @@
-//! What webhooks count: every name with its unit and meaning in one place.
+//! Webhook metrics: every name with its unit and help text.
 
 use std::time::Duration;
 
 use metrics::{Gauge, Histogram, Unit, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
 use payferry_domain::Timestamp;
+use payferry_runtime::observe::Counters;
 
 use super::queue::Backlog;
-use crate::observe::Counters;
 
 const ATTEMPTS: &str = "payferry_webhook_attempts_total";
 const ATTEMPT_SECONDS: &str = "payferry_webhook_attempt_seconds";
@@ -16,19 +16,19 @@ const UNDER_WAY: &str = "payferry_webhook_attempts_under_way";
 const BREAKERS_OPEN: &str = "payferry_webhook_breakers_open";
 
 fn describe() {
-    describe_counter!(ATTEMPTS, "Attempts at deliveries, by where the delivery stood afterwards.");
-    describe_histogram!(ATTEMPT_SECONDS, Unit::Seconds, "Time from an attempt's beginning to the receiver's answer.");
+    describe_counter!(ATTEMPTS, "Attempts at deliveries, by the delivery's state afterwards.");
+    describe_histogram!(ATTEMPT_SECONDS, Unit::Seconds, "Time from the start of an attempt to the receiver's answer.");
     describe_gauge!(
         BACKLOG,
         "Deliveries that wait for their first attempt (queued) or for a retry (failed), of PSPs with an endpoint; \
          at most 10,000 are counted of each PSP."
     );
     describe_gauge!(OLDEST, Unit::Seconds, "Time since the delivery that has been due for longest became due.");
-    describe_gauge!(UNDER_WAY, "Attempts under way.");
-    describe_gauge!(BREAKERS_OPEN, "Endpoints to which nothing but probes goes out, for they kept failing.");
+    describe_gauge!(UNDER_WAY, "Attempts in progress.");
+    describe_gauge!(BREAKERS_OPEN, "Endpoints that receive only probes because they kept failing.");
 }
 
-/// The handles, looked up once.
+/// Metric handles, created once.
 pub(super) struct WebhookMetrics {
     attempts: Counters,
     attempt_seconds: Histogram,
@@ -53,7 +53,7 @@ impl WebhookMetrics {
         }
     }
 
-    /// An attempt was made; the delivery is `delivered`, `failed` or `exhausted` now.
+    /// Counts an attempt; the delivery is now `delivered`, `failed` or `exhausted`.
     pub(super) fn attempted(&self, outcome: &'static str, took: Duration) {
         self.attempts.increment(outcome);
         self.attempt_seconds.record(took.as_secs_f64());

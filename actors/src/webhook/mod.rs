@@ -1,7 +1,7 @@
-//! Webhooks: the sender, one sub-actor per PSP's endpoint, and what an attempt is made of.
+//! Webhooks: the sender, one endpoint actor per PSP, and the parts of an attempt.
 //!
-//! The queue is the database: rows of `deliveries`, written in the commit of what they announce. A message to an actor
-//! is only a nudge. Deliberately absent: what is announced (the domain decides) and the routes of the configuration.
+//! The queue is the database: rows of `deliveries`, written in the commit that creates their event. A message to an
+//! actor is only a nudge. Not here: the content of events (`domain` decides) and the routes of the configuration.
 
 mod attempt;
 mod breaker;
@@ -9,10 +9,8 @@ mod concurrency;
 mod delivery;
 mod endpoint;
 pub mod endpoints;
-pub mod log;
 mod metrics;
 mod queue;
-pub mod retention;
 mod schedule;
 mod sender;
 pub mod signature;
@@ -20,6 +18,8 @@ pub mod signature;
 mod tests;
 pub mod url_guard;
 mod window;
+
+pub use payferry_journal::webhooks::{log, retention};
 
 pub use breaker::{BreakerState, OPEN_MAX, OPEN_MIN, TRIP_AFTER};
 pub use concurrency::{IN_FLIGHT_MAX, IN_FLIGHT_MIN};
@@ -30,25 +30,25 @@ pub use url_guard::{UrlPolicy, UrlRejection};
 
 use std::time::Duration;
 
-/// How long a receiver has to answer.
+/// Time within which a receiver must answer.
 pub const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Bytes kept of a receiver's answer.
 pub const RESPONSE_KEPT_BYTES: usize = 1_024;
 
-/// Attempts under way at once beyond the [`IN_FLIGHT_MIN`] of each endpoint, shared by all: connections are not endless,
-/// and an endpoint never waits for another's.
+/// Attempts in progress beyond the [`IN_FLIGHT_MIN`] of each endpoint, shared by all endpoints. It limits connections;
+/// because of the minimum, no endpoint waits for another.
 pub const IN_FLIGHT_SHARED_MAX: usize = 512;
-/// How long attempts under way may take to end when the sender stops; less than its supervisor waits for it.
+/// Time that attempts in progress may take to end when the sender stops; shorter than its supervisor's timeout.
 pub const STOP_PATIENCE: Duration = Duration::from_millis(1_500);
 
 /// Limits and schedule of webhooks.
 #[derive(Clone, Debug)]
 pub struct WebhookConfig {
-    /// When failed deliveries are tried again.
+    /// Delays before retries.
     pub schedule: Schedule,
-    /// How long a receiver has to answer.
+    /// Time within which a receiver must answer.
     pub timeout: Duration,
-    /// Where webhooks may go.
+    /// Policy for webhook URLs.
     pub url_policy: UrlPolicy,
 }
 

@@ -1,19 +1,19 @@
-//! When a failed delivery is tried again. Pure.
+//! Retry schedule of failed deliveries. Pure.
 
 use std::time::Duration;
 
-use crate::journal::DELIVERY_RETRIES_MAX;
+use payferry_journal::DELIVERY_RETRIES_MAX;
 
-/// How far a delay is spread, so that many deliveries that failed together do not come back together.
+/// Jitter of a delay, percent, so that deliveries that failed together are not retried together.
 pub const JITTER_PERCENT: u32 = 10;
-/// A receiver's `Retry-After` is honoured up to this.
+/// Upper limit for a receiver's `Retry-After`.
 pub const RETRY_AFTER_MAX: Duration = Duration::from_hours(1);
 
-/// Retries in the schedule.
+/// Number of retries in the schedule.
 const RETRIES: usize = 3;
 const _: () = assert!(RETRIES == 3 && DELIVERY_RETRIES_MAX == 3, "the schedule has a delay for every retry");
 
-/// The delays before each retry.
+/// Delays before the retries.
 #[derive(Clone, Debug)]
 pub struct Schedule {
     delays: [Duration; RETRIES],
@@ -26,23 +26,23 @@ impl Default for Schedule {
     }
 }
 
-/// What becomes of a delivery whose attempt failed.
+/// Effect of a failed attempt on its delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AfterFailure {
-    /// Tried again after this long, with so many retries left then.
+    /// Retried after this delay, with this many retries left then.
     Retry { after: Duration, retries_left: i64 },
-    /// Not tried again by itself.
+    /// Not retried automatically.
     Exhausted,
 }
 
 impl Schedule {
-    /// Other delays, for tests.
+    /// Creates a schedule with other delays, for tests.
     pub const fn of(delays: [Duration; RETRIES]) -> Self {
         Self { delays }
     }
 
-    /// After a failed attempt, which took one of the `retries_left` unless it was `free`: the first of a delivery, or a
-    /// probe. `spread` in 0..=1 places the delay in its jitter.
+    /// Decides after a failed attempt. It takes one of the `retries_left` unless it was `free`, that is, a delivery's
+    /// first attempt or a probe. `spread` in 0..=1 selects the delay within the jitter.
     pub(super) fn after_failure(
         &self,
         free: bool,
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn four_attempts_in_all_at_growing_distances() {
+    fn four_attempts_with_growing_delays() {
         let schedule = Schedule::default();
         let mut left = DELIVERY_RETRIES_MAX;
         let mut delays = Vec::new();
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn retry_after_lengthens_a_delay_within_bounds() {
+    fn retry_after_extends_a_delay_within_bounds() {
         let schedule = Schedule::default();
         let after = |asked: u64| match schedule.after_failure(true, 3, Some(Duration::from_secs(asked)), 0.0) {
             AfterFailure::Retry { after, .. } => after.as_secs(),
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn jitter_stays_within_its_part() {
+    fn jitter_stays_within_its_percentage() {
         let schedule = Schedule::default();
         let retry = schedule.after_failure(true, 3, None, 1.0);
         assert_eq!(retry, AfterFailure::Retry { after: Duration::from_millis(5_500), retries_left: 3 });

@@ -1,6 +1,6 @@
-//! The webhook sender: finds PSPs with open deliveries and keeps an endpoint actor for each.
+//! Webhook sender: finds PSPs with open deliveries and runs one endpoint actor for each.
 //!
-//! Deliberately absent: deliveries. One endpoint's trouble is no other's, and none of the sender's.
+//! Not here: deliveries. A failing endpoint affects neither the other endpoints nor the sender.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -11,6 +11,10 @@ use dashmap::{DashMap, DashSet};
 use payferry_domain::payment::test_payload;
 use payferry_domain::{EventId, PspId};
 use payferry_entities::Database;
+use payferry_journal::Journal;
+use payferry_runtime::clock::Clock;
+use payferry_runtime::observe::{ActorKind, Behaviour, Books, Cause, Mailbox, ended};
+use payferry_runtime::seal::Sealer;
 use ractor::{ActorCell, ActorId, ActorProcessingErr, SupervisionEvent};
 use serde::Serialize;
 use tokio::sync::Semaphore;
@@ -19,25 +23,21 @@ use super::attempt::{Target, attempt, client};
 use super::endpoint::{self, Endpoint, EndpointView};
 use super::metrics::WebhookMetrics;
 use super::{IN_FLIGHT_SHARED_MAX, STOP_PATIENCE, WebhookConfig, endpoints, queue};
-use crate::clock::Clock;
-use crate::journal::Journal;
-use crate::observe::{ActorKind, Behaviour, Books, Cause, Mailbox, ended};
-use crate::seal::Sealer;
 
-/// How often PSPs with open deliveries are looked for: a lost nudge costs at most this.
+/// Interval between searches for PSPs with open deliveries. A lost nudge delays a delivery by at most this.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(5);
-/// Pause before an endpoint that failed is started again; doubles with each failure.
+/// Pause before a failed endpoint restarts; doubles with each failure.
 const RESTART_PAUSE_MIN: Duration = Duration::from_millis(100);
-/// The longest pause.
+/// Longest pause before a restart.
 const RESTART_PAUSE_MAX: Duration = Duration::from_secs(10);
-/// An endpoint that ran for so long is started again after the shortest pause.
+/// An endpoint that ran this long before it failed restarts after the shortest pause.
 const RESTART_FORGIVEN_AFTER: Duration = Duration::from_mins(1);
-/// How much longer than its attempts an endpoint may take to stop.
+/// Extra time that an endpoint may take to stop, beyond the time for its attempts.
 const STOP_MARGIN: Duration = Duration::from_millis(250);
-/// How long observing may take.
+/// Timeout of an observe request.
 const OBSERVE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What sender and endpoints share.
+/// State shared by the sender and its endpoints.
 pub(super) struct Desk {
     pub(super) database: Database,
     pub(super) journal: Journal,
@@ -45,13 +45,13 @@ pub(super) struct Desk {
     pub(super) clock: Clock,
     pub(super) config: WebhookConfig,
     pub(super) client: reqwest::Client,
-    /// Deliveries with an attempt under way: `delivering` in the log, which is no state of the row.
+    /// Deliveries with an attempt in progress. The log shows them as `delivering`, which is not a state of the row.
     pub(super) under_way: DashSet<String>,
-    /// PSPs with a nudge on its way: a second one would say nothing new.
+    /// PSPs with a pending nudge; a second nudge would add nothing.
     pub(super) nudged: DashSet<PspId>,
-    /// The endpoints that run.
+    /// Running endpoints.
     running: DashMap<PspId, Mailbox<endpoint::Message>>,
-    /// Attempts under way beyond what each endpoint always gets.
+    /// Permits for attempts in progress beyond the minimum of each endpoint.
     pub(super) shares: Arc<Semaphore>,
     books: Books,
     pub(super) metrics: WebhookMetrics,
@@ -60,7 +60,7 @@ pub(super) struct Desk {
 }
 
 impl Desk {
-    /// Says to the PSP's endpoint that rows wait; to the sender where none runs.
+    /// Notifies the PSP's endpoint that rows wait; notifies the sender if no endpoint runs.
     fn nudge(&self, sender: &Mailbox<Message>, psp_id: PspId) {
         if !self.nudged.insert(psp_id) {
             return;
@@ -72,42 +72,42 @@ impl Desk {
     }
 }
 
-/// Handle to the sender. Nudging never blocks; what is lost is found by a sweep.
+/// Handle to the sender. A nudge never blocks; the next sweep makes up for a lost one.
 #[derive(Clone)]
 pub struct WebhookSender {
     actor: Mailbox<Message>,
     desk: Arc<Desk>,
 }
 
-/// What came of a test of the endpoint.
+/// Result of a test of the endpoint.
 #[derive(Debug, Clone, Serialize)]
 pub struct TestOutcome {
     /// The event's id, `webhook-id` of the request.
     pub event_id: EventId,
-    /// Where it went.
+    /// Request URL.
     pub url: String,
-    /// Whether it was acknowledged.
+    /// `true` if the receiver acknowledged it.
     pub delivered: bool,
-    /// HTTP status, if there was an answer.
+    /// HTTP status, if the receiver answered.
     pub response_code: Option<u16>,
     /// First 1 KiB of the answer.
     pub response_body: Option<String>,
-    /// How long it took.
+    /// Duration of the request, milliseconds.
     pub duration_ms: u64,
-    /// Why it failed, if not by its answer.
+    /// Reason of a failure other than the answer's status.
     pub error: Option<String>,
 }
 
-/// Why no test was made.
+/// Reasons why no test was made.
 #[derive(Debug, thiserror::Error)]
 pub enum TestError {
     /// No URL is set.
     #[error("no webhook URL is set")]
     NoEndpoint,
-    /// The database is away.
+    /// The database is not available.
     #[error("the database is not available: {0}")]
     Database(#[from] sea_orm::DbErr),
-    /// The secret cannot be read with this key.
+    /// The stored secret does not open with this key.
     #[error(transparent)]
     Secret(#[from] endpoints::SecretError),
 }
@@ -122,7 +122,7 @@ pub(super) enum Message {
 }
 
 impl WebhookSender {
-    /// Starts the sender under `supervisor`; it begins with what is open.
+    /// Starts the sender under `supervisor`; it begins with the open deliveries.
     pub async fn start(
         supervisor: ActorCell,
         database: Database,
@@ -164,27 +164,28 @@ impl WebhookSender {
         self.actor.get_cell()
     }
 
-    /// Rows of this PSP wait. What the journal has committed it says by itself, sooner.
+    /// Reports that rows of this PSP wait. The journal reports its own commits, and sooner.
     pub fn nudge(&self, psp_id: PspId) {
         self.desk.nudge(&self.actor, psp_id);
     }
 
-    /// The PSP's configuration changed, or old rows are to be sent again.
+    /// Reports that the PSP's configuration changed, or that old rows are queued again.
     pub fn refresh(&self, psp_id: PspId) {
         let _ = self.actor.cast(Message::Refresh(psp_id));
     }
 
-    /// Whether an attempt at the delivery is under way.
+    /// Returns `true` if an attempt at the delivery is in progress.
     pub fn is_under_way(&self, delivery_id: &str) -> bool {
         self.desk.under_way.contains(delivery_id)
     }
 
-    /// Where webhooks may go.
+    /// Policy for webhook URLs.
     pub fn url_policy(&self) -> super::UrlPolicy {
         self.desk.config.url_policy
     }
 
-    /// Posts a signed `webhook.test` once, now, and answers what came of it. It is not in the feed and not retried.
+    /// Posts a signed `webhook.test` once, immediately, and returns the result. The test is not in the feed and not
+    /// retried.
     pub async fn test(&self, psp_id: PspId) -> Result<TestOutcome, TestError> {
         let desk = &self.desk;
         let now = desk.clock.real_now();
@@ -205,37 +206,37 @@ impl WebhookSender {
         })
     }
 
-    /// Shows what is not counted as it happens, from memory.
+    /// Sets the gauges that are not updated by events, from memory.
     pub(crate) fn refresh_metrics(&self) {
         self.desk.metrics.show(self.desk.under_way.len(), self.breakers_open());
     }
 
-    /// Endpoints to which nothing but probes goes out.
+    /// Number of endpoints whose circuit breaker lets only probes through.
     pub(super) fn breakers_open(&self) -> usize {
         self.desk.broken.len()
     }
 
-    /// Counts what waits in the database and shows it.
+    /// Counts the waiting deliveries in the database and sets the gauges.
     pub(crate) async fn refresh_backlog(&self) -> Result<(), sea_orm::DbErr> {
         let backlog = queue::backlog(&self.desk.database).await?;
         self.desk.metrics.show_backlog(backlog, self.desk.clock.real_now());
         Ok(())
     }
 
-    /// The endpoints that run, and what they show of themselves; nothing of one that is too busy to say.
+    /// Running endpoints with their views; the view is `None` if the endpoint is too busy to answer.
     pub async fn observe(&self) -> Vec<(PspId, Option<EndpointView>)> {
         let running: Vec<_> = self.desk.running.iter().map(|entry| (*entry.key(), entry.value().clone())).collect();
         let views = running.iter().map(|(psp_id, endpoint)| async move { (*psp_id, view_of(endpoint).await) });
         futures::future::join_all(views).await
     }
 
-    /// The same of one PSP's; `None` if it does not run.
+    /// Like [`Self::observe`] for one PSP; `None` if its endpoint does not run.
     pub async fn observe_one(&self, psp_id: PspId) -> Option<(PspId, Option<EndpointView>)> {
         let endpoint = self.desk.running.get(&psp_id).map(|entry| entry.value().clone())?;
         Some((psp_id, view_of(&endpoint).await))
     }
 
-    /// Lets attempts under way end, for at most [`STOP_PATIENCE`], and stops. What waits stays queued.
+    /// Lets attempts in progress end, for at most [`STOP_PATIENCE`], and stops. Waiting deliveries stay queued.
     pub async fn stop(self) {
         let cell = self.actor.get_cell();
         if cell.drain_and_wait(Some(STOP_PATIENCE + 2 * STOP_MARGIN)).await.is_err() {
@@ -277,9 +278,9 @@ struct State {
     owners: HashMap<ActorId, PspId>,
 }
 
-/// The place of one PSP's endpoint.
+/// Slot of one PSP's endpoint.
 struct Slot {
-    /// None while it is to be started again.
+    /// `None` until the endpoint restarts.
     actor: Option<Mailbox<endpoint::Message>>,
     started: Instant,
     pause: Duration,
@@ -312,10 +313,10 @@ impl Behaviour for Sender {
                         self.tell(myself, state, psp_id, endpoint::Message::Sweep).await;
                     }
                 }
-                Err(error) => tracing::warn!(%error, "open deliveries could not be looked for"),
+                Err(error) => tracing::warn!(%error, "could not search for open deliveries"),
             },
             Message::Restart(psp_id) => {
-                // An empty place is what `tell` fills.
+                // `tell` fills an empty slot.
                 if state.endpoints.get(&psp_id).is_some_and(|slot| slot.actor.is_none()) {
                     self.start(myself, state, psp_id).await;
                 }
@@ -342,11 +343,11 @@ impl Behaviour for Sender {
     async fn post_stop(&self, state: &mut State) -> Result<(), ActorProcessingErr> {
         let actors = state.endpoints.values().filter_map(|slot| slot.actor.as_ref());
         let stopping = actors.map(|actor| {
-            // What is in its mailbox would only begin new attempts.
+            // Messages left in its mailbox would only start new attempts.
             actor.stop(None);
             actor.wait(None)
         });
-        // Each keeps to its own limit; the margin is for an actor that is stuck.
+        // Each endpoint keeps its own limit; the margin covers an actor that hangs.
         let all = futures::future::join_all(stopping);
         let _ = tokio::time::timeout(STOP_PATIENCE + STOP_MARGIN, all).await;
         Ok(())
@@ -354,8 +355,8 @@ impl Behaviour for Sender {
 }
 
 impl Sender {
-    /// Sends to the PSP's endpoint actor, which is started if there is none. One that is to be started again reads the
-    /// rows then, so nothing is lost by not telling it.
+    /// Sends to the PSP's endpoint actor and starts it if the PSP has no slot. An endpoint that waits for its restart
+    /// reads its rows then, so skipping the message loses nothing.
     async fn tell(&self, myself: &Mailbox<Message>, state: &mut State, psp_id: PspId, message: endpoint::Message) {
         if let Entry::Vacant(place) = state.endpoints.entry(psp_id) {
             place.insert(Slot { actor: None, started: Instant::now(), pause: RESTART_PAUSE_MIN });
@@ -367,15 +368,15 @@ impl Sender {
         }
     }
 
-    /// Fills the PSP's place.
+    /// Fills the PSP's slot.
     async fn start(&self, myself: &Mailbox<Message>, state: &mut State, psp_id: PspId) {
         let endpoint = Endpoint { desk: self.desk.clone(), psp_id };
         match self.desk.books.spawn(&psp_id.to_string(), endpoint, (), Some(myself.get_cell())).await {
             Ok(actor) => {
-                // It begins by reading its rows.
+                // The endpoint begins by reading its rows.
                 let _ = actor.cast(endpoint::Message::Wake);
                 self.desk.running.insert(psp_id, actor.clone());
-                // A nudge that died with its predecessor must not hold back the next one.
+                // A nudge lost with the previous actor must not block the next one.
                 self.desk.nudged.remove(&psp_id);
                 state.owners.insert(actor.get_id(), psp_id);
                 if let Some(slot) = state.endpoints.get_mut(&psp_id) {
@@ -386,7 +387,7 @@ impl Sender {
         }
     }
 
-    /// Empties the PSP's place, to be filled after a pause.
+    /// Empties the PSP's slot and schedules a restart.
     fn start_later(&self, myself: &Mailbox<Message>, state: &mut State, psp_id: PspId, cause: Cause, reason: &str) {
         let Some(slot) = state.endpoints.get_mut(&psp_id) else { return };
         self.desk.running.remove(&psp_id);

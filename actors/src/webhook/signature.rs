@@ -1,12 +1,12 @@
-//! Signatures by the Standard Webhooks scheme (<https://www.standardwebhooks.com>): HMAC-SHA256 over
-//! `{id}.{timestamp}.{body}`, secrets spelled `whsec_` and base64.
+//! Signatures of the Standard Webhooks scheme (<https://www.standardwebhooks.com>): HMAC-SHA256 over
+//! `{id}.{timestamp}.{body}`; secrets are encoded as `whsec_` and base64.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-/// Header with the event's id, the same at every attempt.
+/// Header with the event's id, identical for every attempt.
 pub const HEADER_ID: &str = "webhook-id";
 /// Header with the attempt's time, seconds since the epoch.
 pub const HEADER_TIMESTAMP: &str = "webhook-timestamp";
@@ -16,13 +16,13 @@ pub const HEADER_SIGNATURE: &str = "webhook-signature";
 const SECRET_PREFIX: &str = "whsec_";
 const SECRET_BYTES: usize = 32;
 
-/// A signing secret. `Debug` shows nothing of it.
+/// A signing secret. `Debug` does not reveal it.
 #[derive(Clone)]
 pub struct Secret {
     key: Vec<u8>,
 }
 
-/// A text that is no signing secret.
+/// The text is not a signing secret.
 #[derive(Debug, thiserror::Error)]
 #[error("not a signing secret")]
 pub struct BadSecret;
@@ -34,20 +34,20 @@ impl Secret {
         Self { key: random.to_vec() }
     }
 
-    /// Reads the spelling of [`Self::reveal`].
+    /// Parses the format of [`Self::reveal`].
     pub fn parse(text: &str) -> Result<Self, BadSecret> {
         let encoded = text.strip_prefix(SECRET_PREFIX).ok_or(BadSecret)?;
         Ok(Self { key: BASE64.decode(encoded).map_err(|_| BadSecret)? })
     }
 
-    /// `whsec_...`, to be shown to its owner once.
+    /// Formats the secret as `whsec_...`, to be shown once to its owner.
     pub fn reveal(&self) -> String {
         format!("{SECRET_PREFIX}{}", BASE64.encode(&self.key))
     }
 
-    /// `v1,...` for one attempt.
+    /// Signs one attempt; returns `v1,...`.
     pub fn sign(&self, event_id: &str, timestamp_secs: i64, body: &str) -> String {
-        let mut mac = Hmac::<Sha256>::new_from_slice(&self.key).expect("HMAC takes a key of any length");
+        let mut mac = Hmac::<Sha256>::new_from_slice(&self.key).expect("HMAC accepts a key of any length");
         mac.update(format!("{event_id}.{timestamp_secs}.{body}").as_bytes());
         format!("v1,{}", BASE64.encode(mac.finalize().into_bytes()))
     }
@@ -59,7 +59,7 @@ impl std::fmt::Debug for Secret {
     }
 }
 
-/// The signature header: one signature a secret, the newest first.
+/// Builds the signature header: one signature per secret, newest first.
 pub fn header(secrets: &[Secret], event_id: &str, timestamp_secs: i64, body: &str) -> String {
     secrets.iter().map(|secret| secret.sign(event_id, timestamp_secs, body)).collect::<Vec<_>>().join(" ")
 }
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_independent_verifier_accepts_both_secrets_of_a_rotation_and_no_other() {
+    fn independent_verifier_accepts_exactly_both_secrets_of_a_rotation() {
         let (new, old, other) = (Secret::generate(), Secret::generate(), Secret::generate());
         let now = chrono::Utc::now().timestamp();
         let body = r#"{"event":"payment.settled","text":"ünï"}"#;
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_reads_back_and_does_not_show_itself() {
+    fn secret_round_trips_and_is_hidden_in_debug() {
         let secret = Secret::generate();
         assert_eq!(Secret::parse(&secret.reveal()).unwrap().reveal(), secret.reveal());
         assert!(secret.reveal().starts_with("whsec_"));

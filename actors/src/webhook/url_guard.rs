@@ -1,48 +1,48 @@
-//! Where webhooks may go: HTTPS to public addresses, judged when the URL is set and again at every connection, so that
-//! a name that later points inside (rebinding) does not reach anything.
+//! Webhook URL policy: HTTPS to public addresses. The URL is checked when it is set and the address again at every
+//! connection, so that a name that later resolves to an internal address (DNS rebinding) reaches nothing.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use url::{Host, Url};
 
-/// Characters of a webhook URL.
+/// Maximum length of a webhook URL, characters.
 pub const URL_CHARS_MAX: usize = 2_048;
 
-/// Azure's metadata and DNS for virtual machines: a public address that is inside all the same.
+/// Azure's metadata and DNS address for virtual machines: public by number, internal in effect.
 const AZURE_METADATA: Ipv4Addr = Ipv4Addr::new(168, 63, 129, 16);
 
-/// What may be reached.
+/// Set of allowed URLs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UrlPolicy {
-    /// HTTPS, public addresses.
+    /// HTTPS to public addresses.
     Production,
-    /// Plain HTTP and loopback addresses too.
+    /// Also plain HTTP and loopback addresses.
     Sandbox,
 }
 
-/// Why a URL is refused.
+/// Reasons for a rejected URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UrlRejection {
-    /// It cannot be read, or is too long.
+    /// It does not parse, or is too long.
     #[error("must be an absolute URL of at most {URL_CHARS_MAX} characters")]
     Malformed,
     /// It is not HTTPS.
-    #[error("must begin with https://")]
+    #[error("must start with https://")]
     NotHttps,
-    /// It carries a user name or password.
-    #[error("must not carry a user name or password")]
+    /// It contains a user name or password.
+    #[error("must not contain a user name or password")]
     Credentials,
-    /// It carries a fragment.
-    #[error("must not carry a fragment")]
+    /// It contains a fragment.
+    #[error("must not contain a fragment")]
     Fragment,
-    /// It names an address that is not public.
-    #[error("must name a public address")]
+    /// Its address is not public.
+    #[error("must use a public address")]
     NotPublic,
 }
 
 impl UrlRejection {
-    /// The stable name of the refusal.
+    /// Stable code of the rejection.
     pub const fn code(self) -> &'static str {
         match self {
             Self::Malformed => "url_malformed",
@@ -54,7 +54,7 @@ impl UrlRejection {
     }
 }
 
-/// Judges a URL without resolving its name. The resolver judges what the name means at each connection.
+/// Checks a URL without resolving its host name. The resolver checks the addresses at each connection.
 pub fn check(policy: UrlPolicy, text: &str) -> Result<Url, UrlRejection> {
     if text.len() > URL_CHARS_MAX {
         return Err(UrlRejection::Malformed);
@@ -78,7 +78,7 @@ pub fn check(policy: UrlPolicy, text: &str) -> Result<Url, UrlRejection> {
     if allowed { Ok(url) } else { Err(UrlRejection::NotPublic) }
 }
 
-/// Names that never mean a public host.
+/// Returns `true` if the name never belongs to a public host.
 fn is_inside_name(name: &str) -> bool {
     let name = name.trim_end_matches('.').to_ascii_lowercase();
     let reserved = ["localhost", "local", "internal", "intranet", "lan", "home.arpa", "test", "invalid", "onion"];
@@ -86,7 +86,7 @@ fn is_inside_name(name: &str) -> bool {
 }
 
 impl UrlPolicy {
-    /// Whether an address may be connected to.
+    /// Returns `true` if connections to the address are allowed.
     pub fn allows(self, address: IpAddr) -> bool {
         is_public(address) || (self == Self::Sandbox && address.to_canonical().is_loopback())
     }
@@ -99,7 +99,8 @@ fn is_public(address: IpAddr) -> bool {
     }
 }
 
-/// Not in any block of the IANA special-purpose registry that is not globally reachable.
+/// Returns `true` if the address is outside every block of the IANA special-purpose registry that is not globally
+/// reachable.
 fn is_public_v4(address: Ipv4Addr) -> bool {
     let [a, b, c, _] = address.octets();
     let special = address.is_private()
@@ -124,9 +125,9 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
         is_public_v4(Ipv4Addr::new(a, b, c, d))
     };
     match segments {
-        // Addresses that carry an IPv4 address mean that one.
+        // Addresses with an embedded IPv4 address are judged by that address.
         [0x64, 0xff9b, 0, 0, 0, 0, high, low] | [0x2002, high, low, ..] => embedded(high, low),
-        // Global unicast, less documentation, benchmarking, Teredo and other protocol assignments.
+        // Global unicast, except documentation, benchmarking, Teredo and other protocol assignments.
         [first, second, ..] => {
             (0x2000..0x4000).contains(&first)
                 && !(first == 0x2001 && (second < 0x0200 || second == 0x0db8))
@@ -135,14 +136,14 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
     }
 }
 
-/// Resolves names as the system does and drops what the policy does not allow.
+/// Resolves names with the system resolver and drops addresses that the policy does not allow.
 #[derive(Clone, Copy, Debug)]
 pub struct GuardedResolver {
     policy: UrlPolicy,
 }
 
 impl GuardedResolver {
-    /// A resolver for `policy`.
+    /// Creates a resolver for `policy`.
     pub const fn new(policy: UrlPolicy) -> Self {
         Self { policy }
     }
@@ -169,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn production_takes_public_https_only() {
+    fn production_accepts_only_public_https() {
         let refused = |text: &str| check(UrlPolicy::Production, text).unwrap_err();
         assert!(check(UrlPolicy::Production, "https://psp.example.com/hooks?a=b").is_ok());
         assert!(check(UrlPolicy::Production, "https://93.184.216.34/").is_ok());
@@ -217,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sandbox_takes_loopback_and_plain_http_but_not_the_network_around_it() {
+    fn sandbox_accepts_loopback_and_plain_http_but_no_private_network() {
         for text in ["http://127.0.0.1:8080/sandbox/inbox/a", "http://localhost:1/", "https://[::1]/"] {
             assert!(check(UrlPolicy::Sandbox, text).is_ok(), "{text}");
         }
@@ -227,7 +228,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_name_that_means_loopback_is_not_resolved_in_production() {
+    async fn production_does_not_resolve_names_of_loopback() {
         let resolve = |policy| GuardedResolver::new(policy).resolve("localhost".parse().unwrap());
         assert!(resolve(UrlPolicy::Production).await.is_err());
         assert!(resolve(UrlPolicy::Sandbox).await.unwrap().next().is_some());

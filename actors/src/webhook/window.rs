@@ -1,24 +1,24 @@
-//! What an endpoint has read and not yet attempted, in the order in which first attempts go out. Pure.
+//! Window of deliveries that an endpoint has read and not yet attempted, in the order of first attempts. Pure.
 //!
-//! Of each payment one first attempt is under way at a time: the next begins when it has ended. Deliberately absent:
-//! retries, which hold nobody back and so need no order.
+//! Each payment has at most one first attempt in progress; the next begins when it ends. Not here: retries, which block
+//! nothing and need no order.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use super::queue::Waiting;
 
-/// First attempts that wait, by position of the feed and in line per payment.
+/// Waiting first attempts, by feed position and in one line per payment.
 #[derive(Debug, Default)]
 pub(super) struct Window {
-    /// Those whose payment has no first attempt under way; one a payment.
+    /// Rows of payments without a first attempt in progress; one per payment.
     ready: BTreeMap<i64, Waiting>,
-    /// The others, behind the one of their payment that is ready or under way. A payment without a line has neither.
+    /// The other rows, each behind the ready or running attempt of its payment. A payment without a line has neither.
     lines: HashMap<String, VecDeque<Waiting>>,
     len: usize,
 }
 
 impl Window {
-    /// Takes a row in, behind what is there of its payment.
+    /// Adds a row behind the rows of the same payment.
     pub(super) fn push(&mut self, row: Waiting) {
         self.len += 1;
         if let Some(line) = self.lines.get_mut(&row.payment_id) {
@@ -29,20 +29,20 @@ impl Window {
         }
     }
 
-    /// The next first attempt. Its payment's others stay in line until [`Self::ended`].
+    /// Returns the next first attempt. The other rows of its payment wait until [`Self::ended`].
     pub(super) fn pop(&mut self) -> Option<Waiting> {
         let (_, row) = self.ready.pop_first()?;
         self.len -= 1;
         Some(row)
     }
 
-    /// What [`Self::pop`] gave and was not begun.
+    /// Returns a row from [`Self::pop`] that was not attempted.
     pub(super) fn put_back(&mut self, row: Waiting) {
         self.len += 1;
         self.ready.insert(row.position, row);
     }
 
-    /// The first attempt under way of this payment is over.
+    /// Ends the first attempt in progress of this payment.
     pub(super) fn ended(&mut self, payment_id: &str) {
         let Some(line) = self.lines.get_mut(payment_id) else { return };
         match line.pop_front() {
@@ -55,7 +55,7 @@ impl Window {
         }
     }
 
-    /// Forgets what waits, and remembers which payments have a first attempt under way.
+    /// Drops the waiting rows but remembers which payments have a first attempt in progress.
     pub(super) fn clear(&mut self) {
         for row in std::mem::take(&mut self.ready).into_values() {
             self.lines.remove(&row.payment_id);
@@ -64,17 +64,17 @@ impl Window {
         self.len = 0;
     }
 
-    /// Rows that wait.
+    /// Number of waiting rows.
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// Rows that could go now.
+    /// Number of rows that could be attempted now.
     pub(super) fn ready_len(&self) -> usize {
         self.ready.len()
     }
 
-    /// Whether a row waits here.
+    /// Returns `true` if the row waits here.
     pub(super) fn holds(&self, row: &Waiting) -> bool {
         let waits = |waiting: &Waiting| waiting.id == row.id;
         self.ready.get(&row.position).is_some_and(waits)
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_payment_has_one_first_attempt_under_way_and_others_pass_it() {
+    fn first_attempts_of_a_payment_are_serial_and_other_payments_pass() {
         let mut window = Window::default();
         for (position, payment) in [(1, "a"), (2, "a"), (3, "b"), (4, "a"), (5, "c")] {
             window.push(row(position, payment));
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_under_way_still_holds_its_payment_after_a_clearing() {
+    fn attempt_in_progress_still_blocks_its_payment_after_clear() {
         let mut window = Window::default();
         for (position, payment) in [(1, "a"), (2, "a"), (3, "b")] {
             window.push(row(position, payment));
@@ -126,7 +126,11 @@ mod tests {
         assert_eq!((window.len(), window.ready_len()), (0, 0));
         window.push(row(2, "a"));
         window.push(row(3, "b"));
-        assert_eq!((next(&mut window), next(&mut window)), (Some(3), None), "the first of a is still under way");
+        assert_eq!(
+            (next(&mut window), next(&mut window)),
+            (Some(3), None),
+            "the first attempt of a is still in progress"
+        );
         window.ended("a");
         assert_eq!(next(&mut window), Some(2));
     }

@@ -1,4 +1,4 @@
-//! Everything at once, by chance: endpoints that fail in all ways, reorganisations, and payments all the while.
+//! Random combination: endpoints with all faults, reorgs, and payments throughout.
 
 use std::time::Duration;
 
@@ -49,7 +49,7 @@ async fn mixture(seed: u64, endpoints: usize) {
         World::with(Options { endpoints, tweak, timeout: Duration::from_secs(2), alone: false, ..Options::default() })
             .await;
     let mut dice = StdRng::seed_from_u64(seed);
-    // Nobody ever pays it.
+    // Never paid.
     let victim = world.initiate().await;
     let mut paid = Vec::new();
     for round in 0..short_or_long(ROUNDS_SHORT, ROUNDS) {
@@ -59,7 +59,7 @@ async fn mixture(seed: u64, endpoints: usize) {
             endpoint.show((0..faults).map(|_| fault(&mut dice, &world, &victim)).collect::<Vec<_>>());
         }
         for _ in 0..dice.random_range(1..4) {
-            // No payment is made where the chain is away.
+            // No payments are created while the chain is unreadable.
             if let Ok(payment) = world.try_initiate(world.site().chain, 1_200).await {
                 world.pay(&payment).await;
                 paid.push(payment);
@@ -94,21 +94,21 @@ async fn mixture(seed: u64, endpoints: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_endpoint() {
+async fn mixed_errors_of_one_endpoint() {
     mixture(1, 1).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_endpoint_with_other_dice() {
+async fn mixed_errors_of_one_endpoint_with_another_seed() {
     mixture(2, 1).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_endpoints() {
+async fn mixed_errors_of_two_endpoints() {
     mixture(3, 2).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn three_endpoints() {
+async fn mixed_errors_of_three_endpoints() {
     mixture(4, 3).await;
 }

@@ -4,22 +4,22 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use payferry_actors::customers::audit::Actor;
 use payferry_domain::customer::Command;
+use payferry_httpkit::Answer;
+use payferry_httpkit::caller::{Caller, Customers};
+use payferry_httpkit::error::{ApiError, Problem};
+use payferry_httpkit::extract::Path;
 
 use super::get::CustomerAnswer;
 use super::{CustomerRecord, open};
-use crate::http::answer::Answer;
-use crate::http::auth::{Caller, Customers};
-use crate::http::error::{ApiError, Problem};
-use crate::http::extract::Path;
 use crate::http::state::AppState;
 
 /// Deactivate a customer
 ///
-/// For ever: nothing of the customer can be changed any more and no new payment can name it. The record stays readable,
-/// and payments that run go on. Repeating it changes nothing and gives the same answer.
+/// Permanent: the customer cannot be changed any more, and no new payment can name it. The record stays readable, and
+/// payments in progress continue. Repeating the request changes nothing and returns the same answer.
 #[utoipa::path(
     delete, path = "/api/v1/customers/{customer_id}", tag = "Customers", operation_id = "deactivateCustomer",
-    params(("customer_id" = String, Path, description = "As its creation answered it.")),
+    params(("customer_id" = String, Path, description = "The id from its creation.")),
     responses(
         (status = 200, description = "The record, with `is_active` false and its `wallet_address`.", body = CustomerAnswer),
         (status = 404, description = "There is none with this id.", body = Problem),

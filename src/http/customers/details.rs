@@ -1,4 +1,4 @@
-//! `PATCH /api/v1/customers/payment-details`: makes or replaces the one set of a customer.
+//! `PATCH /api/v1/customers/payment-details`: creates or replaces a customer's payment details.
 
 use axum::extract::State;
 use axum::response::Response;
@@ -9,6 +9,10 @@ use payferry_domain::customer::Command;
 use payferry_domain::{Address as WalletAddress, CheckId, CustomerId, PspId};
 use payferry_entities::customers;
 use payferry_entities::payment_details::{Column, Entity, Model};
+use payferry_httpkit::Answer;
+use payferry_httpkit::caller::Customers;
+use payferry_httpkit::error::{ApiError, Problem};
+use payferry_httpkit::extract::{Fields, Submission, read};
 use sea_orm::sea_query::OnConflict;
 use sea_orm::{ColumnTrait, EntityTrait, IntoActiveModel, QueryFilter, QuerySelect};
 use serde::Serialize;
@@ -17,10 +21,6 @@ use utoipa::ToSchema;
 
 use super::MISSING;
 use super::payment_details::PaymentDetails;
-use crate::http::answer::Answer;
-use crate::http::auth::Customers;
-use crate::http::error::{ApiError, Problem};
-use crate::http::extract::{Fields, Submission, read};
 use crate::http::state::{AppState, Shared};
 
 const CUSTOMER_ID: &str = "customer_id";
@@ -35,30 +35,31 @@ pub struct PaymentDetailsRequest {
     details: PaymentDetails,
 }
 
-/// What became of them.
+/// Result of setting payment details.
 #[derive(Serialize, ToSchema)]
 pub struct PaymentDetailsAnswer {
-    /// Whether they were added or updated.
+    /// Tells if they were added or updated.
     #[schema(example = "Payment details added")]
     message: &'static str,
     customer_id: String,
-    /// pending_update if a wallet was replaced: the customer is screened again, which happens by itself.
+    /// pending_update if a wallet was replaced: the customer is screened again automatically.
     #[schema(example = "pending")]
     kyc_status: String,
 }
 
 /// Set a customer's payment details
 ///
-/// Makes the set, or replaces it whole: a customer has one. A wallet that replaces another makes the customer
-/// `pending_update` until it has been screened again; the first wallet, and the same in other letters' case, does not.
+/// Creates the payment details, or replaces them as a whole: a customer has one set. A wallet that replaces another one
+/// makes the customer `pending_update` until it has been screened again. The first wallet, or the same address in
+/// different letter case, does not.
 #[utoipa::path(
     patch, path = "/api/v1/customers/payment-details", tag = "Customers", operation_id = "setPaymentDetails",
     request_body = PaymentDetailsRequest,
     responses(
         (status = 200, description = "Added or updated.", body = PaymentDetailsAnswer),
         (status = 404, description = "`customer_not_found`.", body = Problem),
-        (status = 409, description = "`customer_inactive`: it is deactivated.", body = Problem),
-        (status = 422, description = "Every bad or missing field is named.", body = Problem),
+        (status = 409, description = "`customer_inactive`: the customer is deactivated.", body = Problem),
+        (status = 422, description = "Every invalid or missing field is named.", body = Problem),
     ),
 )]
 pub async fn set(State(app): State<AppState>, request: Submission<Customers>) -> Result<Response, ApiError> {
@@ -113,7 +114,8 @@ fn read(
     fields.finish(customer_id.zip(details))
 }
 
-/// Where the customer is; another PSP's is not there. A country never changes, so that it needs no lock.
+/// The country of the PSP's own customer; `None` if it is unknown or another PSP's. A country never changes, so no lock
+/// is needed.
 async fn country_of(app: &Shared, psp_id: PspId, id: CustomerId) -> Result<Option<String>, ApiError> {
     let country = customers::Entity::find_by_id(id.to_string())
         .filter(customers::Column::PspId.eq(psp_id.to_string()))

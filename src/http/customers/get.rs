@@ -2,31 +2,31 @@
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
+use payferry_httpkit::Answer;
+use payferry_httpkit::caller::{Caller, Read};
+use payferry_httpkit::error::{ApiError, Problem};
+use payferry_httpkit::extract::Path;
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::{CustomerRecord, own};
-use crate::http::answer::Answer;
-use crate::http::auth::{Caller, Read};
-use crate::http::error::{ApiError, Problem};
-use crate::http::extract::Path;
 use crate::http::state::AppState;
 
 /// One customer.
 #[derive(Serialize, ToSchema)]
 pub struct CustomerAnswer {
-    /// What became of the request.
+    /// Result of the request.
     pub message: &'static str,
-    /// The whole record.
+    /// The complete record.
     pub customer: CustomerRecord,
 }
 
 /// Read a customer
 ///
-/// The whole record, with payment details and the paths of documents.
+/// The complete record, with payment details and the paths of documents.
 #[utoipa::path(
     get, path = "/api/v1/customers/{customer_id}", tag = "Customers", operation_id = "getCustomer",
-    params(("customer_id" = String, Path, description = "As its creation answered it.")),
+    params(("customer_id" = String, Path, description = "The id from its creation.")),
     responses(
         (status = 200, description = "The customer.", body = CustomerAnswer),
         (status = 404, description = "There is none with this id.", body = Problem),

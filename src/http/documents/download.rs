@@ -4,41 +4,29 @@ use axum::extract::State;
 use axum::http::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use axum::http::{HeaderName, HeaderValue};
 use axum::response::{IntoResponse, Response};
+use payferry_accounts::documents::{DocumentStore, MediaType, Place};
 use payferry_actors::customers::audit::{self, Actor, Entry};
 use payferry_domain::customer::DocumentKind;
 use payferry_domain::{CustomerId, PspId, Timestamp};
 use payferry_entities::customer_documents::{Column, Entity, Model};
 use payferry_entities::{Database, customers};
+use payferry_httpkit::caller::{Caller, Customers};
+use payferry_httpkit::error::{ApiError, Problem};
+use payferry_httpkit::extract::Path;
+use payferry_operator::customers::documents::Reading;
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 use serde_json::json;
 
-use crate::documents::{DocumentStore, MediaType, Place};
-use crate::http::auth::{Caller, Customers};
-use crate::http::error::{ApiError, Problem};
-use crate::http::extract::Path;
 use crate::http::state::AppState;
-
-/// What is read, and who reads it.
-pub(crate) struct Reading<'a> {
-    /// Where rows are.
-    pub(crate) database: &'a Database,
-    /// Where contents are.
-    pub(crate) store: &'a DocumentStore,
-    /// Whose customer it has to be, unless it may be anybody's.
-    pub(crate) owner: Option<PspId>,
-    /// For the audit log.
-    pub(crate) by: Actor,
-    /// For the audit log.
-    pub(crate) now: Timestamp,
-}
 
 /// Read a document of a customer
 ///
-/// As it was uploaded last. Each reading is written to the audit log. Documents that were replaced are not read back.
+/// Returns the last uploaded document of this kind. Each read is written to the audit log. Replaced documents cannot be
+/// read.
 #[utoipa::path(
     get, path = "/api/v1/customers/{customer_id}/documents/{kind}", tag = "Customers", operation_id = "getDocument",
     params(
-        ("customer_id" = String, Path, description = "Whose."),
+        ("customer_id" = String, Path, description = "The customer's id."),
         ("kind" = String, Path, description = "proof_of_residential_address, incorporation_certificate, \
             proof_of_business_address or verification_document."),
     ),
@@ -61,55 +49,4 @@ pub async fn download(
         now: app.clock().now(),
     };
     reading.read(&customer_id, &kind).await
-}
-
-impl Reading<'_> {
-    /// The document, once it is written down that it was read.
-    pub(crate) async fn read(self, customer_id: &str, kind: &str) -> Result<Response, ApiError> {
-        let no_customer = || ApiError::NotFound("customer");
-        let no_document = || ApiError::NotFound("document");
-        let id: CustomerId = customer_id.parse().map_err(|_| no_customer())?;
-        let mut customer = customers::Entity::find_by_id(id.to_string());
-        if let Some(psp_id) = self.owner {
-            customer = customer.filter(customers::Column::PspId.eq(psp_id.to_string()));
-        }
-        let customer = customer.one(self.database.reader()).await?.ok_or_else(no_customer)?;
-        let kind: DocumentKind = kind.parse().map_err(|_| no_document())?;
-        let document = Entity::find()
-            .filter(Column::CustomerId.eq(id.to_string()))
-            .filter(Column::Kind.eq(kind.as_str()))
-            .filter(Column::ReplacedAt.is_null())
-            .one(self.database.reader())
-            .await?
-            .ok_or_else(no_document)?;
-        let place = Place::of_path(&document.path).ok_or_else(|| ApiError::internal("a document has another path"))?;
-        let media: MediaType = document.media_type.parse().map_err(ApiError::internal)?;
-        let _turn = self.store.turn().await?;
-        let content = self.store.get(place).await?;
-        self.write_down(&customer, &document).await?;
-        Ok(answer(kind, media, content))
-    }
-
-    async fn write_down(&self, customer: &customers::Model, document: &Model) -> Result<(), ApiError> {
-        let entry = Entry {
-            action: "customer.document_read".to_owned(),
-            psp_id: customer.psp_id.parse().ok(),
-            subject: customer.id.clone(),
-            detail: json!({ "document": document.kind, "document_id": document.id }),
-        };
-        Ok(audit::append(self.database.writer(), &self.by, self.now, vec![entry]).await?)
-    }
-}
-
-/// Never shown in the browser, whatever it is: a file to be saved, under a name of ours.
-fn answer(kind: DocumentKind, media: MediaType, content: Vec<u8>) -> Response {
-    let name = format!("attachment; filename=\"{kind}.{}\"", media.extension());
-    let name = HeaderValue::from_str(&name).expect("our names are fit for a header");
-    let headers: [(HeaderName, HeaderValue); 4] = [
-        (CONTENT_TYPE, HeaderValue::from_static(media.essence())),
-        (CONTENT_DISPOSITION, name),
-        (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
-        (CACHE_CONTROL, HeaderValue::from_static("no-store")),
-    ];
-    (headers, content).into_response()
 }

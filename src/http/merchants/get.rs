@@ -4,15 +4,15 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use payferry_domain::MerchantId;
 use payferry_entities::merchants::{Column, Entity};
+use payferry_httpkit::Answer;
+use payferry_httpkit::caller::{Caller, Read};
+use payferry_httpkit::error::{ApiError, Problem};
+use payferry_httpkit::extract::Path;
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::Merchant;
-use crate::http::answer::Answer;
-use crate::http::auth::{Caller, Read};
-use crate::http::error::{ApiError, Problem};
-use crate::http::extract::Path;
 use crate::http::state::AppState;
 
 /// One merchant.
@@ -25,7 +25,7 @@ pub struct MerchantAnswer {
 /// Read a merchant
 #[utoipa::path(
     get, path = "/merchants/{merchant_id}", tag = "Merchants", operation_id = "getMerchant",
-    params(("merchant_id" = String, Path, description = "As `sync` answered it.")),
+    params(("merchant_id" = String, Path, description = "The id from `sync`.")),
     responses(
         (status = 200, description = "The merchant.", body = MerchantAnswer),
         (status = 404, description = "There is none with this id.", body = Problem),

@@ -2,18 +2,17 @@
 
 use axum::extract::State;
 use axum::http::Uri;
-use axum::response::IntoResponse;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use payferry_entities::merchants::{Column, Entity};
+use payferry_httpkit::Answer;
+use payferry_httpkit::caller::{Caller, Read};
+use payferry_httpkit::error::{ApiError, Problem};
+use payferry_httpkit::extract::QueryFields;
 use sea_orm::{ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect};
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::Merchant;
-use crate::http::answer::Answer;
-use crate::http::auth::{Caller, Read};
-use crate::http::error::{ApiError, Problem};
-use crate::http::extract::QueryFields;
 use crate::http::openapi::PageParams;
 use crate::http::state::AppState;
 
@@ -21,7 +20,7 @@ use crate::http::state::AppState;
 #[derive(Serialize, ToSchema)]
 pub struct MerchantList {
     message: &'static str,
-    /// Of the whole list.
+    /// Number of merchants in the whole list.
     total: u64,
     limit: u64,
     offset: u64,

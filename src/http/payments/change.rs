@@ -1,4 +1,4 @@
-//! What a PSP decides about one of its payments: one command, one commit, one answer.
+//! A PSP's decision about one of its payments: one command, one commit, one answer.
 
 use std::sync::Arc;
 
@@ -10,27 +10,27 @@ use payferry_actors::pauses::Scope;
 use payferry_actors::payment::Beside;
 use payferry_domain::PaymentId;
 use payferry_domain::payment::{Command, Payment};
+use payferry_httpkit::Answer;
+use payferry_httpkit::caller::Requires;
+use payferry_httpkit::error::ApiError;
+use payferry_httpkit::extract::Submission;
 use serde_json::Value;
 
-use crate::http::answer::Answer;
-use crate::http::auth::Requires;
-use crate::http::error::ApiError;
-use crate::http::extract::Submission;
 use crate::http::state::{AppState, Shared};
 
 /// A decision.
 pub(super) struct Change {
     pub payment_id: PaymentId,
     pub command: Command,
-    /// How it is written down.
+    /// Action in the audit log.
     pub action: &'static str,
-    /// What else is written down. Never personal data.
+    /// Details in the audit log. Never personal data.
     pub detail: Value,
 }
 
 impl Change {
-    /// Has the payment carry it out, unless it is money out of an account that the operator has paused. What is answered is what `answer` makes of the payment as the commit leaves it, the
-    /// same that the request's idempotency key keeps.
+    /// Sends the command to the payment's actor, unless the command sends money and the operator has paused the
+    /// account. Returns `answer` of the committed payment, which the idempotency key also stores.
     pub async fn carry_out<S: Requires>(
         self,
         app: &AppState,
@@ -42,9 +42,9 @@ impl Change {
             return Err(ApiError::psp_paused());
         }
         let first: Arc<Mutex<Option<Answer>>> = Arc::default();
-        let (made, make) = (first.clone(), answer.clone());
-        let kept = request.idempotency.row_of_payment(app, move |app, payment| {
-            let answer = make(app, payment)?;
+        let (made, make, state) = (first.clone(), answer.clone(), app.clone());
+        let kept = request.idempotency.row_of(move |payment| {
+            let answer = make(&state, payment)?;
             *made.lock() = Some(answer.clone());
             Ok(answer)
         });

@@ -2,15 +2,16 @@
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
+use payferry_accounts::tenants;
+use payferry_httpkit::Answer;
+use payferry_httpkit::caller::{Caller, Read};
+use payferry_httpkit::error::ApiError;
+use payferry_operator::tenant_failure;
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::SettingsRecord;
-use crate::http::answer::Answer;
-use crate::http::auth::{Caller, Read};
-use crate::http::error::ApiError;
 use crate::http::state::AppState;
-use crate::tenants;
 
 /// The account's settings.
 #[derive(Serialize, ToSchema)]
@@ -21,13 +22,13 @@ pub struct SettingsAnswer {
 
 /// Read the settings
 ///
-/// What the account has decided about its payments, and what the operator has decided about the account.
+/// The account's own policies, and the settings that the operator decided for the account.
 #[utoipa::path(
     get, path = "/api/v1/settings", tag = "Settings", operation_id = "getSettings",
     responses((status = 200, description = "The settings.", body = SettingsAnswer)),
 )]
 pub async fn show(State(app): State<AppState>, caller: Caller<Read>) -> Result<Response, ApiError> {
-    let psp = tenants::find_psp(app.database(), caller.psp_id).await?;
+    let psp = tenants::find_psp(app.database(), caller.psp_id).await.map_err(tenant_failure)?;
     Ok(Answer::ok(&SettingsAnswer { message: "Settings", settings: SettingsRecord::of(&app, &psp).await? })?
         .into_response())
 }

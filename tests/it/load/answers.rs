@@ -24,7 +24,7 @@ async fn lose_answers(sandbox: &Running) {
 }
 
 #[tokio::test]
-async fn a_service_that_is_faster_than_the_node_s_answer_to_the_payer_is_passed() {
+async fn a_webhook_before_the_nodes_response_is_no_fault() {
     let home = Home::new().await;
     let sandbox = Running::start(&home);
     // A single one overtakes its answer where it is lost three times over: of some hundred batches, a few are.

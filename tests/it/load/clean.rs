@@ -106,7 +106,7 @@ fn assert_stages(report: &Value, tenth: u64) {
 }
 
 #[tokio::test]
-async fn a_sandbox_of_its_own_is_loaded_and_reported_on() {
+async fn loads_a_new_sandbox_and_reports() {
     let temp = tempfile::tempdir().unwrap();
     let file = temp.path().join("report.html");
     let args = [
@@ -131,19 +131,19 @@ async fn a_sandbox_of_its_own_is_loaded_and_reported_on() {
     assert_eq!((&report["asked"]["hold"], &report["not_held_percent"]), (&json!(20), &json!(0.0)));
     assert!(report["machine"]["service_cores"].as_f64().unwrap() > 0.0, "{:#}", report["machine"]);
     assert!(report["machine"]["service_bytes_most"].as_u64().unwrap() > 10_000_000);
-    assert!(complaint(&output).contains("payments arrive"), "lines where there is no terminal: {}", complaint(&output));
+    assert!(complaint(&output).contains("start payments"), "lines without a terminal: {}", complaint(&output));
 
     let page = std::fs::read_to_string(&file).unwrap();
     for outside in ["src=", "href=", "url(", "@import", "<link", "<script", "http://", "https://"] {
-        assert!(!page.contains(outside), "the report needs something from outside: {outside}");
+        assert!(!page.contains(outside), "the report needs another resource: {outside}");
     }
-    for inside in ["<svg", "All 220 payments are as they must be", "Latency", "prefers-color-scheme: dark"] {
+    for inside in ["<svg", "All 220 payments are as expected", "Latency", "prefers-color-scheme: dark"] {
         assert!(page.contains(inside), "{inside}");
     }
 }
 
 #[tokio::test]
-async fn a_running_sandbox_is_left_as_it_was() {
+async fn restores_the_endpoint_of_a_running_sandbox() {
     let home = Home::new().await;
     let sandbox = Running::start(&home);
     let hook = format!("{}/sandbox/inbox/before", sandbox.text("api_url"));
@@ -180,7 +180,7 @@ async fn withdraw(sandbox: &Running) {
 }
 
 #[tokio::test]
-async fn money_that_leaves_the_vault_meanwhile_is_no_difference() {
+async fn a_withdrawal_during_the_load_is_no_difference() {
     let home = Home::new().await;
     let sandbox = Running::start(&home);
     let merchant = sandbox.merchant().await;

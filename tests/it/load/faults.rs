@@ -147,26 +147,26 @@ fn about<'a>(found: &'a Value, payment_id: &str) -> &'a Value {
 }
 
 #[tokio::test]
-async fn a_dropped_webhook_is_found_and_its_payment_named() {
+async fn finds_the_payment_of_a_dropped_webhook() {
     let (payment_id, report) = load_with(DROP_ONE_WEBHOOK).await;
     let found = &report["findings"];
     let finding = about(found, &payment_id);
     assert_eq!(finding["kind"], "undelivered", "{finding:#}");
     let words = finding["found"].as_str().unwrap();
-    assert!(words.contains("never came:") && words.contains("(event 3)"), "{words}");
-    assert!(words.contains("the service says:") && words.contains("delivered after 0 attempts"), "{words}");
-    assert_eq!(found.as_array().unwrap().len(), 1, "and nothing else: {found:#}");
+    assert!(words.contains("missing:") && words.contains("(event 3)"), "{words}");
+    assert!(words.contains("delivery log:") && words.contains("delivered after 0 attempts"), "{words}");
+    assert_eq!(found.as_array().unwrap().len(), 1, "no other finding: {found:#}");
 }
 
 /// How many payments waited in vain for a stage.
-fn in_vain(report: &Value, stage: &str) -> u64 {
+fn timed_out(report: &Value, stage: &str) -> u64 {
     let stages = report["stages"].as_array().unwrap();
     stages.iter().find(|found| found["stage"] == stage).unwrap()["in_vain"].as_u64().unwrap()
 }
 
 #[tokio::test]
 #[ignore = "long"]
-async fn a_payment_of_which_nothing_is_told_is_undelivered_and_has_its_wait_in_the_figures() {
+async fn a_payment_without_webhooks_is_undelivered_and_counts_with_its_wait() {
     let (payment_id, report) = load_with(DROP_ALL_WEBHOOKS).await;
     let found = &report["findings"];
     let finding = about(found, &payment_id);
@@ -174,9 +174,9 @@ async fn a_payment_of_which_nothing_is_told_is_undelivered_and_has_its_wait_in_t
     assert_eq!((&finding["kind"], &finding["payer"]), (&"undelivered".into(), &"exact".into()), "{finding:#}");
     let words = finding["found"].as_str().unwrap();
     let names = ["payment.confirmed (event 1)", "payin.confirmed (event 2)", "payment.settled (event 3)"];
-    assert!(names.iter().all(|name| words.contains(name)) && words.contains("the service says:"), "{words}");
-    assert_eq!(found.as_array().unwrap().len(), 1, "and nothing else: {found:#}");
-    let waited = ["mined", "confirmed", "settled", "webhook", "complete"].map(|stage| in_vain(&report, stage));
+    assert!(names.iter().all(|name| words.contains(name)) && words.contains("delivery log:"), "{words}");
+    assert_eq!(found.as_array().unwrap().len(), 1, "no other finding: {found:#}");
+    let waited = ["mined", "confirmed", "settled", "webhook", "complete"].map(|stage| timed_out(&report, stage));
     assert_eq!(waited, [0, 1, 1, 4, 1], "{:#}", report["stages"]);
     let stages = report["stages"].as_array().unwrap();
     let complete = &stages.iter().find(|found| found["stage"] == "complete").unwrap()["from_intended"];
@@ -185,7 +185,7 @@ async fn a_payment_of_which_nothing_is_told_is_undelivered_and_has_its_wait_in_t
 }
 
 #[tokio::test]
-async fn a_ledger_that_has_nothing_of_a_run_is_found() {
+async fn finds_an_empty_ledger() {
     let home = Home::embedded();
     let (sandbox, _database) = sandbox_with(&home, LOSE_THE_LEDGER).await;
     let output = run(against(&sandbox, &["--rate", "50/s", "--payments", "50", "--mix", "exact=100", "--json"])).await;
@@ -194,58 +194,58 @@ async fn a_ledger_that_has_nothing_of_a_run_is_found() {
     let [finding] = report["findings"].as_array().unwrap().as_slice() else { panic!("{report:#}") };
     assert!(finding["payment_id"].is_null() && finding["kind"] == "wrong", "{finding:#}");
     let words = finding["found"].as_str().unwrap();
-    assert!(words.contains("The service's ledger has not one entry of this run"), "{words}");
+    assert!(words.contains("The service's ledger has no entry of this run"), "{words}");
     sandbox.kill();
 }
 
 #[tokio::test]
-async fn a_doubled_credit_is_found_and_its_payment_named() {
+async fn finds_the_payment_of_a_doubled_credit() {
     let (payment_id, report) = load_with(DOUBLE_ONE_CREDIT).await;
     let found = &report["findings"];
     let finding = about(found, &payment_id);
     assert_eq!((&finding["kind"], &finding["payer"]), (&"wrong".into(), &"exact".into()), "{finding:#}");
     let words = finding["found"].as_str().unwrap();
-    assert!(words.contains("payin.settled came as event 5") && words.contains("4 are to come"), "{words}");
-    assert_eq!(found.as_array().unwrap().len(), 1, "and nothing else: {found:#}");
+    assert!(words.contains("payin.settled arrived as event 5") && words.contains("4 events are expected"), "{words}");
+    assert_eq!(found.as_array().unwrap().len(), 1, "no other finding: {found:#}");
 }
 
 #[tokio::test]
-async fn a_lost_payment_is_found_and_named() {
+async fn finds_a_lost_payment() {
     let (payment_id, report) = load_with(LOSE_ONE_PAYMENT).await;
     let found = &report["findings"];
     let finding = about(found, &payment_id);
     assert_eq!(finding["kind"], "lost", "{finding:#}");
     assert!(finding["expected"].as_str().unwrap().starts_with("mismatched"), "{finding:#}");
-    assert_eq!(found.as_array().unwrap().len(), 1, "and nothing else: {found:#}");
+    assert_eq!(found.as_array().unwrap().len(), 1, "no other finding: {found:#}");
 }
 
 #[tokio::test]
 #[ignore = "long"]
-async fn a_credit_that_is_posted_twice_is_found_and_its_payment_named() {
+async fn finds_the_payment_of_a_doubled_posting() {
     let (payment_id, report) = load_with(DOUBLE_ONE_POSTING).await;
     let found = &report["findings"];
     let finding = about(found, &payment_id);
     assert_eq!((&finding["kind"], &finding["payer"]), (&"wrong".into(), &"exact".into()), "{finding:#}");
     let words = finding["found"].as_str().unwrap();
-    assert!(words.contains("the ledger has ") && words.contains(" of it to the PSP, not "), "{words}");
-    assert!(words.contains("the balance of ") && words.ends_with("a difference of just its share"), "{words}");
-    assert_eq!(found.as_array().unwrap().len(), 1, "and nothing else: {found:#}");
+    assert!(words.contains("the ledger has ") && words.contains(" to the PSP, not "), "{words}");
+    assert!(words.contains("the balance of ") && words.ends_with("the difference is its share"), "{words}");
+    assert_eq!(found.as_array().unwrap().len(), 1, "no other finding: {found:#}");
 }
 
 #[tokio::test]
 #[ignore = "long"]
-async fn a_credit_that_is_on_the_balance_twice_is_found_and_its_payment_named() {
+async fn finds_the_payment_of_a_doubled_balance_change() {
     let (payment_id, report) = load_with(DOUBLE_ONE_CREDIT_ON_THE_BALANCE).await;
     let found = &report["findings"];
     let finding = about(found, &payment_id);
     assert_eq!(finding["kind"], "wrong", "{finding:#}");
     let words = finding["found"].as_str().unwrap();
-    assert!(words.starts_with("the balance of ") && words.ends_with("a difference of just its share"), "{words}");
-    assert_eq!(found.as_array().unwrap().len(), 1, "and nothing else: {found:#}");
+    assert!(words.starts_with("the balance of ") && words.ends_with("the difference is its share"), "{words}");
+    assert_eq!(found.as_array().unwrap().len(), 1, "no other finding: {found:#}");
 }
 
 #[tokio::test]
-async fn a_fault_that_is_known_when_it_is_interrupted_is_told() {
+async fn an_interrupted_run_reports_known_faults() {
     let home = Home::embedded();
     let (sandbox, database) = sandbox_with(&home, DOUBLE_ONE_CREDIT).await;
     let args = against(&sandbox, &["--rate", "20/s", "--payments", "100000", "--mix", "exact=100", "--json"]);
@@ -271,6 +271,6 @@ async fn a_fault_that_is_known_when_it_is_interrupted_is_told() {
     let report = report(&output);
     assert_eq!((&report["interrupted"], &report["audited"]), (&true.into(), &false.into()));
     let words = about(&report["findings"], &payment_id)["found"].as_str().unwrap();
-    assert!(words.contains("payin.settled came as event 5"), "{words}");
+    assert!(words.contains("payin.settled arrived as event 5"), "{words}");
     sandbox.kill();
 }

@@ -25,7 +25,7 @@ fn drawn(args: &str) -> (String, Option<i32>) {
 }
 
 #[test]
-fn on_a_terminal_a_bar_is_drawn_and_taken_away() {
+fn draws_a_bar_on_a_terminal_and_removes_it() {
     let (drawn, code) = drawn("--rate 50/s --payments 100 --block-time-ms 100 --mix exact=100");
     assert_eq!(code, Some(0), "{drawn}");
     // Each redraw begins where the line did.
@@ -34,7 +34,7 @@ fn on_a_terminal_a_bar_is_drawn_and_taken_away() {
     assert!(fills.iter().any(|fill| *fill > 0 && *fill < 30), "a bar that is partly full: {fills:?} {drawn:?}");
     assert!(frames.iter().any(|frame| frame.contains(" in flight, ")), "{drawn:?}");
     // No lines beside it; in the end it is wiped out, and the report stands there.
-    assert!(!drawn.lines().any(|line| line.trim_start().starts_with("payments arrive")), "{drawn:?}");
+    assert!(!drawn.lines().any(|line| line.trim_start().starts_with("start payments")), "{drawn:?}");
     let last = drawn.rfind(FULL).unwrap();
     let (_, report) = drawn[last..].split_once(WIPED).unwrap_or_else(|| panic!("it was not wiped out: {drawn:?}"));
     assert!(report.contains("complete") && !report.contains(EMPTY), "{report:?}");

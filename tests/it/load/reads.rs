@@ -14,7 +14,7 @@ async fn load_refusing(lists_refused: usize, further: &[&str]) -> Loaded {
 }
 
 #[tokio::test]
-async fn a_read_that_fails_for_a_moment_is_made_again() {
+async fn retries_reads() {
     let Loaded { output, lists_refused: refused, .. } = load_refusing(2, &[]).await;
     let report = report(&output);
     assert_eq!(output.status.code(), Some(0), "{}\n{report:#}", complaint(&output));
@@ -22,7 +22,7 @@ async fn a_read_that_fails_for_a_moment_is_made_again() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_back_is_a_finding_and_the_rest_is_told() {
+async fn a_failed_comparison_is_a_finding_and_figures_remain() {
     let temp = tempfile::tempdir().unwrap();
     let file = temp.path().join("report.html");
     let asked = ["--report", file.to_str().unwrap()];
@@ -34,16 +34,16 @@ async fn what_cannot_be_read_back_is_a_finding_and_the_rest_is_told() {
     let [finding] = report["findings"].as_array().unwrap().as_slice() else { panic!("{report:#}") };
     assert_eq!((&finding["kind"], &finding["payment_id"]), (&json!("wrong"), &json!(null)));
     let words = finding["found"].as_str().unwrap();
-    assert!(words.starts_with("it could not be read: GET /payments?") && words.contains("503"), "{words}");
+    assert!(words.starts_with("the comparison failed: GET /payments?") && words.contains("503"), "{words}");
     // What was measured is there all the same.
     assert_eq!((&report["counted"]["accepted"], &report["counted"]["complete"]), (&json!(50), &json!(50)));
     assert!(report["stages"].as_array().unwrap().len() > 5, "{:#}", report["stages"]);
     let page = std::fs::read_to_string(&file).unwrap();
-    assert!(page.contains("Payments were not compared.") && page.contains("it could not be read"), "{page}");
+    assert!(page.contains("Payments were not compared.") && page.contains("the comparison failed"), "{page}");
 }
 
 #[tokio::test]
-async fn a_fee_that_is_not_the_settings_is_found_in_every_settlement_although_it_adds_up() {
+async fn finds_a_fee_that_differs_from_the_settings() {
     // The sandbox takes 1 %.
     let Loaded { output, .. } = load_through(Changes { fee_bps: Some(101), ..Changes::default() }, &ASKED).await;
     let report = report(&output);
@@ -56,8 +56,8 @@ async fn a_fee_that_is_not_the_settings_is_found_in_every_settlement_although_it
         for says in [
             "payment.confirmed (event 1): psp_amount and treasury_fee is `",
             "payin.settled (event 4): psp_amount and treasury_fee is `",
-            "reads back with psp_amount and treasury_fee `",
-            " of it to the treasury, not ",
+            "shows psp_amount and treasury_fee `",
+            " to the treasury, not ",
         ] {
             assert!(words.contains(says), "{says}: {words}");
         }

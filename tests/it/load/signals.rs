@@ -65,7 +65,7 @@ fn printed(load: &mut Child) -> Value {
 }
 
 #[tokio::test]
-async fn ctrl_c_tells_what_is_known() {
+async fn ctrl_c_prints_a_report() {
     let (mut load, sandbox) = start();
     under_way(&mut load).await;
     assert!(Command::new("kill").args(["-INT", &load.id().to_string()]).status().unwrap().success());
@@ -79,7 +79,7 @@ async fn ctrl_c_tells_what_is_known() {
 }
 
 #[tokio::test]
-async fn a_sandbox_ends_with_the_load_tester_that_is_killed() {
+async fn a_sandbox_ends_if_the_load_tester_is_killed() {
     let (mut load, sandbox) = start();
     load.kill().unwrap();
     load.wait().unwrap();
@@ -87,7 +87,7 @@ async fn a_sandbox_ends_with_the_load_tester_that_is_killed() {
 }
 
 #[tokio::test]
-async fn a_service_that_ends_under_load_is_told_and_not_waited_for() {
+async fn reports_a_service_that_ends_under_load() {
     let (mut load, sandbox) = start();
     under_way(&mut load).await;
     assert!(Command::new("kill").args(["-KILL", &sandbox.to_string()]).status().unwrap().success());
@@ -97,6 +97,6 @@ async fn a_service_that_ends_under_load_is_told_and_not_waited_for() {
     assert_eq!((&report["interrupted"], &report["audited"]), (&false.into(), &false.into()));
     let found = report["findings"].as_array().unwrap();
     let says = |words: &str| found.iter().any(|finding| finding["found"].as_str().unwrap().contains(words));
-    assert!(says("the service ended while it was under load"), "{found:#?}");
+    assert!(says("the service ended under load"), "{found:#?}");
     assert!(report["counted"]["accepted"].as_u64().unwrap() > 0, "{:#}", report["counted"]);
 }

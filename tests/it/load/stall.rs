@@ -26,7 +26,7 @@ async fn stand_still(sandbox: &Running) {
 }
 
 #[tokio::test]
-async fn whoever_was_due_while_the_service_stood_still_has_the_wait_in_his_figures() {
+async fn arrivals_during_a_stall_count_with_their_wait() {
     let home = Home::new().await;
     let sandbox = Running::start(&home);
     // Nine seconds of arrivals, so that a third of them, some thirty, are due while nobody answers. No more than any machine
@@ -55,7 +55,7 @@ async fn whoever_was_due_while_the_service_stood_still_has_the_wait_in_his_figur
 }
 
 #[tokio::test]
-async fn hundreds_of_initiations_wait_at_the_service_and_not_in_the_load_tester() {
+async fn hundreds_of_initiations_wait_at_the_service() {
     // None of them is answered before all have come.
     let (payments, count) = (300, "300");
     let asked = ["--rate", "300/s", "--payments", count, "--in-flight-max", count];

@@ -1,10 +1,10 @@
-//! Documents in an S3-compatible bucket, and what is swept out of either kind of store.
+//! Documents in an S3-compatible bucket, and removal of orphans from both kinds of store.
 
 use std::path::Path;
 use std::time::Duration;
 
 use payferry::config::{Config, Documents};
-use payferry::documents::{DocumentError, DocumentStore, ORPHAN_AGE, Place, sweep};
+use payferry_accounts::documents::{DocumentError, DocumentStore, ORPHAN_AGE, Place, sweep};
 use payferry_actors::seal::Sealer;
 use payferry_domain::{CustomerId, DocumentId};
 use payferry_entities::customer_documents;
@@ -37,10 +37,10 @@ fn somewhere() -> Place {
 }
 
 #[tokio::test]
-async fn a_bucket_keeps_documents_sealed_for_whoever_has_the_key() {
+async fn bucket_stores_documents_sealed() {
     let (temp, bucket) = (tempfile::tempdir().unwrap(), Bucket::start(KEY_ID, "the right secret").await);
     let open = |secret: &str, master: [u8; 32]| {
-        DocumentStore::open(&config(temp.path(), &bucket, secret), Sealer::new(&master)).unwrap()
+        payferry::service::documents::store(&config(temp.path(), &bucket, secret), Sealer::new(&master)).unwrap()
     };
     let (store, place) = (open("the right secret", MASTER_KEY), somewhere());
     store.put(place, b"%PDF-1.7 MARKED".to_vec()).await.unwrap();
@@ -66,11 +66,11 @@ async fn a_bucket_keeps_documents_sealed_for_whoever_has_the_key() {
 }
 
 #[tokio::test]
-async fn objects_without_a_row_are_swept_out_once_they_are_old() {
+async fn old_objects_without_a_row_are_removed() {
     let app = TestApp::start().await;
     let (temp, bucket) = (tempfile::tempdir().unwrap(), Bucket::start(KEY_ID, "secret").await);
     let config = config(temp.path(), &bucket, "secret");
-    let store = DocumentStore::open(&config, Sealer::new(&MASTER_KEY)).unwrap();
+    let store = payferry::service::documents::store(&config, Sealer::new(&MASTER_KEY)).unwrap();
     let customer_id = add_customer(&app, "x").await;
     let named = Place { customer_id, document_id: DocumentId::generate() };
     let row = customer_documents::Model {
@@ -87,20 +87,20 @@ async fn objects_without_a_row_are_swept_out_once_they_are_old() {
     let (orphan, foreign) = (somewhere(), somewhere());
     store.put(named, b"%PDF-1.7".to_vec()).await.unwrap();
     store.put(orphan, b"%PDF-1.7".to_vec()).await.unwrap();
-    let theirs = DocumentStore::open(&config, Sealer::new(&[9; 32])).unwrap();
+    let theirs = payferry::service::documents::store(&config, Sealer::new(&[9; 32])).unwrap();
     theirs.put(foreign, b"%PDF-1.7".to_vec()).await.unwrap();
 
     let sweep_now = async || sweep(&store, app.state.database(), ORPHAN_AGE).await.unwrap();
-    assert_eq!(sweep_now().await, 0, "an upload may still be under way");
+    assert_eq!(sweep_now().await, 0, "an upload may still be in progress");
     bucket.age(chrono::Duration::from_std(ORPHAN_AGE).unwrap() + chrono::Duration::minutes(1));
     assert_eq!(sweep_now().await, 1);
     let left: Vec<_> = bucket.objects().into_keys().collect();
     assert!(!left.contains(&orphan.to_string()) && left.contains(&named.to_string()), "{left:?}");
-    assert!(left.contains(&foreign.to_string()), "what another service sealed is not ours to remove");
+    assert!(left.contains(&foreign.to_string()), "objects that another service sealed are not removed");
 }
 
 #[tokio::test]
-async fn a_folder_is_swept_alike_and_foreign_files_stay() {
+async fn folder_is_swept_likewise_and_other_files_stay() {
     let app = TestApp::start().await;
     let (store, orphan) = (&app.state.config.documents, somewhere());
     store.put(orphan, b"%PDF-1.7".to_vec()).await.unwrap();

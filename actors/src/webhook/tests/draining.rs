@@ -1,4 +1,4 @@
-//! The queue: order, several PSPs, backlogs.
+//! Queue: order, several PSPs, backlogs.
 
 use sea_orm::Statement;
 use wiremock::matchers::body_string_contains;
@@ -8,7 +8,7 @@ use super::*;
 use crate::webhook::{IN_FLIGHT_MAX, endpoint, queue};
 
 #[tokio::test]
-async fn a_retry_holds_no_later_event_back() {
+async fn retry_does_not_block_later_events() {
     let slow = Schedule::of([Duration::from_secs(2); 3]);
     let world = World::new(WebhookConfig { schedule: slow, ..quick() }).await;
     let server = MockServer::start().await;
@@ -24,7 +24,7 @@ async fn a_retry_holds_no_later_event_back() {
 }
 
 #[tokio::test]
-async fn slow_and_dead_receivers_do_not_delay_another_psp() {
+async fn slow_and_dead_receivers_do_not_delay_other_psps() {
     let world = World::new(impatient()).await;
     let slow = receiver(ResponseTemplate::new(200).set_delay(Duration::from_secs(3))).await;
     let good = receiver(ResponseTemplate::new(200)).await;
@@ -37,8 +37,8 @@ async fn slow_and_dead_receivers_do_not_delay_another_psp() {
     let since = Instant::now();
     world.announce(psp, "pay_good", 1).await;
     world.until("whd_pay_good_1", "delivered").await;
-    println!("delivered beside a slow and a dead receiver within {:?}", since.elapsed());
-    // The slow one's attempts last 400 ms each and come four at a time: twenty of them are far from through.
+    println!("delivered next to a slow and a dead receiver within {:?}", since.elapsed());
+    // Attempts at the slow receiver last 400 ms each, four at a time: twenty deliveries are far from finished.
     assert!(world.row("whd_pay_slow19_1").await.attempt_count == 0, "the other PSP did not wait for the slow one");
     let row = world.until_attempted("whd_pay_slow0_1").await;
     assert_eq!((row.response_code, row.error.as_deref()), (None, Some("no answer in time")));
@@ -59,11 +59,11 @@ async fn events_wait_for_a_url() {
 }
 
 #[tokio::test]
-async fn first_attempts_of_a_payment_go_out_in_order_one_after_the_other() {
+async fn first_attempts_of_a_payment_are_serial_and_in_order() {
     const PAYMENTS: usize = 40;
     const DELAY: Duration = Duration::from_millis(10);
     let world = World::new(quick()).await;
-    // Every seventh fails when it comes first: its retry may come at any time.
+    // Every seventh event fails at its first arrival; its retry may come at any time.
     let fails = |nth: usize, is_again: bool| !is_again && nth.is_multiple_of(7);
     let status = move |nth, is_again| if fails(nth, is_again) { 500 } else { 200 };
     let receiver = Receiver::start(move |nth, is_again| Answer::status(status(nth, is_again)).after(DELAY)).await;
@@ -90,9 +90,9 @@ async fn first_attempts_of_a_payment_go_out_in_order_one_after_the_other() {
 }
 
 #[tokio::test]
-async fn the_queue_is_read_through_its_indexes() {
+async fn queue_queries_use_their_indexes() {
     let world = World::on(Arc::new(TestDatabase::sqlite()), quick(), true).await;
-    // By any other index they would pass over everything that was ever delivered.
+    // Any other index would scan everything that was ever delivered.
     for (sql, values, index) in [
         (queue::PSPS_WITH_OPEN.to_owned(), 0, "deliveries_psp_id_status_next_attempt_at (psp_id=? AND status=?)"),
         (queue::FIRST_ATTEMPTS.to_owned(), 3, "deliveries_queued (psp_id=? AND position>?)"),
@@ -131,7 +131,7 @@ async fn the_queue_is_read_through_its_indexes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_backlog_is_drained_a_page_at_a_time() {
+async fn backlog_is_drained_page_by_page() {
     const BACKLOG: usize = 5_000;
     let world = World::new(quick()).await;
     let receiver = Receiver::start(|_, _| Answer::status(200)).await;
@@ -163,7 +163,7 @@ async fn a_backlog_is_drained_a_page_at_a_time() {
 }
 
 #[tokio::test]
-async fn a_redelivery_does_not_let_later_events_overtake_a_first_attempt() {
+async fn redelivery_keeps_the_order_of_first_attempts() {
     let world = World::new(quick()).await;
     let server = MockServer::start().await;
     let slow = ResponseTemplate::new(200).set_delay(Duration::from_millis(300));
@@ -183,5 +183,5 @@ async fn a_redelivery_does_not_let_later_events_overtake_a_first_attempt() {
     world.sender.refresh(psp);
     world.until(&ids[0], "delivered").await;
     world.until(&ids[2], "delivered").await;
-    assert_eq!(world.row(&ids[1]).await.status, "delivered", "the third went out before the second was answered");
+    assert_eq!(world.row(&ids[1]).await.status, "delivered", "the third event was sent before the second was answered");
 }

@@ -1,13 +1,13 @@
-//! The delivery log and redelivery.
+//! Delivery log and redelivery.
 
 use payferry_domain::Timestamp;
 use payferry_entities::delivery_attempts;
+use payferry_journal::webhooks::log::{ATTEMPTS_LISTED_MAX, REDELIVERED_MAX};
 
 use super::*;
-use crate::webhook::log::{ATTEMPTS_LISTED_MAX, REDELIVERED_MAX};
 
 #[tokio::test]
-async fn a_range_is_queued_again_by_event_and_by_time() {
+async fn redelivery_selects_by_event_and_by_time() {
     let world = World::new(quick()).await;
     let (psp, other) = (world.psp(None).await, world.psp(None).await);
     let ids = world.announce_each(psp, "pay_", 3).await;
@@ -45,7 +45,7 @@ async fn a_range_is_queued_again_by_event_and_by_time() {
 }
 
 #[tokio::test]
-async fn what_was_delivered_can_be_delivered_again() {
+async fn delivered_events_can_be_redelivered() {
     let world = World::new(quick()).await;
     let server = receiver(ResponseTemplate::new(200)).await;
     let psp = world.psp(Some(&server.uri())).await;
@@ -62,7 +62,7 @@ async fn what_was_delivered_can_be_delivered_again() {
 }
 
 #[tokio::test]
-async fn of_very_many_attempts_the_latest_are_listed() {
+async fn lists_only_the_latest_of_many_attempts() {
     let world = World::new(quick()).await;
     let psp = world.psp(None).await;
     world.announce(psp, "pay_1", 1).await;
@@ -92,17 +92,17 @@ async fn of_very_many_attempts_the_latest_are_listed() {
 }
 
 #[tokio::test]
-async fn a_range_of_very_many_is_chosen_in_parts() {
+async fn large_ranges_are_chosen_in_parts() {
     let world = World::new(quick()).await;
     let psp = world.psp(None).await;
     world.queue_many(psp, REDELIVERED_MAX + 1, 4).await;
-    // Ten in each millisecond; the last that would fit shares its millisecond with one more.
+    // Ten per millisecond; the last row that fits shares its millisecond with one more.
     let spread = "UPDATE events SET created_at = created_at + position / 10";
     world.database.writer().execute_unprepared(spread).await.unwrap();
-    let (now, all) = (world.clock.real_now().plus_secs(5), Timestamp(0));
+    let (now, all) = (world.clock.real_now::<Timestamp>().plus_secs(5), Timestamp(0));
     let chosen = log::choose(&world.database, psp, all, now, &[]).await.unwrap();
     assert_eq!(chosen.delivery_ids.len(), REDELIVERED_MAX - 1);
-    let next = chosen.continue_from.expect("there are two more");
+    let next = chosen.continue_from.expect("two more remain");
     let rest = log::choose(&world.database, psp, next, now, &[]).await.unwrap();
     assert_eq!((rest.delivery_ids.len(), rest.continue_from), (2, None));
     assert!(rest.delivery_ids.iter().all(|id| !chosen.delivery_ids.contains(id)));
@@ -115,14 +115,14 @@ async fn a_range_of_very_many_is_chosen_in_parts() {
 }
 
 #[tokio::test]
-async fn more_of_one_millisecond_than_one_call_takes_are_chosen_together() {
+async fn a_millisecond_above_the_limit_is_chosen_whole() {
     let world = World::new(quick()).await;
     let psp = world.psp(None).await;
     world.queue_many(psp, REDELIVERED_MAX + 1, 4).await;
-    let now = world.clock.real_now().plus_secs(1);
+    let now = world.clock.real_now::<Timestamp>().plus_secs(1);
     let chosen = log::choose(&world.database, psp, Timestamp(0), now, &[]).await.unwrap();
     assert_eq!(chosen.delivery_ids.len(), REDELIVERED_MAX + 1);
-    let next = chosen.continue_from.expect("whatever is later comes next");
+    let next = chosen.continue_from.expect("later rows remain");
     let rest = log::choose(&world.database, psp, next, now, &[]).await.unwrap();
     assert_eq!((rest.delivery_ids, rest.continue_from), (vec![], None));
 }

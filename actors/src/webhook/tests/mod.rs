@@ -1,4 +1,4 @@
-//! The sender against real receivers on loopback.
+//! Tests of the sender against real receivers on loopback.
 #![allow(clippy::unwrap_used)]
 
 mod draining;
@@ -10,11 +10,15 @@ mod trouble;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use payferry_domain::PspId;
+use payferry_domain::{PspId, Timestamp};
 use payferry_entities::{Database, deliveries, events, psps};
 use payferry_harness::PATIENCE;
 use payferry_harness::database::TestDatabase;
+use payferry_journal::{DELIVERY_RETRIES_MAX, Journal};
 use payferry_migration::{Migrator, MigratorTrait};
+use payferry_runtime::clock::Clock;
+use payferry_runtime::observe::{ActorKind, Books};
+use payferry_runtime::seal::Sealer;
 use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 use sea_orm::{ActiveModelTrait, ActiveValue, ConnectionTrait, EntityTrait, IntoActiveModel, QueryOrder};
 use tokio_util::task::AbortOnDropHandle;
@@ -22,12 +26,8 @@ use wiremock::matchers::any;
 use wiremock::{Mock, MockServer, Request, ResponseTemplate};
 
 use super::{ATTEMPT_TIMEOUT, EndpointView, Schedule, UrlPolicy, WebhookConfig, WebhookSender, endpoints, log};
-use crate::clock::Clock;
-use crate::journal::{DELIVERY_RETRIES_MAX, Journal};
-use crate::observe::{ActorKind, Books};
-use crate::seal::Sealer;
 
-/// A supervisor that lets its children be.
+/// Supervisor that ignores its children's failures.
 struct Roof;
 
 #[ractor::async_trait]
@@ -65,7 +65,7 @@ struct World {
 fn quick() -> WebhookConfig {
     WebhookConfig {
         schedule: Schedule::of([20, 40, 60].map(Duration::from_millis)),
-        // Not shortened: a busy machine must not look like a slow receiver.
+        // Not shortened, so that a busy machine does not look like a slow receiver.
         timeout: ATTEMPT_TIMEOUT,
         url_policy: UrlPolicy::Sandbox,
     }
@@ -80,7 +80,7 @@ impl World {
         Self::on(Arc::new(TestDatabase::create().await), config, true).await
     }
 
-    /// A world on the data of another, whose journal writes or is stuck.
+    /// Opens the database of another `World`; with `writes` false the journal never commits.
     async fn on(test_database: Arc<TestDatabase>, config: WebhookConfig, writes: bool) -> Self {
         let database = Database::open(test_database.url()).await.unwrap();
         Migrator::up(database.patient(), None).await.unwrap();
@@ -127,7 +127,7 @@ impl World {
         self.sender.refresh(psp);
     }
 
-    /// Queues `count` events of one payment; answers the deliveries' ids.
+    /// Queues `count` events of one payment and returns the delivery ids.
     async fn announce(&self, psp: PspId, payment: &str, count: i64) -> Vec<String> {
         let mut ids = Vec::new();
         for sequence in 1..=count {
@@ -139,7 +139,7 @@ impl World {
                 sequence: ActiveValue::Set(sequence),
                 name: ActiveValue::Set("payment.confirmed".to_owned()),
                 payload: ActiveValue::Set(format!(r#"{{"payment_id":"{payment}","sequence":{sequence}}}"#)),
-                created_at: ActiveValue::Set(self.clock.real_now().as_millis()),
+                created_at: ActiveValue::Set(self.clock.real_now::<Timestamp>().as_millis()),
                 ..Default::default()
             };
             let event = event.insert(self.database.writer()).await.unwrap();
@@ -151,9 +151,9 @@ impl World {
         ids
     }
 
-    /// Queues `count` events, `each` of a payment, in few statements.
+    /// Queues `count` events, `each` per payment, in few statements.
     async fn queue_many(&self, psp: PspId, count: usize, each: usize) {
-        let now = self.clock.real_now().as_millis();
+        let now = self.clock.real_now::<Timestamp>().as_millis();
         let (mut made, mut queued) = (Vec::new(), Vec::new());
         for n in 0..count {
             let (payment, sequence) = (format!("pay_{}", n / each), i64::try_from(n % each + 1).unwrap());
@@ -180,7 +180,7 @@ impl World {
         transaction.commit().await.unwrap();
     }
 
-    /// Queues `count` events of payments of their own.
+    /// Queues `count` events, each of its own payment.
     async fn announce_each(&self, psp: PspId, name: &str, count: usize) -> Vec<String> {
         let mut ids = Vec::new();
         for n in 0..count {
@@ -199,7 +199,7 @@ impl World {
             if let Some((_, Some(view))) = self.sender.observe().await.into_iter().next() {
                 return view;
             }
-            assert!(since.elapsed() < PATIENCE, "no endpoint shows itself");
+            assert!(since.elapsed() < PATIENCE, "no endpoint returned a view");
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }
@@ -215,7 +215,7 @@ impl World {
             if row.attempt_count > 0 {
                 return row;
             }
-            assert!(since.elapsed() < PATIENCE, "never attempted: {row:#?}");
+            assert!(since.elapsed() < PATIENCE, "not attempted in time: {row:#?}");
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }

@@ -1,4 +1,4 @@
-//! A receiver on a plain socket: quick, and able to misbehave in ways that an HTTP server would not.
+//! HTTP receiver on a plain socket: fast, and able to misbehave in ways that an HTTP server cannot.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::task::AbortOnDropHandle;
 
-/// How to answer one request.
+/// Answer to one request.
 pub(super) struct Answer {
     status: u16,
     delay: Duration,
@@ -63,7 +63,7 @@ pub(super) struct Receiver {
 }
 
 impl Receiver {
-    /// `answer` is asked with the number of the request, from 0, and whether its event came before.
+    /// Starts a receiver. `answer` gets the number of the request, from 0, and whether its event arrived before.
     pub(super) async fn start(answer: impl Fn(usize, bool) -> Answer + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -96,7 +96,7 @@ impl Receiver {
     }
 }
 
-/// Answers requests until the other side hangs up; `None` is that.
+/// Answers requests until the peer hangs up, then returns `None`.
 async fn serve(stream: TcpStream, seen: &Seen, answer: &(dyn Fn(usize, bool) -> Answer + Send + Sync)) -> Option<()> {
     let mut stream = BufReader::new(stream);
     loop {

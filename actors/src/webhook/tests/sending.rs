@@ -1,4 +1,4 @@
-//! What goes over the wire, and where it may go.
+//! Content of requests, and allowed destinations.
 
 use tokio::net::TcpListener;
 
@@ -7,7 +7,7 @@ use super::*;
 use crate::webhook::{RESPONSE_KEPT_BYTES, attempt};
 
 #[tokio::test]
-async fn a_delivery_is_signed_logged_and_sent_in_order() {
+async fn delivery_is_signed_logged_and_sent_in_order() {
     let world = World::new(quick()).await;
     let server = receiver(ResponseTemplate::new(204)).await;
     let psp = world.psp(None).await;
@@ -32,13 +32,13 @@ async fn a_delivery_is_signed_logged_and_sent_in_order() {
 }
 
 #[tokio::test]
-async fn an_endpoint_hears_from_the_journal_that_something_is_announced() {
+async fn journal_notifies_the_endpoint_of_new_events() {
     let world = World::new(quick()).await;
-    // Nothing is open: no sweep comes to it.
+    // No delivery is open, so no sweep finds this PSP.
     let psp = world.psp(None).await;
     assert!(world.sender.observe().await.is_empty());
     world.journal.announce(&psp.to_string());
-    assert_eq!(world.view().await.psp_id, psp, "it was started");
+    assert_eq!(world.view().await.psp_id, psp, "the endpoint was started");
 }
 
 #[tokio::test]
@@ -63,7 +63,7 @@ async fn both_secrets_sign_during_a_rotation() {
 }
 
 #[tokio::test]
-async fn a_redirect_is_a_failed_attempt_and_is_not_followed() {
+async fn redirect_fails_the_attempt_and_is_not_followed() {
     let world = World::new(quick()).await;
     let elsewhere = receiver(ResponseTemplate::new(200)).await;
     let server = receiver(ResponseTemplate::new(302).insert_header("location", elsewhere.uri().as_str())).await;
@@ -75,7 +75,7 @@ async fn a_redirect_is_a_failed_attempt_and_is_not_followed() {
 }
 
 #[tokio::test]
-async fn a_test_is_signed_and_answered_at_once() {
+async fn test_event_is_signed_and_answered_immediately() {
     let world = World::new(quick()).await;
     let server = receiver(ResponseTemplate::new(200).set_body_string("thanks")).await;
     let psp = world.psp(Some(&server.uri())).await;
@@ -88,7 +88,7 @@ async fn a_test_is_signed_and_answered_at_once() {
 }
 
 #[test]
-fn the_defaults_are_those_of_the_interface() {
+fn defaults_match_the_interface() {
     let config = WebhookConfig::default();
     assert_eq!((config.timeout, config.url_policy), (Duration::from_secs(5), UrlPolicy::Production));
     assert_eq!(ATTEMPT_TIMEOUT, Duration::from_secs(5));
@@ -96,7 +96,7 @@ fn the_defaults_are_those_of_the_interface() {
 }
 
 #[tokio::test]
-async fn an_acknowledgement_counts_when_its_status_is_there_and_little_of_its_body_is_read() {
+async fn status_acknowledges_and_only_part_of_the_body_is_read() {
     let world = World::new(impatient()).await;
     let stalls = Receiver::start(|_, _| Answer::stalling(200)).await;
     let psp = world.psp(Some(&stalls.url())).await;
@@ -113,7 +113,7 @@ async fn an_acknowledgement_counts_when_its_status_is_there_and_little_of_its_bo
 }
 
 #[tokio::test]
-async fn connections_are_used_again() {
+async fn connections_are_reused() {
     let world = World::new(quick()).await;
     let receiver = Receiver::start(|_, _| Answer::status(200)).await;
     let psp = world.psp(Some(&receiver.url())).await;
@@ -123,21 +123,21 @@ async fn connections_are_used_again() {
 }
 
 #[tokio::test]
-async fn in_production_an_address_inside_is_not_even_connected_to() {
+async fn production_never_connects_to_internal_addresses() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let schedule = Schedule::of([Duration::from_millis(5); 3]);
     let world = World::new(WebhookConfig { schedule, ..WebhookConfig::default() }).await;
-    // As if it was set under another policy: the guard at the door is not the only one.
+    // Stored as if set under another policy: the check at the setting is not the only one.
     let psp = world.psp(Some(&format!("https://127.0.0.1:{port}/"))).await;
     world.announce(psp, "pay_1", 1).await;
     let row = world.until("whd_pay_1_1", "exhausted").await;
-    assert_eq!(row.error.as_deref(), Some("the URL is refused: it must name a public address"));
+    assert_eq!(row.error.as_deref(), Some("the URL is refused: it must use a public address"));
 
-    // A name that means this machine, past the check of the URL as text: the resolver stops it.
+    // A name of this machine that passes the textual URL check: the resolver stops it.
     let client = attempt::client(&WebhookConfig::default()).unwrap();
     let error = client.get(format!("https://localhost:{port}/")).send().await.unwrap_err();
     assert!(format!("{error:?}").contains("no public address"), "{error:?}");
     let connected = tokio::time::timeout(Duration::from_millis(50), listener.accept()).await;
-    assert!(connected.is_err(), "nobody connected");
+    assert!(connected.is_err(), "nothing connected");
 }

@@ -1,11 +1,11 @@
-//! Receivers and parts of the tree that fail.
+//! Failing receivers and failing actors.
 
 use super::receiver::{Answer, Receiver};
 use super::*;
 use crate::webhook::{BreakerState, NO_URL, OPEN_MIN, RESPONSE_KEPT_BYTES, TRIP_AFTER, queue};
 
 #[tokio::test]
-async fn a_receiver_that_answers_500_gets_four_attempts_with_one_id_and_then_it_is_exhausted_and_can_be_redelivered() {
+async fn exhausts_after_four_attempts_and_can_be_redelivered() {
     let world = World::new(quick()).await;
     let server = receiver(ResponseTemplate::new(500).set_body_string("x".repeat(5_000))).await;
     let psp = world.psp(Some(&server.uri())).await;
@@ -29,7 +29,7 @@ async fn a_receiver_that_answers_500_gets_four_attempts_with_one_id_and_then_it_
 }
 
 #[tokio::test]
-async fn an_endpoint_that_panics_is_restarted_and_delivers() {
+async fn panicked_endpoint_restarts_and_delivers() {
     let world = World::new(quick()).await;
     let server = receiver(ResponseTemplate::new(200).set_delay(Duration::from_millis(50))).await;
     let psp = world.psp(Some(&server.uri())).await;
@@ -41,7 +41,10 @@ async fn an_endpoint_that_panics_is_restarted_and_delivers() {
         world.until(&format!("whd_pay_{n}_2"), "delivered").await;
     }
     assert_eq!(world.books.restarts()[&ActorKind::Endpoint], 1);
-    assert!((0..20).all(|n| !world.sender.is_under_way(&format!("whd_pay_{n}_1"))), "nothing is left marked");
+    assert!(
+        (0..20).all(|n| !world.sender.is_under_way(&format!("whd_pay_{n}_1"))),
+        "no delivery is still marked as in progress"
+    );
     world.roof.stop(None);
 }
 
@@ -57,11 +60,11 @@ async fn retry_after_is_honoured() {
     world.announce(psp, "pay_1", 1).await;
     let row = world.until("whd_pay_1_1", "delivered").await;
     assert_eq!(row.attempt_count, 2);
-    assert!(since.elapsed() >= Duration::from_secs(1), "the schedule alone would have been 20 ms");
+    assert!(since.elapsed() >= Duration::from_secs(1), "the schedule alone would wait 20 ms");
 }
 
 #[tokio::test]
-async fn what_was_sent_and_not_recorded_is_sent_again_under_the_same_id() {
+async fn unrecorded_attempt_is_sent_again_under_the_same_id() {
     let store = Arc::new(TestDatabase::create().await);
     let server = receiver(ResponseTemplate::new(200)).await;
     let world = World::on(store.clone(), quick(), false).await;
@@ -70,19 +73,19 @@ async fn what_was_sent_and_not_recorded_is_sent_again_under_the_same_id() {
     while received(&server).await.is_empty() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    assert!(world.sender.is_under_way("whd_pay_1_1"), "it is not over before it is recorded");
+    assert!(world.sender.is_under_way("whd_pay_1_1"), "it does not end before it is recorded");
     world.sender.cell().kill();
     drop(world);
 
     let world = World::on(store, quick(), true).await;
     let row = world.until("whd_pay_1_1", "delivered").await;
-    assert_eq!(row.attempt_count, 1, "the attempt before the crash is not known");
+    assert_eq!(row.attempt_count, 1, "the attempt before the crash is not recorded");
     world.until("whd_pay_1_2", "delivered").await;
     assert_eq!(ids_of(&received(&server).await), ["evt_pay_1_1", "evt_pay_1_1", "evt_pay_1_2"]);
 }
 
 #[tokio::test]
-async fn attempts_under_way_end_when_the_sender_stops_and_the_rest_stays_queued() {
+async fn stop_lets_attempts_end_and_keeps_the_rest_queued() {
     let world = World::new(quick()).await;
     let server = receiver(ResponseTemplate::new(200).set_delay(Duration::from_millis(300))).await;
     let psp = world.psp(Some(&server.uri())).await;
@@ -101,7 +104,7 @@ async fn attempts_under_way_end_when_the_sender_stops_and_the_rest_stays_queued(
 }
 
 #[tokio::test]
-async fn the_events_of_one_payment_are_retried_by_the_schedule_alone() {
+async fn events_of_one_payment_do_not_open_the_breaker() {
     let world = World::new(quick()).await;
     let server = receiver(ResponseTemplate::new(500)).await;
     let psp = world.psp(Some(&server.uri())).await;
@@ -112,8 +115,8 @@ async fn the_events_of_one_payment_are_retried_by_the_schedule_alone() {
 }
 
 #[tokio::test]
-async fn a_broken_endpoint_is_probed_by_one_delivery_and_nothing_is_exhausted_or_lost() {
-    // Retries that are due long before the probe, and not before all first attempts.
+async fn open_breaker_sends_single_probes_and_exhausts_nothing() {
+    // The retries are due long before the probe, but after all first attempts.
     let schedule = Schedule::of([Duration::from_millis(800); 3]);
     let world = World::new(WebhookConfig { schedule, ..quick() }).await;
     let server = receiver(ResponseTemplate::new(503)).await;
@@ -131,10 +134,10 @@ async fn a_broken_endpoint_is_probed_by_one_delivery_and_nothing_is_exhausted_or
     assert!(backlog.failed >= 10 && backlog.due_first_at.is_some(), "{backlog:?}");
     let (before, attempts) = (world.rows().await, received(&server).await.len());
     assert!(attempts < usize::try_from(TRIP_AFTER).unwrap() + 10, "{attempts}");
-    // All retries are due by far; but for one probe nothing goes out until the second one.
+    // All retries are long due, but only one probe goes out before the second one.
     tokio::time::sleep(OPEN_MIN + Duration::from_millis(500)).await;
     assert_eq!(received(&server).await.len(), attempts + 1);
-    // What came of it is recorded a little later than it was received.
+    // The outcome is recorded slightly after the receiver sees the request.
     let tried = |rows: &[deliveries::Model]| rows.iter().map(|row| row.attempt_count).sum::<i64>();
     let mut after = world.rows().await;
     while tried(&after) == tried(&before) {
@@ -144,7 +147,11 @@ async fn a_broken_endpoint_is_probed_by_one_delivery_and_nothing_is_exhausted_or
     }
     let probed = before.iter().zip(&after).find(|(before, after)| before.attempt_count != after.attempt_count);
     let (before, probed) = probed.unwrap();
-    assert_eq!((probed.status.as_str(), probed.retries_left), ("failed", before.retries_left), "it took no retry");
+    assert_eq!(
+        (probed.status.as_str(), probed.retries_left),
+        ("failed", before.retries_left),
+        "the probe took no retry"
+    );
     assert!(after.iter().all(|row| ["queued", "failed"].contains(&row.status.as_str())));
     assert_eq!(world.view().await.last_failure.as_deref(), Some("HTTP 503"));
 
@@ -159,7 +166,7 @@ async fn a_broken_endpoint_is_probed_by_one_delivery_and_nothing_is_exhausted_or
 }
 
 #[tokio::test]
-async fn a_delivery_whose_outcome_is_refused_is_left_alone_and_others_go_on() {
+async fn delivery_with_refused_outcome_is_suspended_alone() {
     let world = World::new(quick()).await;
     let receiver = Receiver::start(|_, _| Answer::status(200).after(Duration::from_millis(150))).await;
     let psp = world.psp(Some(&receiver.url())).await;
@@ -167,7 +174,7 @@ async fn a_delivery_whose_outcome_is_refused_is_left_alone_and_others_go_on() {
     while receiver.arrivals().is_empty() {
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
-    // Attempts refer to their delivery: this one can be recorded no more.
+    // Attempts reference their delivery, so attempts of this one can no longer be recorded.
     deliveries::Entity::delete_by_id("whd_pay_1_1").exec(world.database.writer()).await.unwrap();
     world.until("whd_pay_1_2", "delivered").await;
     assert_eq!(receiver.ids(), ["evt_pay_1_1", "evt_pay_1_2"]);
@@ -175,13 +182,13 @@ async fn a_delivery_whose_outcome_is_refused_is_left_alone_and_others_go_on() {
 }
 
 #[tokio::test]
-async fn an_endpoint_that_is_busy_is_known_to_run_though_it_does_not_show_itself() {
+async fn busy_endpoint_is_listed_without_a_view() {
     let world = World::new(quick()).await;
     let psp = world.psp(None).await;
     world.announce(psp, "pay_1", 1).await;
     let since = Instant::now();
     while world.view().await.held_by != Some(NO_URL) {
-        assert!(since.elapsed() < PATIENCE, "it does not say what it waits for");
+        assert!(since.elapsed() < PATIENCE, "the view does not show what the endpoint waits for");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     world.sender.stall_endpoint(psp, Duration::from_secs(4));
@@ -189,7 +196,7 @@ async fn an_endpoint_that_is_busy_is_known_to_run_though_it_does_not_show_itself
     let (all, one) = tokio::join!(world.sender.observe(), world.sender.observe_one(psp));
     assert!(matches!(&all[..], [(id, None)] if *id == psp), "{all:?}");
     assert!(matches!(one, Some((id, None)) if id == psp), "{one:?}");
-    assert!(since.elapsed() < Duration::from_secs(3), "they are waited for side by side, and not for long");
+    assert!(since.elapsed() < Duration::from_secs(3), "both are awaited concurrently, and not for long");
     assert!(world.sender.observe_one(PspId::generate()).await.is_none(), "it does not run");
-    assert_eq!(world.view().await.psp_id, psp, "it is back");
+    assert_eq!(world.view().await.psp_id, psp, "it answers again");
 }

@@ -2,12 +2,12 @@
 
 use axum::extract::State;
 use payferry_actors::payment::store;
+use payferry_httpkit::Answer;
+use payferry_httpkit::caller::{Caller, Read};
+use payferry_httpkit::error::{ApiError, Problem};
+use payferry_httpkit::extract::Path;
 
 use super::RefundRecord;
-use crate::http::answer::Answer;
-use crate::http::auth::{Caller, Read};
-use crate::http::error::{ApiError, Problem};
-use crate::http::extract::Path;
 use crate::http::payments::own;
 use crate::http::state::AppState;
 
@@ -15,8 +15,8 @@ use crate::http::state::AppState;
 #[utoipa::path(
     get, path = "/payments/{payment_id}/refunds/{refund_id}", tag = "Payments", operation_id = "getRefund",
     params(
-        ("payment_id" = String, Path, description = "As `initiate` answered it."),
-        ("refund_id" = String, Path, description = "As the request for the refund answered it."),
+        ("payment_id" = String, Path, description = "The id from `initiate`."),
+        ("refund_id" = String, Path, description = "The id from the refund request."),
     ),
     responses(
         (status = 200, description = "The refund.", body = RefundRecord),

@@ -1,4 +1,4 @@
-//! Somebody else holds the whole database.
+//! Another process locks the whole database.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::site::Site;
 use super::story;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_database_that_another_process_holds() {
+async fn database_locked_by_another_process() {
     let site = Site::on(TestDatabase::create().await).await;
     let begin = async |site: &Site| site.database.lock(Lock::Everything).await;
     let lasting = Duration::from_secs(short_or_long(5, 20));

@@ -1,0 +1,137 @@
+//! Reads the audit log for the operator's listener and the command line.
+//!
+//! `payferry_actors::customers::audit` writes entries, in the commit of the change that they record.
+
+use std::fmt;
+
+use payferry_actors::customers::audit::Actor;
+use payferry_domain::{PspId, Timestamp};
+use payferry_entities::audit_log::{Column, Entity, Model};
+use sea_orm::{ColumnTrait, ConnectionTrait, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::Moment;
+
+/// Default number of entries in a page.
+pub const ENTRIES_DEFAULT: u64 = 50;
+/// Maximum number of entries in a page.
+pub const ENTRIES_MAX: u64 = 500;
+/// Maximum length of a subject or an action to search for, in characters.
+pub const WORD_CHARS_MAX: usize = 100;
+
+/// Filter of entries; `None` matches everything.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// Id of the affected object, such as a customer's.
+    pub subject: Option<String>,
+    /// The PSP that owns the object.
+    pub psp_id: Option<PspId>,
+    /// Kind of the actor.
+    pub actor_kind: Option<ActorKind>,
+    /// The action, such as `customer.deactivated`.
+    pub action: Option<String>,
+    /// At or after this time.
+    pub from: Option<Timestamp>,
+    /// Before this time.
+    pub to: Option<Timestamp>,
+    /// After the entry with this number.
+    pub after: Option<i64>,
+}
+
+/// A kind of actor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ActorKind(&'static str);
+
+/// The error for an unknown kind of actor.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("must be one of {}", Actor::KINDS.join(", "))]
+pub struct UnknownActorKind;
+
+impl std::str::FromStr for ActorKind {
+    type Err = UnknownActorKind;
+
+    fn from_str(text: &str) -> Result<Self, UnknownActorKind> {
+        Actor::KINDS.into_iter().find(|kind| *kind == text).map(Self).ok_or(UnknownActorKind)
+    }
+}
+
+/// One entry.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Entry {
+    /// Position in the log; the value for `after`.
+    pub number: i64,
+    /// Time of the action.
+    pub at: Moment,
+    /// `api_key`, `operator`, `provider`, `customer` or `service`.
+    pub actor_kind: String,
+    /// The actor's id, such as a key's id or a provider's name; empty if there is only one actor of the kind.
+    pub actor: String,
+    /// The action.
+    pub action: String,
+    /// The PSP that owns the object.
+    pub psp_id: Option<String>,
+    /// Id of the affected object.
+    pub subject: String,
+    /// Further details.
+    pub detail: Value,
+}
+
+/// Entries in the order of writing.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Page {
+    /// The entries.
+    pub entries: Vec<Entry>,
+    /// Number of the last entry, if there may be more after it.
+    pub next_after: Option<i64>,
+}
+
+/// Reads a page, oldest first.
+pub async fn read(connection: &impl ConnectionTrait, filter: &Filter, limit: u64) -> Result<Page, DbErr> {
+    let Filter { subject, psp_id, actor_kind, action, from, to, after } = filter;
+    let mut query = Entity::find().order_by_asc(Column::Number).limit(limit);
+    if let Some(subject) = subject {
+        query = query.filter(Column::Subject.eq(subject));
+    }
+    if let Some(psp_id) = psp_id {
+        query = query.filter(Column::PspId.eq(psp_id.to_string()));
+    }
+    if let Some(ActorKind(kind)) = actor_kind {
+        query = query.filter(Column::ActorKind.eq(*kind));
+    }
+    if let Some(action) = action {
+        query = query.filter(Column::Action.eq(action));
+    }
+    if let Some(from) = from {
+        query = query.filter(Column::At.gte(from.as_millis()));
+    }
+    if let Some(to) = to {
+        query = query.filter(Column::At.lt(to.as_millis()));
+    }
+    if let Some(after) = after {
+        query = query.filter(Column::Number.gt(*after));
+    }
+    let entries: Vec<Entry> = query.all(connection).await?.into_iter().map(Entry::from).collect();
+    let is_full = entries.len() as u64 == limit;
+    let next_after = entries.last().filter(|_| is_full).map(|entry| entry.number);
+    Ok(Page { entries, next_after })
+}
+
+impl From<Model> for Entry {
+    fn from(row: Model) -> Self {
+        let Model { number, at, actor_kind, actor, action, psp_id, subject, detail } = row;
+        // Shows invalid JSON as text, since the audit log must not hide anything.
+        let detail = serde_json::from_str(&detail).unwrap_or(Value::String(detail));
+        Self { number, at: Moment(Timestamp(at)), actor_kind, actor, action, psp_id, subject, detail }
+    }
+}
+
+/// One line of a table.
+impl fmt::Display for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { number, at, actor_kind, actor, action, psp_id, subject, detail } = self;
+        let by = if actor.is_empty() { actor_kind.clone() } else { format!("{actor_kind} {actor}") };
+        let psp = psp_id.as_deref().unwrap_or("-");
+        write!(f, "{number:>8}  {at}  {by:<38}  {action:<28}  {subject:<29}  {psp:<30}  {detail}")
+    }
+}

@@ -1,0 +1,16 @@
+//! Customers' documents: encrypted objects in a folder or in an S3-compatible bucket.
+//!
+//! Owned here: what a document may be (`media`), where its object is and how it is sealed (`store`), and how objects that
+//! no row names are removed (`sweep`). Deliberately absent: the rows, which `payferry_actors::customers` writes, and the
+//! routes.
+//!
+//! An object is written before its row, so that no row names a missing object. The service chooses the object's name;
+//! the sender's file name is not stored.
+
+mod media;
+mod store;
+mod sweep;
+
+pub use media::{DOCUMENT_BYTES_MAX, MediaType, UnknownMediaType};
+pub use store::{AT_ONCE_MAX, Bucket, DocumentError, DocumentStore, Place};
+pub use sweep::{ORPHAN_AGE, sweep, sweep_on};

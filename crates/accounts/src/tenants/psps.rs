@@ -1,0 +1,230 @@
+//! PSPs: names and policies.
+
+use std::collections::BTreeMap;
+
+use payferry_actors::customers::audit::Actor;
+use payferry_actors::psps::{EventFamilies, PspPolicies};
+use payferry_domain::payment::OverpaymentPolicy;
+use payferry_domain::{Amount, Chain, FeeBps, FinalityPolicy, PspId, Timestamp};
+use payferry_entities::{Database, Transaction, psps};
+use sea_orm::{ActiveModelTrait, EntityTrait, IntoActiveModel, PaginatorTrait, QueryOrder, QuerySelect, Set};
+use serde_json::{Map, Value, json};
+
+use super::{Name, Slice, TenantError};
+
+/// A PSP.
+#[derive(Debug, Clone)]
+pub struct PspRecord {
+    /// Id of the PSP.
+    pub id: PspId,
+    /// Display name.
+    pub name: String,
+    /// Policies for its payments.
+    pub policies: PspPolicies,
+    /// Time of creation.
+    pub created_at: Timestamp,
+    /// Time of the last change.
+    pub updated_at: Timestamp,
+}
+
+/// Policies to change; the others stay.
+#[derive(Debug, Clone, Default)]
+pub struct PolicyChange {
+    /// The treasury's share of each settlement.
+    pub fee_bps: Option<FeeBps>,
+    /// Accepted underpayment, as an amount.
+    pub tolerance: Option<Amount>,
+    /// Accepted underpayment, in basis points of the due amount.
+    pub tolerance_bps: Option<u16>,
+    /// Treatment of overpayments.
+    pub overpayment: Option<OverpaymentPolicy>,
+    /// True if refunds without an address may go to the sender.
+    pub refund_to_sender: Option<bool>,
+    /// True if every payment must name its customer.
+    pub require_customer: Option<bool>,
+    /// Transfers below this are ignored.
+    pub dust_floor: Option<Amount>,
+    /// Which event names are sent.
+    pub event_families: Option<EventFamilies>,
+    /// Required finality on these chains; on others it stays.
+    pub finality: BTreeMap<Chain, OwnOrDefault<FinalityPolicy>>,
+    /// Maximum amount of a single outbound transfer.
+    pub send_max: Option<OwnOrDefault<Amount>>,
+    /// Maximum amount of outbound transfers in a token on one UTC day.
+    pub send_daily_max: Option<OwnOrDefault<Amount>>,
+}
+
+/// A PSP's own value, or the configured default.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OwnOrDefault<T> {
+    /// The configured default.
+    Default,
+    /// The PSP's own value.
+    Own(T),
+}
+
+/// The request's word for [`OwnOrDefault::Default`].
+pub const DEFAULT_WORD: &str = "default";
+
+impl<T> OwnOrDefault<T> {
+    fn own(self) -> Option<T> {
+        match self {
+            Self::Default => None,
+            Self::Own(own) => Some(own),
+        }
+    }
+}
+
+impl<T: std::str::FromStr> std::str::FromStr for OwnOrDefault<T> {
+    type Err = T::Err;
+
+    fn from_str(text: &str) -> Result<Self, T::Err> {
+        if text == DEFAULT_WORD { Ok(Self::Default) } else { text.parse().map(Self::Own) }
+    }
+}
+
+impl PolicyChange {
+    /// Applies the change.
+    pub fn apply(self, policies: &mut PspPolicies) {
+        let Self { fee_bps, tolerance, tolerance_bps, overpayment, refund_to_sender, require_customer, .. } = self;
+        let Self { dust_floor, event_families, finality, send_max, send_daily_max, .. } = self;
+        set(&mut policies.fee_bps, fee_bps);
+        set(&mut policies.tolerance.absolute, tolerance);
+        set(&mut policies.tolerance.bps, tolerance_bps);
+        set(&mut policies.overpayment, overpayment);
+        set(&mut policies.refund_to_sender, refund_to_sender);
+        set(&mut policies.require_customer, require_customer);
+        set(&mut policies.dust_floor, dust_floor);
+        set(&mut policies.event_families, event_families);
+        set(&mut policies.send_max, send_max.map(OwnOrDefault::own));
+        set(&mut policies.send_daily_max, send_daily_max.map(OwnOrDefault::own));
+        for (chain, tiers) in finality {
+            match tiers {
+                OwnOrDefault::Default => policies.finality.remove(&chain),
+                OwnOrDefault::Own(own) => policies.finality.insert(chain, own),
+            };
+        }
+    }
+}
+
+fn set<T>(place: &mut T, value: Option<T>) {
+    if let Some(value) = value {
+        *place = value;
+    }
+}
+
+/// The row of a new PSP.
+pub fn psp_row(id: PspId, name: &str, policies: &PspPolicies, now: Timestamp) -> psps::Model {
+    let at = now.as_millis();
+    psps::Model {
+        id: id.to_string(),
+        name: name.to_owned(),
+        settings: settings(policies),
+        created_at: at,
+        updated_at: at,
+    }
+}
+
+/// Creates a PSP with the default policies and these changes.
+pub async fn create(
+    database: &Database,
+    name: &Name,
+    change: PolicyChange,
+    now: Timestamp,
+) -> Result<PspRecord, TenantError> {
+    let (id, mut policies) = (PspId::generate(), PspPolicies::default());
+    change.apply(&mut policies);
+    let row = psp_row(id, name.as_str(), &policies, now);
+    let record = record(row.clone())?;
+    let transaction = database.begin().await?;
+    psps::Entity::insert(row.into_active_model()).exec_without_returning(&transaction).await?;
+    super::write_down(&transaction, "psp.created", id, id.to_string(), json!(policies), &Actor::Operator, now).await?;
+    transaction.commit().await?;
+    Ok(record)
+}
+
+/// Lists PSPs, oldest first, with the total.
+pub async fn list(database: &Database, slice: Slice) -> Result<(u64, Vec<PspRecord>), TenantError> {
+    let total = psps::Entity::find().count(database.reader()).await?;
+    let rows = psps::Entity::find()
+        .order_by_asc(psps::Column::CreatedAt)
+        .order_by_asc(psps::Column::Id)
+        .limit(slice.limit)
+        .offset(slice.offset)
+        .all(database.reader())
+        .await?;
+    Ok((total, rows.into_iter().map(record).collect::<Result<_, _>>()?))
+}
+
+/// Reads a PSP.
+pub async fn find(database: &Database, id: PspId) -> Result<PspRecord, TenantError> {
+    let row = psps::Entity::find_by_id(id.to_string()).one(database.reader()).await?;
+    record(row.ok_or(TenantError::NoPsp(id))?)
+}
+
+/// Changes a PSP for the operator. Policies apply to payments created from then on.
+pub async fn change(
+    database: &Database,
+    id: PspId,
+    name: Option<&Name>,
+    change: PolicyChange,
+    now: Timestamp,
+) -> Result<PspRecord, TenantError> {
+    let transaction = database.begin().await?;
+    let (psp, _) = change_in(&transaction, id, name, change, &Actor::Operator, now).await?;
+    transaction.commit().await?;
+    Ok(psp)
+}
+
+/// Like [`change`], in a transaction that the caller commits. Returns true if anything changed. Each changed value is
+/// written to the audit log with its old and new state.
+pub async fn change_in(
+    transaction: &Transaction,
+    id: PspId,
+    name: Option<&Name>,
+    change: PolicyChange,
+    by: &Actor,
+    now: Timestamp,
+) -> Result<(PspRecord, bool), TenantError> {
+    // Locks the row where the database has more than one writer, so that no concurrent change is lost.
+    let row = psps::Entity::find_by_id(id.to_string()).lock_exclusive().one(transaction).await?;
+    let row = row.ok_or(TenantError::NoPsp(id))?;
+    let before = record(row.clone())?;
+    let mut policies = before.policies.clone();
+    change.apply(&mut policies);
+    let mut differences = differences(&json!(before.policies), &json!(policies));
+    let mut row = row.into_active_model();
+    if let Some(name) = name.filter(|name| name.as_str() != before.name) {
+        differences.insert("name".to_owned(), json!({ "from": before.name, "to": name.as_str() }));
+        row.name = Set(name.as_str().to_owned());
+    }
+    if differences.is_empty() {
+        return Ok((before, false));
+    }
+    row.settings = Set(settings(&policies));
+    row.updated_at = Set(now.as_millis());
+    let changed = row.update(transaction).await?;
+    super::write_down(transaction, "psp.changed", id, id.to_string(), Value::Object(differences), by, now).await?;
+    Ok((record(changed)?, true))
+}
+
+/// The fields that differ, with their old and new values.
+fn differences(before: &Value, after: &Value) -> Map<String, Value> {
+    let fields = after.as_object().into_iter().flatten().filter(|(name, value)| before[name.as_str()] != **value);
+    fields.map(|(name, value)| (name.clone(), json!({ "from": before[name.as_str()], "to": value }))).collect()
+}
+
+fn settings(policies: &PspPolicies) -> String {
+    serde_json::to_string(policies).expect("policies serialise as JSON")
+}
+
+fn record(row: psps::Model) -> Result<PspRecord, TenantError> {
+    let unreadable = |what| TenantError::Unreadable(what, row.id.clone());
+    Ok(PspRecord {
+        id: row.id.parse().map_err(|_| unreadable("the id"))?,
+        policies: serde_json::from_str(&row.settings).map_err(|_| unreadable("the settings"))?,
+        created_at: Timestamp(row.created_at),
+        updated_at: Timestamp(row.updated_at),
+        name: row.name,
+    })
+}

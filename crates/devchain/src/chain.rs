@@ -1,0 +1,246 @@
+//! The blocks, the state at their head, and the undo log: the data behind the single lock.
+//!
+//! This module contains only data and pure steps. `devchain.rs` and `engine.rs` decide who calls them, in which order,
+//! and what is written to disk first.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use alloy::eips::BlockNumberOrTag;
+use alloy::primitives::map::{AddressMap, B256Map};
+use alloy::primitives::{Address, B256};
+
+use crate::block::{Block, BlockRef};
+use crate::config::ChainConfig;
+use crate::error::ChainError;
+use crate::execute::{self, BlockParams, Executed};
+use crate::mempool::{Candidates, SenderAccount};
+use crate::state::{Change, Control, Overlay, State, Undo};
+use crate::tx::Tx;
+
+pub(crate) struct Chain {
+    pub config: Arc<ChainConfig>,
+    pub state: State,
+    blocks: Vec<Block>,
+    /// History of the newest blocks, the newest last.
+    history: VecDeque<History>,
+    numbers: B256Map<u64>,
+    /// Block and index at which each transaction was mined.
+    places: B256Map<(u64, u32)>,
+    /// Controls since the head was sealed.
+    controls: Vec<Control>,
+    /// Base fee for the next block, if set; otherwise it is computed from the parent.
+    base_fee_next: Option<u64>,
+    /// Number of reorgs; the salt of the next one is derived from it.
+    reorgs: u64,
+}
+
+struct History {
+    undo: Undo,
+    /// Controls between the previous block and this one. They are applied again when a reorg undoes the block.
+    controls: Vec<Control>,
+}
+
+impl Chain {
+    pub(crate) fn genesis(config: Arc<ChainConfig>, timestamp: u64) -> Self {
+        let state = State::genesis(&config.genesis_accounts());
+        let genesis = Block::seal(
+            0,
+            B256::ZERO,
+            timestamp,
+            config.base_fee_initial_wei,
+            config.block_gas_limit,
+            config.chain_id,
+            None,
+        );
+        let mut numbers = B256Map::default();
+        numbers.insert(genesis.hash, 0);
+        Self {
+            config,
+            state,
+            blocks: vec![genesis],
+            history: VecDeque::new(),
+            numbers,
+            places: B256Map::default(),
+            controls: Vec::new(),
+            base_fee_next: None,
+            reorgs: 0,
+        }
+    }
+
+    pub(crate) fn head(&self) -> &Block {
+        &self.blocks[self.blocks.len() - 1]
+    }
+
+    pub(crate) fn head_ref(&self) -> BlockRef {
+        self.head().reference()
+    }
+
+    pub(crate) fn block(&self, number: u64) -> Option<&Block> {
+        self.blocks.get(usize::try_from(number).ok()?)
+    }
+
+    pub(crate) fn number_of(&self, hash: &B256) -> Option<u64> {
+        self.numbers.get(hash).copied()
+    }
+
+    pub(crate) fn place_of(&self, tx_hash: &B256) -> Option<(u64, u32)> {
+        self.places.get(tx_hash).copied()
+    }
+
+    pub(crate) fn account(&self, address: &Address) -> SenderAccount {
+        self.state.info(address).map_or_else(
+            || SenderAccount { nonce: 0, balance: alloy::primitives::U256::ZERO },
+            |info| SenderAccount { nonce: info.nonce, balance: info.balance },
+        )
+    }
+
+    pub(crate) fn nonce(&self, address: &Address) -> u64 {
+        self.state.info(address).map_or(0, |info| info.nonce)
+    }
+
+    /// Returns the base fee of a block on top of `parent`: the value that was set, if `parent` is the head, or the
+    /// computed value.
+    pub(crate) fn base_fee_after(&self, parent: &Block) -> u64 {
+        let set = self.base_fee_next.filter(|_| parent.hash == self.head().hash);
+        set.unwrap_or_else(|| execute::base_fee_after(&self.config, parent))
+    }
+
+    /// Sets the base fee of the next block, independent of its parent.
+    pub(crate) fn set_base_fee_next(&mut self, wei: u64) {
+        self.base_fee_next = Some(wei);
+    }
+
+    /// Returns the parameters of a block on top of the head.
+    pub(crate) fn next_params(&self, timestamp: u64) -> BlockParams {
+        let parent = self.head();
+        BlockParams {
+            number: parent.number + 1,
+            parent_hash: parent.hash,
+            timestamp,
+            base_fee: self.base_fee_after(parent),
+            salt: 0,
+        }
+    }
+
+    /// Creates an empty block on top of any block.
+    pub(crate) fn empty_after(&self, parent: &Block, timestamp: u64) -> Block {
+        let base_fee = self.base_fee_after(parent);
+        Block::seal(parent.number + 1, parent.hash, timestamp, base_fee, self.config.block_gas_limit, 0, None)
+    }
+
+    pub(crate) fn fill(&self, params: BlockParams, candidates: Candidates) -> Executed {
+        let hashes = |number| self.recent_hash(params.number, number);
+        execute::fill(&self.config, params, Overlay::new(&self.state, &hashes), candidates)
+    }
+
+    pub(crate) fn exactly(&self, params: BlockParams, txs: &[Arc<Tx>]) -> Executed {
+        let hashes = |number| self.recent_hash(params.number, number);
+        execute::exactly(&self.config, params, Overlay::new(&self.state, &hashes), txs)
+    }
+
+    /// Returns the hash that the BLOCKHASH instruction sees in block `from`.
+    pub(crate) fn recent_hash(&self, from: u64, number: u64) -> B256 {
+        let recent = number < from && from - number <= 256;
+        self.block(number).filter(|_| recent).map_or(B256::ZERO, |block| block.hash)
+    }
+
+    /// Puts the next block on the head.
+    pub(crate) fn apply(&mut self, block: Block, changes: AddressMap<Change>) {
+        self.base_fee_next = None;
+        let undo = self.state.apply(changes);
+        let controls = std::mem::take(&mut self.controls);
+        self.history.push_back(History { undo, controls });
+        if self.history.len() > self.config.history_blocks_max {
+            self.history.pop_front();
+        }
+        self.numbers.insert(block.hash, block.number);
+        for (index, tx) in (0..).zip(block.txs()) {
+            self.places.insert(tx.hash, (block.number, index));
+        }
+        self.blocks.push(block);
+    }
+
+    pub(crate) fn control(&mut self, control: Control) {
+        self.state.control(&control);
+        self.controls.push(control);
+    }
+
+    pub(crate) fn check_depth(&self, depth: u64) -> Result<(), ChainError> {
+        let depth_max = self.history.len() as u64;
+        if depth == 0 || depth > depth_max {
+            return Err(ChainError::TooDeep { depth, depth_max });
+        }
+        Ok(())
+    }
+
+    /// Creates the empty blocks that replace the last `depth` blocks, and one more, so that the new branch is longer.
+    /// They keep the timestamps of the replaced blocks. The first of them is the next block.
+    pub(crate) fn plan_reorg(&self, depth: u64, now_secs: u64) -> Result<Vec<Block>, ChainError> {
+        self.check_depth(depth)?;
+        let head = self.head();
+        let fork = head.number - depth;
+        let mut branch: Vec<Block> = Vec::new();
+        for number in fork + 1..=head.number + 1 {
+            let parent = branch.last().unwrap_or(&self.blocks[index_of(fork)]);
+            let timestamp = self.block(number).map_or(now_secs.max(parent.timestamp), |old| old.timestamp);
+            let set = self.base_fee_next.filter(|_| branch.is_empty());
+            let base_fee = set.unwrap_or_else(|| execute::base_fee_after(&self.config, parent));
+            let salt = self.reorgs + 1;
+            let block = Block::seal(number, parent.hash, timestamp, base_fee, self.config.block_gas_limit, salt, None);
+            branch.push(block);
+        }
+        Ok(branch)
+    }
+
+    /// Removes the last `depth` blocks and returns their transactions, the oldest first. Controls are applied again,
+    /// because they are not part of the chain.
+    pub(crate) fn unwind(&mut self, depth: u64) -> Vec<Arc<Tx>> {
+        self.reorgs += 1;
+        let mut undone = Vec::new();
+        let mut controls = std::mem::take(&mut self.controls);
+        for _ in 0..depth {
+            let (Some(history), Some(block)) = (self.history.pop_back(), self.blocks.pop()) else { break };
+            self.state.undo(history.undo);
+            self.numbers.remove(&block.hash);
+            for tx in block.txs().iter().rev() {
+                self.places.remove(&tx.hash);
+                undone.push(Arc::clone(tx));
+            }
+            controls.splice(0..0, history.controls);
+        }
+        for control in controls {
+            self.control(control);
+        }
+        undone.reverse();
+        undone
+    }
+
+    /// Returns the state after block `number`; `None` if the block is too old.
+    pub(crate) fn state_at<'a>(&'a self, number: u64, hashes: &'a dyn Fn(u64) -> B256) -> Option<Overlay<'a>> {
+        let behind = usize::try_from(self.head().number.checked_sub(number)?).ok()?;
+        if behind > self.history.len() {
+            return None;
+        }
+        let mut overlay = Overlay::new(&self.state, hashes);
+        for history in self.history.iter().rev().take(behind) {
+            overlay.rewind(&history.undo);
+        }
+        Some(overlay)
+    }
+
+    /// Resolves a tag when `head` is the newest visible block; `None` for a number beyond it.
+    pub(crate) fn resolve(&self, tag: BlockNumberOrTag, head: u64) -> Option<u64> {
+        match tag {
+            BlockNumberOrTag::Latest | BlockNumberOrTag::Pending => Some(head),
+            BlockNumberOrTag::Safe => Some(head.saturating_sub(self.config.safe_depth)),
+            BlockNumberOrTag::Finalized => Some(head.saturating_sub(self.config.finalized_depth)),
+            BlockNumberOrTag::Earliest => Some(0),
+            BlockNumberOrTag::Number(number) => (number <= head).then_some(number),
+        }
+    }
+}
+
+fn index_of(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
+}

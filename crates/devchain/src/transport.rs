@@ -1,0 +1,173 @@
+//! The chain as an alloy transport, and the simulated connection, shared with `http.rs`.
+
+use std::borrow::Cow;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use alloy::rpc::json_rpc::{ErrorPayload, RequestPacket, Response, ResponsePacket, ResponsePayload, SerializedRequest};
+use alloy::transports::{TransportError, TransportErrorKind, TransportFut};
+use serde_json::value::to_raw_value;
+use tower::Service;
+
+use crate::devchain::Devchain;
+use crate::error::RpcError;
+use crate::faults::Faults;
+use crate::rpc;
+
+/// A tower service for alloy's request and response packets.
+#[derive(Clone, Debug)]
+pub struct DevchainTransport {
+    chain: Devchain,
+}
+
+impl DevchainTransport {
+    pub(crate) fn new(chain: Devchain) -> Self {
+        Self { chain }
+    }
+
+    async fn answer(self, packet: RequestPacket) -> Result<ResponsePacket, TransportError> {
+        let wire = Wire::of(&self.chain, packet.method_names());
+        wire.before().await.map_err(WireFailure::transport_error)?;
+        let answer = match packet {
+            RequestPacket::Single(request) => ResponsePacket::Single(self.one(&request, &wire).await),
+            RequestPacket::Batch(requests) => {
+                let methods = requests.iter().map(SerializedRequest::method);
+                let answers = requests.iter().map(|request| self.one(request, &wire));
+                ResponsePacket::Batch(in_order(methods, answers).await)
+            }
+        };
+        wire.after().map_err(WireFailure::transport_error)?;
+        Ok(answer)
+    }
+
+    async fn one(&self, request: &SerializedRequest, wire: &Wire<'_>) -> Response {
+        let answer = match rpc::Params::from_raw(request.params()) {
+            Ok(params) => wire.request(request.method(), params).await,
+            Err(error) => Err(error),
+        };
+        let payload = match answer {
+            Ok(result) => ResponsePayload::Success(result),
+            Err(RpcError { code, message, data }) => ResponsePayload::Failure(ErrorPayload {
+                code,
+                message: Cow::Owned(message),
+                data: data.and_then(|data| to_raw_value(&data).ok()),
+            }),
+        };
+        Response { id: request.id().clone(), payload }
+    }
+}
+
+impl Service<RequestPacket> for DevchainTransport {
+    type Response = ResponsePacket;
+    type Error = TransportError;
+    type Future = TransportFut<'static>;
+
+    fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, packet: RequestPacket) -> Self::Future {
+        Box::pin(self.clone().answer(packet))
+    }
+}
+
+/// Handles the requests of a batch: one after the other like geth, but concurrently if all have the same method, so
+/// that many transactions share an fsync.
+pub(crate) async fn in_order<'m, A: Future>(
+    mut methods: impl Iterator<Item = &'m str>,
+    answers: impl Iterator<Item = A>,
+) -> Vec<A::Output> {
+    let first = methods.next();
+    if methods.all(|method| Some(method) == first) {
+        return futures::future::join_all(answers).await;
+    }
+    let mut done = Vec::new();
+    for answer in answers {
+        done.push(answer.await);
+    }
+    done
+}
+
+/// Handling of one packet on a connection with faults.
+pub(crate) struct Wire<'a> {
+    chain: &'a Devchain,
+    faults: std::sync::Arc<Faults>,
+    hit: bool,
+}
+
+/// An HTTP status instead of a response.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum WireFailure {
+    RateLimited,
+    Unavailable,
+}
+
+impl WireFailure {
+    pub(crate) fn status(self) -> u16 {
+        match self {
+            Self::RateLimited => 429,
+            Self::Unavailable => 503,
+        }
+    }
+
+    pub(crate) fn body(self) -> &'static str {
+        match self {
+            Self::RateLimited => "too many requests",
+            Self::Unavailable => "service unavailable",
+        }
+    }
+
+    fn transport_error(self) -> TransportError {
+        TransportErrorKind::http_error(self.status(), self.body().to_owned())
+    }
+}
+
+impl<'a> Wire<'a> {
+    pub(crate) fn of<'m>(chain: &'a Devchain, mut methods: impl Iterator<Item = &'m str>) -> Self {
+        let faults = chain.engine.faults.get();
+        let hit = methods.any(|method| faults.hits(method));
+        Self { chain, faults, hit }
+    }
+
+    /// Applies latency, and failures without execution.
+    pub(crate) async fn before(&self) -> Result<(), WireFailure> {
+        if !self.hit {
+            return Ok(());
+        }
+        let dice = &self.chain.engine.faults;
+        let jitter_ms = dice.roll().checked_rem(self.faults.latency_jitter_ms).unwrap_or(0);
+        let latency_ms = self.faults.latency_ms.saturating_add(jitter_ms);
+        if latency_ms > 0 {
+            tokio::time::sleep(Duration::from_millis(latency_ms)).await;
+        }
+        if dice.happens(self.faults.rate_limited_rate) {
+            return Err(WireFailure::RateLimited);
+        }
+        if dice.happens(self.faults.unavailable_rate) {
+            return Err(WireFailure::Unavailable);
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn request(
+        &self,
+        method: &str,
+        params: rpc::Params,
+    ) -> Result<Box<serde_json::value::RawValue>, RpcError> {
+        if !self.faults.hits(method) {
+            return rpc::answer(&self.chain.engine, method, params, &Faults::default()).await;
+        }
+        if self.chain.engine.faults.happens(self.faults.error_rate) {
+            return Err(RpcError::internal("fault injected"));
+        }
+        rpc::answer(&self.chain.engine, method, params, &self.faults).await
+    }
+
+    /// Applies failures after execution.
+    pub(crate) fn after(&self) -> Result<(), WireFailure> {
+        if self.hit && self.chain.engine.faults.happens(self.faults.lost_answer_rate) {
+            return Err(WireFailure::Unavailable);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,135 @@
+//! `eth_getLogs`, which the service uses to find transfers.
+
+use alloy::primitives::{Address, B256, keccak256};
+use serde_json::{Value, json};
+
+use crate::pair::Expected;
+use crate::world::{World, payee};
+
+/// Block 3 contains transfers of both tokens, block 4 one of USDC, block 5 nothing.
+async fn world() -> World {
+    let world = World::new().await;
+    world.pay(world.usdc, payee(1), 5).await;
+    world.pay(world.usdt, payee(2), 6).await;
+    world.pay(world.usdt, payee(1), 0).await;
+    world.pair.mine().await;
+    world.pay(world.usdc, payee(2), 7).await;
+    world.pair.mine().await;
+    world.pair.mine().await;
+    world
+}
+
+fn word(address: Address) -> B256 {
+    address.into_word()
+}
+
+#[tokio::test]
+async fn filters_by_range_address_and_topics() {
+    let world = world().await;
+    let (usdc, usdt) = (world.usdc, world.usdt);
+    let transfer = keccak256("Transfer(address,address,uint256)");
+    let owner = word(world.owner.address());
+    let (one, two) = (word(payee(1)), word(payee(2)));
+    let count = async |mut filter: Value| {
+        if filter.get("fromBlock").is_none() {
+            filter["fromBlock"] = json!("0x0");
+        }
+        world.pair.same("eth_getLogs", json!([filter])).await.as_array().unwrap().len()
+    };
+    // In block 1 the settlement contract emits its roles. There are six token transfers.
+    let all = 10;
+    assert_eq!(count(json!({"toBlock": "latest"})).await, all);
+    assert_eq!(count(json!({"fromBlock": "earliest"})).await, all);
+    assert_eq!(count(json!({"fromBlock": null, "toBlock": null})).await, 0);
+    assert_eq!(count(json!({"fromBlock": "0x3", "toBlock": "0x3"})).await, 3);
+    assert_eq!(count(json!({"fromBlock": "0x3", "toBlock": "0x4"})).await, 4);
+    assert_eq!(count(json!({"fromBlock": "0x4", "toBlock": "0x99"})).await, 1);
+    assert_eq!(count(json!({"fromBlock": "finalized", "toBlock": "safe"})).await, 9);
+    assert_eq!(count(json!({"fromBlock": "latest", "toBlock": "pending"})).await, 0);
+    assert_eq!(count(json!({"address": usdc})).await, 3);
+    assert_eq!(count(json!({"address": [usdc]})).await, 3);
+    assert_eq!(count(json!({"address": [usdc, usdt]})).await, 6);
+    assert_eq!(count(json!({"address": []})).await, all);
+    assert_eq!(count(json!({"address": payee(1)})).await, 0);
+    assert_eq!(count(json!({"topics": []})).await, all);
+    assert_eq!(count(json!({"topics": [transfer]})).await, 6);
+    assert_eq!(count(json!({"topics": [owner]})).await, 0);
+    assert_eq!(count(json!({"topics": [[transfer, owner]]})).await, 6);
+    assert_eq!(count(json!({"topics": [[]]})).await, all);
+    assert_eq!(count(json!({"topics": [null, owner]})).await, 4);
+    assert_eq!(count(json!({"topics": [transfer, null, one]})).await, 2);
+    assert_eq!(count(json!({"topics": [transfer, null, [one, two]]})).await, 4);
+    assert_eq!(count(json!({"topics": [transfer, owner, [one, two]], "address": [usdc]})).await, 2);
+    assert_eq!(count(json!({"topics": [null, null, [two]], "address": usdt})).await, 1);
+    // Empty positions match everything, even logs with fewer topics.
+    assert_eq!(count(json!({"topics": [null, null, null, null]})).await, all);
+}
+
+#[tokio::test]
+async fn filters_by_block_hash() {
+    let world = world().await;
+    let pair = &world.pair;
+    for (number, logs) in [(0, 0), (3, 3), (4, 1), (5, 0)] {
+        let by_hash = async |node: &crate::pair::Node| json!([{"blockHash": node.hash_of(number).await}]);
+        assert_eq!(pair.same_at("eth_getLogs", by_hash).await.as_array().unwrap().len(), logs);
+    }
+    let one_token =
+        async |node: &crate::pair::Node| json!([{"blockHash": node.hash_of(3).await, "address": [world.usdc]}]);
+    assert_eq!(pair.same_at("eth_getLogs", one_token).await.as_array().unwrap().len(), 1);
+    // An unknown block is an error on both, with the same message, and never an empty list.
+    let unknown = B256::repeat_byte(7);
+    let refused = (-32_000, "unknown block");
+    pair.refused("eth_getLogs", json!([{"blockHash": unknown}]), refused, refused).await;
+    pair.malformed("eth_getLogs", json!([{"blockHash": unknown, "fromBlock": "0x1"}])).await;
+}
+
+/// The devchain rejects the range like geth; anvil returns an empty list.
+#[tokio::test]
+async fn rejects_a_range_that_ends_before_its_start() {
+    let world = world().await;
+    let refused = Expected::Refused(-32_602, "invalid block range params");
+    for filter in [
+        json!({"fromBlock": "0x3", "toBlock": "0x1"}),
+        json!({"fromBlock": "latest", "toBlock": "earliest"}),
+        json!({"toBlock": "0x2"}),
+        json!({"fromBlock": "0x5", "toBlock": "safe"}),
+    ] {
+        world.pair.differs("eth_getLogs", json!([filter]), &Expected::Is(json!([])), &refused).await;
+    }
+}
+
+/// The devchain returns an empty list, like lagging endpoints behind a load balancer: the service must not conclude
+/// that there were no transfers. Anvil returns an error; other nodes do one or the other.
+#[tokio::test]
+async fn a_range_beyond_the_head_is_empty() {
+    let world = world().await;
+    let refused = Expected::Refused(-32_602, "BlockOutOfRangeError: block height is 5 but requested was 152");
+    let filter = json!([{"fromBlock": "0x98", "toBlock": "0x99"}]);
+    world.pair.differs("eth_getLogs", filter, &refused, &Expected::Is(json!([]))).await;
+    let devchain = (-32_602, "invalid block range params");
+    let anvil = (-32_602, "BlockOutOfRangeError");
+    world.pair.refused("eth_getLogs", json!([{"fromBlock": "0x98"}]), anvil, devchain).await;
+}
+
+#[tokio::test]
+async fn rejects_malformed_filters() {
+    let world = world().await;
+    let topic = B256::ZERO;
+    for filter in [
+        json!([]),
+        json!(["x"]),
+        json!([{"blockHash": "0x12"}]),
+        json!([{"address": "0x12"}]),
+        json!([{"address": [5]}]),
+        json!([{"topics": ["0x12"]}]),
+        json!([{"topics": "0x12"}]),
+        json!([{"topics": [topic, topic, topic, topic, topic]}]),
+        json!([{"fromBlock": "0xzz"}]),
+        json!([{"fromBlock": 3}]),
+        json!([{"fromBlock": "3"}]),
+        json!([{"fromBlock": "newest"}]),
+        json!([{"unknown": 1}]),
+    ] {
+        world.pair.malformed("eth_getLogs", filter).await;
+    }
+}

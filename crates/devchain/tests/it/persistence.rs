@@ -1,0 +1,134 @@
+use std::path::{Path, PathBuf};
+
+use alloy::primitives::U256;
+use payferry_devchain::{ChainConfig, Devchain, Dropped, Mining, OpenError};
+use serde_json::json;
+
+use crate::world::{World, config, payee};
+
+fn at(path: &Path) -> ChainConfig {
+    ChainConfig { path: Some(path.into()), ..config() }
+}
+
+/// Copies the file, as a `kill -9` at this moment would leave it.
+fn killed(path: &Path, name: &str) -> PathBuf {
+    let copy = path.with_file_name(name);
+    std::fs::copy(path, &copy).unwrap();
+    copy
+}
+
+#[tokio::test]
+async fn everything_survives_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("base.chain");
+    let world = World::with(at(&path)).await;
+    let paid = world.pay(payee(1), 10).await;
+    world.pay(payee(2), 20).await;
+    world.chain.reorg(1, Dropped::Remine).await.unwrap();
+    world.chain.set_balance(payee(3), U256::from(33)).await.unwrap();
+    world.chain.advance_time(100, 10).await.unwrap();
+    world.chain.jump_time(50).await.unwrap();
+    let waiting = world.transfer(payee(4), 40).await;
+    let head = world.chain.head();
+    let logs = world.logs(&world.transfers().select(0..)).await;
+
+    let copy = killed(&path, "killed.chain");
+    world.chain.close().await;
+    for path in [path, copy] {
+        let again = World::with(at(&path)).await;
+        assert_eq!(again.chain.head(), head);
+        assert_eq!(again.chain.time_offset_secs(), 150);
+        assert_eq!(again.receipt(paid.transaction_hash).await.unwrap(), paid);
+        assert_eq!(again.logs(&again.transfers().select(0..)).await, logs);
+        assert_eq!(again.token_balance(payee(2), "latest").await, 20);
+        let balance: U256 = again.call("eth_getBalance", json!([payee(3), "latest"])).await.unwrap();
+        assert_eq!(balance, U256::from(33));
+        again.chain.mine(1).await.unwrap();
+        assert!(again.receipt(waiting).await.unwrap().status());
+        again.chain.reorg(3, Dropped::Discard).await.unwrap();
+        assert_eq!(again.token_balance(payee(4), "latest").await, 0);
+        let head = again.chain.head();
+        drop(again);
+        assert_eq!(Devchain::open(at(&path)).await.unwrap().head(), head);
+    }
+}
+
+#[tokio::test]
+async fn an_incomplete_record_at_the_end_is_cut_off() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("base.chain");
+    let world = World::with(at(&path)).await;
+    world.pay(payee(1), 1).await;
+    let length_before = std::fs::metadata(&path).unwrap().len();
+    let head_before = world.chain.head();
+    world.chain.mine(1).await.unwrap();
+    let head_after = world.chain.head();
+    let bytes = std::fs::read(&path).unwrap();
+    for length in length_before..=bytes.len() as u64 {
+        let torn = folder.path().join("torn.chain");
+        std::fs::write(&torn, &bytes[..usize::try_from(length).unwrap()]).unwrap();
+        let chain = Devchain::open(at(&torn)).await.unwrap();
+        let whole = length == bytes.len() as u64;
+        assert_eq!(chain.head(), if whole { head_after } else { head_before });
+        chain.mine(1).await.unwrap();
+        let head = chain.head();
+        drop(chain);
+        assert_eq!(Devchain::open(at(&torn)).await.unwrap().head(), head);
+    }
+    // Cut before the end of the first record: an empty chain.
+    for length in [0, 4, 8, 20, 50] {
+        let torn = folder.path().join("young.chain");
+        std::fs::write(&torn, &bytes[..length]).unwrap();
+        assert_eq!(Devchain::open(at(&torn)).await.unwrap().head().number, 0);
+    }
+}
+
+#[tokio::test]
+async fn damage_is_distinguished_from_an_incomplete_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("base.chain");
+    let world = World::with(at(&path)).await;
+    world.pay(payee(1), 1).await;
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[200] ^= 1;
+    let harmed = folder.path().join("harmed.chain");
+    std::fs::write(&harmed, &bytes).unwrap();
+    assert!(matches!(Devchain::open(at(&harmed)).await, Err(OpenError::Diverged { .. })));
+
+    assert!(matches!(Devchain::open(at(&path)).await, Err(OpenError::InUse(_))));
+    let other = ChainConfig { chain_id: 1, ..at(&killed(&path, "other.chain")) };
+    assert!(matches!(Devchain::open(other).await, Err(OpenError::OtherChain(_))));
+    let foreign = folder.path().join("foreign");
+    std::fs::write(&foreign, "something else entirely, not a chain file").unwrap();
+    assert!(matches!(Devchain::open(at(&foreign)).await, Err(OpenError::NotAChainFile(_))));
+}
+
+/// Every acknowledged transaction is in the file at that moment, with concurrent senders and blocks.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn acknowledged_transactions_are_on_disk() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("base.chain");
+    let mining = Mining::Interval(std::time::Duration::from_millis(3));
+    let world = World::with(ChainConfig { mining, ..at(&path) }).await;
+    let mut sends = tokio::task::JoinSet::new();
+    for _ in 0..300 {
+        let (raw, hash) = world.transfer_raw(payee(1), 1);
+        let chain = world.chain.clone();
+        sends.spawn(async move {
+            chain.call("eth_sendRawTransaction", json!([raw])).await.unwrap();
+            hash
+        });
+    }
+    let mut answered = Vec::new();
+    while answered.len() < 200 {
+        answered.push(sends.join_next().await.unwrap().unwrap());
+    }
+    let seen = world.chain.head();
+    let copy = killed(&path, "killed.chain");
+    let again = Devchain::open(at(&copy)).await.unwrap();
+    assert!(again.head().number >= seen.number);
+    for hash in answered {
+        let tx = again.call("eth_getTransactionByHash", json!([hash])).await.unwrap();
+        assert!(!tx.is_null(), "{hash} was acknowledged and is lost");
+    }
+}

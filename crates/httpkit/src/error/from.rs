@@ -1,0 +1,181 @@
+//! Maps errors of the layers below, which know no HTTP, to [`ApiError`].
+
+use payferry_domain::payment::Rejection;
+use payferry_domain::{CommandError, InitiateError, OrderError, SendingCommandError, customer};
+use payferry_entities::{ChangeError, Failure, StoreError};
+use sea_orm::{DbErr, SqlErr};
+
+use super::{ApiError, Away, FieldError};
+
+impl From<DbErr> for ApiError {
+    fn from(error: DbErr) -> Self {
+        if matches!(error.sql_err(), Some(SqlErr::UniqueConstraintViolation(_))) {
+            let detail = "Another request changed the same object at the same time; try again.".to_owned();
+            return Self::Conflict("concurrent_change", detail, Vec::new());
+        }
+        match Failure::of(&error) {
+            Failure::Contention | Failure::Away => Self::Unavailable(Away::Database, error.to_string().into()),
+            Failure::Request => Self::internal(error),
+        }
+    }
+}
+
+impl From<StoreError> for ApiError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Database(error) => error.into(),
+            StoreError::Unreadable { .. } => Self::internal(error),
+        }
+    }
+}
+
+impl From<serde_json::Error> for ApiError {
+    /// For writing an answer. Reading a body has its own error.
+    fn from(error: serde_json::Error) -> Self {
+        Self::internal(error)
+    }
+}
+
+impl From<Rejection> for ApiError {
+    fn from(rejection: Rejection) -> Self {
+        let (code, detail) = (rejection.code(), rejection.to_string());
+        let at = |field: &str, message: &str| {
+            vec![FieldError { field: field.to_owned(), code: code.into(), message: message.to_owned() }]
+        };
+        match rejection {
+            Rejection::UnknownTransfer => Self::NotFound("transfer"),
+            // Such a request is invalid whatever the state of the payment.
+            Rejection::RefundAddressRequired => {
+                Self::Unprocessable(code, sentence(&detail), at("address", "is required"))
+            }
+            Rejection::RefundAddressInvalid => {
+                Self::Unprocessable(code, sentence(&detail), at("address", "cannot receive a refund"))
+            }
+            Rejection::RefundTooLarge { .. }
+            | Rejection::RefundSpansVaults { .. }
+            | Rejection::RefundMustBeAll { .. } => {
+                Self::Conflict(code, sentence(&detail), at("amount", "is not valid for this payment"))
+            }
+            Rejection::ReceivedMoved { .. } => {
+                Self::Conflict(code, sentence(&detail), at("expected_received", "has changed"))
+            }
+            _ => Self::Conflict(code, sentence(&detail), Vec::new()),
+        }
+    }
+}
+
+impl From<customer::Rejection> for ApiError {
+    fn from(rejection: customer::Rejection) -> Self {
+        let errors = match &rejection {
+            customer::Rejection::DocumentsMissing(missing) => missing.iter().copied().map(missing_document).collect(),
+            _ => Vec::new(),
+        };
+        Self::Conflict(rejection.code(), sentence(&rejection.to_string()), errors)
+    }
+}
+
+fn missing_document(document: customer::Missing) -> FieldError {
+    FieldError {
+        field: document.as_str().to_owned(),
+        code: "missing".into(),
+        message: "has not been uploaded".to_owned(),
+    }
+}
+
+impl From<ChangeError<customer::Rejection>> for ApiError {
+    fn from(error: ChangeError<customer::Rejection>) -> Self {
+        match error {
+            ChangeError::NotFound => Self::NotFound("customer"),
+            ChangeError::Rejected(rejection) => rejection.into(),
+            ChangeError::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<InitiateError> for ApiError {
+    /// `IdempotencyKeyTaken` does not get here: the idempotency module handles it first.
+    fn from(error: InitiateError) -> Self {
+        let reason = error.to_string();
+        match error {
+            InitiateError::TokenUnavailable { .. } => Self::TokenUnavailable(sentence(&reason)),
+            InitiateError::ChainAway { .. } => Self::Unavailable(Away::Chain, reason.into()),
+            InitiateError::ChainPaused { .. } => Self::Unavailable(Away::ChainPaused, reason.into()),
+            InitiateError::PspPaused => Self::psp_paused(),
+            InitiateError::AboveSendLimit { .. } => Self::Conflict("above_send_limit", sentence(&reason), Vec::new()),
+            InitiateError::RecipientBlocked => Self::Conflict("wallet_blocked", sentence(&reason), Vec::new()),
+            InitiateError::RecipientInReview => Self::Conflict("wallet_in_review", sentence(&reason), Vec::new()),
+            InitiateError::ScreeningAway => Self::Unavailable(Away::Screening, reason.into()),
+            InitiateError::CustomerRequired => {
+                Self::field("customer_id", "required", "is required by this account's settings")
+            }
+            InitiateError::IdempotencyKeyTaken => Self::IdempotencyRunning,
+            InitiateError::Busy => Self::Unavailable(Away::Capacity, reason.into()),
+            InitiateError::Unavailable(_) => Self::Unavailable(Away::Database, reason.into()),
+            InitiateError::Unknown(_) => Self::TimedOut,
+        }
+    }
+}
+
+impl From<CommandError> for ApiError {
+    fn from(error: CommandError) -> Self {
+        let reason = error.to_string();
+        match error {
+            CommandError::NotFound => Self::NotFound("payment"),
+            CommandError::Rejected(rejection) => rejection.into(),
+            CommandError::Quarantined => Self::Unavailable(Away::Payment, reason.into()),
+            CommandError::IdempotencyKeyTaken => Self::IdempotencyRunning,
+            CommandError::InsufficientBalance => insufficient_balance(),
+            CommandError::AboveDailyLimit => above_daily_limit(),
+            CommandError::AboveSendLimit { .. } => Self::Conflict("above_send_limit", sentence(&reason), Vec::new()),
+            CommandError::Unavailable(_) => Self::Unavailable(Away::Database, reason.into()),
+            CommandError::Unknown(_) => Self::TimedOut,
+        }
+    }
+}
+
+impl From<SendingCommandError> for ApiError {
+    fn from(error: SendingCommandError) -> Self {
+        let reason = error.to_string();
+        match error {
+            SendingCommandError::NotFound => Self::NotFound("sending"),
+            SendingCommandError::Rejected(rejection) => Self::Conflict(rejection.code(), sentence(&reason), Vec::new()),
+            SendingCommandError::Quarantined => Self::Unavailable(Away::Sending, reason.into()),
+            SendingCommandError::Unavailable(_) => Self::Unavailable(Away::Database, reason.into()),
+            SendingCommandError::Unknown(_) => Self::TimedOut,
+        }
+    }
+}
+
+impl From<OrderError> for ApiError {
+    /// `IdempotencyKeyTaken` does not get here: the idempotency module handles it first.
+    fn from(error: OrderError) -> Self {
+        let reason = error.to_string();
+        match error {
+            OrderError::TokenUnavailable { .. } => Self::TokenUnavailable(sentence(&reason)),
+            OrderError::InsufficientBalance => insufficient_balance(),
+            OrderError::AboveSendLimit { .. } => Self::Conflict("above_send_limit", sentence(&reason), Vec::new()),
+            OrderError::AboveDailyLimit { .. } => above_daily_limit(),
+            OrderError::IdempotencyKeyTaken => Self::IdempotencyRunning,
+            OrderError::Busy => Self::Unavailable(Away::Capacity, reason.into()),
+            OrderError::Unavailable(_) => Self::Unavailable(Away::Database, reason.into()),
+            OrderError::Unknown(_) => Self::TimedOut,
+        }
+    }
+}
+
+fn insufficient_balance() -> ApiError {
+    let detail = "The available balance on this chain is too small.";
+    ApiError::Conflict("insufficient_balance", detail.to_owned(), Vec::new())
+}
+
+fn above_daily_limit() -> ApiError {
+    let detail = "The daily send limit is reached; it resets at midnight UTC.";
+    ApiError::Conflict("above_daily_limit", detail.to_owned(), Vec::new())
+}
+
+/// Returns `text` with a capital letter and a full stop.
+fn sentence(text: &str) -> String {
+    let mut letters = text.chars();
+    let first = letters.next().map(char::to_uppercase).into_iter().flatten();
+    first.chain(letters).chain(std::iter::once('.')).collect()
+}

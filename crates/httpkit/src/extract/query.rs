@@ -1,0 +1,106 @@
+//! Query parameters, as strict as bodies: the answer names every invalid parameter at once.
+
+use std::collections::BTreeMap;
+
+use axum::http::Uri;
+
+use super::Fault;
+use crate::error::{ApiError, FieldError};
+
+/// Default number of items in a page.
+pub const PAGE_LIMIT_DEFAULT: u64 = 50;
+/// Maximum number of items in a page.
+pub const PAGE_LIMIT_MAX: u64 = 200;
+/// Maximum offset into a list. Clients use cursors beyond it.
+pub const PAGE_OFFSET_MAX: u64 = 1_000_000;
+
+/// The parameters of one request. Unknown ones are ignored, and the first of a repeated one counts.
+pub struct QueryFields {
+    given: BTreeMap<String, String>,
+    faults: Vec<FieldError>,
+}
+
+/// The requested page of a list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PageQuery {
+    /// Maximum number of items.
+    pub limit: u64,
+    /// Items to skip.
+    pub offset: u64,
+}
+
+impl QueryFields {
+    /// The parameters of a request's URI.
+    pub fn of(uri: &Uri) -> Self {
+        let mut given = BTreeMap::new();
+        for (name, value) in url::form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes()) {
+            given.entry(name.into_owned()).or_insert_with(|| value.into_owned());
+        }
+        Self { given, faults: Vec::new() }
+    }
+
+    /// Reads a parameter that may be missing or empty.
+    pub fn optional<T>(&mut self, name: &str, read: impl FnOnce(&str) -> Result<T, Fault>) -> Option<T> {
+        let text = self.given.get(name).filter(|text| !text.is_empty())?;
+        match read(text) {
+            Ok(value) => Some(value),
+            Err(fault) => {
+                self.fault(name, fault);
+                None
+            }
+        }
+    }
+
+    /// Reads a required parameter.
+    pub fn required<T>(&mut self, name: &str, read: impl FnOnce(&str) -> Result<T, Fault>) -> Option<T> {
+        if self.given.get(name).is_none_or(String::is_empty) {
+            self.fault(name, Fault::new("required", "is required"));
+            return None;
+        }
+        self.optional(name, read)
+    }
+
+    /// Reads `limit` and `offset`.
+    pub fn page(&mut self) -> PageQuery {
+        let limit = self.optional("limit", |text| between(text, 1, PAGE_LIMIT_MAX)).unwrap_or(PAGE_LIMIT_DEFAULT);
+        let offset = self.optional("offset", |text| between(text, 0, PAGE_OFFSET_MAX)).unwrap_or(0);
+        PageQuery { limit, offset }
+    }
+
+    /// Records a fault of a parameter.
+    pub fn fault(&mut self, name: &str, fault: Fault) {
+        self.faults.push(FieldError { field: name.to_owned(), code: fault.code, message: fault.message.into_owned() });
+    }
+
+    /// Returns an error that names every fault, if there is one.
+    pub fn finish(self) -> Result<(), ApiError> {
+        if self.faults.is_empty() { Ok(()) } else { Err(ApiError::BadParameters(self.faults)) }
+    }
+}
+
+/// Parses a whole number within bounds.
+pub fn between(text: &str, min: u64, max: u64) -> Result<u64, Fault> {
+    let out = || Fault::new("out_of_range", format!("must be a whole number between {min} and {max}"));
+    text.parse().ok().filter(|number| (min..=max).contains(number)).ok_or_else(out)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_invalid_parameter_is_reported() {
+        let mut query = QueryFields::of(&"/x?limit=0&offset=-1&other=1&limit=5".parse().unwrap());
+        query.page();
+        let Err(ApiError::BadParameters(errors)) = query.finish() else { panic!("accepted") };
+        assert_eq!(errors.iter().map(|error| error.field.as_str()).collect::<Vec<_>>(), ["limit", "offset"]);
+    }
+
+    #[test]
+    fn a_page_has_defaults() {
+        let mut query = QueryFields::of(&"/x?limit=&offset=7".parse().unwrap());
+        assert_eq!(query.page(), PageQuery { limit: 50, offset: 7 });
+        query.finish().unwrap();
+    }
+}

@@ -1,0 +1,250 @@
+//! `Idempotency-Key`: a repeated request gets the first answer again, even if that answer was lost.
+//!
+//! A key belongs to a PSP and a route. The answer (encrypted) and a keyed hash of the request are stored in the commit
+//! of the change itself, so that neither exists without the other. Only successes are stored: a failed request may be
+//! repeated with the same key.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use axum::extract::MatchedPath;
+use axum::http::request::Parts;
+use axum::http::{HeaderName, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use dashmap::DashMap;
+use payferry_actors::clock::Clock;
+use payferry_actors::seal::Sealer;
+use payferry_domain::{PspId, Timestamp};
+use payferry_entities::{Database, Transaction, idempotency_keys};
+use sea_orm::{ColumnTrait, ConnectionTrait, EntityTrait, IntoActiveModel, QueryFilter, Statement, TryInsertResult};
+
+use crate::answer::Answer;
+use crate::error::ApiError;
+use crate::state::HttpState;
+
+/// The request's header.
+pub const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+/// The header of an answer that repeats the first one.
+pub const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
+/// How long an answer is stored, seconds.
+pub const KEPT_SECS: i64 = 24 * 3_600;
+/// Longest key, in characters.
+pub const KEY_CHARS_MAX: usize = 255;
+/// Time between two deletions of expired answers, milliseconds.
+const PRUNE_EVERY_MS: i64 = 60_000;
+/// Answers that one statement deletes.
+const PRUNE_STEP: u64 = 500;
+
+type Place = (PspId, String, String);
+
+/// Returns true if a text is a valid idempotency key.
+pub fn is_key(text: &str) -> bool {
+    (1..=KEY_CHARS_MAX).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
+}
+
+/// Requests with a key that run in this process.
+#[derive(Default)]
+pub struct RunningKeys {
+    places: Arc<DashMap<Place, ()>>,
+    pruned_at_ms: AtomicI64,
+}
+
+/// The idempotency of one request; `None` if it came without a key. Clones belong to the same request.
+#[derive(Clone)]
+pub struct Idempotency(Option<Arc<Kept>>);
+
+/// Key and hash of a running request. While it lives, a second request with the key gets "still runs".
+struct Kept {
+    psp_id: PspId,
+    route: String,
+    key: String,
+    request_hash: String,
+    sealer: Sealer,
+    clock: Clock,
+    places: Arc<DashMap<Place, ()>>,
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.places.remove(&(self.psp_id, self.route.clone(), self.key.clone()));
+    }
+}
+
+impl Idempotency {
+    /// Registers a request. The `Err` of the inner result is the stored answer, if there is one.
+    pub async fn begin(
+        app: &impl HttpState,
+        psp_id: PspId,
+        parts: &Parts,
+        body: &[u8],
+    ) -> Result<Result<Self, Response>, ApiError> {
+        let mut headers = parts.headers.get_all(&IDEMPOTENCY_KEY).iter();
+        let Some(header) = headers.next() else { return Ok(Ok(Self(None))) };
+        let invalid = || ApiError::BadHeader("Idempotency-Key", "one text of 1 to 255 visible ASCII characters");
+        let key = header.to_str().map_err(|_| invalid())?;
+        if !is_key(key) || headers.next().is_some() {
+            return Err(invalid());
+        }
+        let route = route_of(parts)?;
+        let place = (psp_id, route.clone(), key.to_owned());
+        let places = &app.running_keys().places;
+        if places.insert(place, ()).is_some() {
+            return Err(ApiError::IdempotencyRunning);
+        }
+        let path = bare(parts.uri.path());
+        let kept = Kept {
+            psp_id,
+            request_hash: app.sealer().keyed_hash(&[b"idempotency", path.as_bytes(), body]),
+            route,
+            key: key.to_owned(),
+            sealer: app.sealer().clone(),
+            clock: app.clock().clone(),
+            places: Arc::clone(places),
+        };
+        app.running_keys().prune(app);
+        let this = Self(Some(Arc::new(kept)));
+        match this.find(app).await? {
+            Some(answer) => Ok(Err(answer)),
+            None => Ok(Ok(this)),
+        }
+    }
+
+    /// The row that stores `answer`, if the request came with a key.
+    pub fn row(&self, answer: &Answer) -> Option<idempotency_keys::Model> {
+        let kept = self.0.as_deref()?;
+        let now: Timestamp = kept.clock.now();
+        Some(idempotency_keys::Model {
+            psp_id: kept.psp_id.to_string(),
+            route: kept.route.clone(),
+            key: kept.key.clone(),
+            request_hash: kept.request_hash.clone(),
+            response_status: i64::from(answer.status().as_u16()),
+            response_body: kept.sealer.seal(&kept.seal_place(), answer.body()),
+            created_at: now.as_millis(),
+            expires_at: now.plus_secs(KEPT_SECS).as_millis(),
+        })
+    }
+
+    /// Makes the row from the payment, payout or withdrawal as the commit will leave it: the answer to a change that an actor
+    /// commits.
+    pub fn row_of<T>(
+        &self,
+        answer: impl Fn(&T) -> Result<Answer, ApiError> + Send + Sync + 'static,
+    ) -> Option<Box<dyn Fn(&T) -> idempotency_keys::Model + Send + Sync>> {
+        self.0.as_ref()?;
+        let this = self.clone();
+        Some(Box::new(move |committed| {
+            let answer = answer(committed).expect("a committed aggregate serialises as JSON");
+            this.row(&answer).expect("the request has an idempotency key")
+        }))
+    }
+
+    /// Commits the change and its answer together. If another process has committed first with the same key, nothing of
+    /// this change is written and the answer is that of the other process.
+    pub async fn commit(
+        &self,
+        app: &impl HttpState,
+        transaction: Transaction,
+        answer: Answer,
+    ) -> Result<Response, ApiError> {
+        if let Some(row) = self.row(&answer) {
+            let insert = idempotency_keys::Entity::insert(row.into_active_model()).on_conflict_do_nothing();
+            let inserted = insert.exec_without_returning(&transaction).await?;
+            if !matches!(inserted, TryInsertResult::Inserted(1)) {
+                transaction.rollback().await?;
+                return self.first_answer(app).await;
+            }
+        }
+        transaction.commit().await?;
+        Ok(answer.into_response())
+    }
+
+    /// The answer that another process has stored for this key.
+    pub async fn first_answer(&self, app: &impl HttpState) -> Result<Response, ApiError> {
+        self.find(app).await?.ok_or(ApiError::IdempotencyRunning)
+    }
+
+    async fn find(&self, app: &impl HttpState) -> Result<Option<Response>, ApiError> {
+        let Some(kept) = self.0.as_deref() else { return Ok(None) };
+        let id = (kept.psp_id.to_string(), kept.route.clone(), kept.key.clone());
+        let row = idempotency_keys::Entity::find_by_id(id).one(app.database().reader()).await?;
+        let Some(row) = row else { return Ok(None) };
+        let now = app.clock().now::<Timestamp>().as_millis();
+        if row.expires_at <= now {
+            // The new answer needs the key's row.
+            idempotency_keys::Entity::delete_many()
+                .filter(idempotency_keys::Column::PspId.eq(row.psp_id))
+                .filter(idempotency_keys::Column::Route.eq(row.route))
+                .filter(idempotency_keys::Column::Key.eq(row.key))
+                .filter(idempotency_keys::Column::ExpiresAt.lte(now))
+                .exec(app.database().writer())
+                .await?;
+            return Ok(None);
+        }
+        if row.request_hash != kept.request_hash {
+            return Err(ApiError::IdempotencyKeyReused);
+        }
+        let body = kept.sealer.open(&kept.seal_place(), &row.response_body).map_err(ApiError::internal)?;
+        let status = u16::try_from(row.response_status).ok().and_then(|status| StatusCode::from_u16(status).ok());
+        let status = status.ok_or_else(|| ApiError::internal("a stored answer has no valid HTTP status"))?;
+        let mut response = Answer::of_bytes(status, body).into_response();
+        response.headers_mut().insert(IDEMPOTENT_REPLAYED, HeaderValue::from_static("true"));
+        Ok(Some(response))
+    }
+}
+
+impl Kept {
+    fn seal_place(&self) -> [&str; 3] {
+        ["idempotency_keys", &self.route, &self.key]
+    }
+}
+
+impl RunningKeys {
+    /// Deletes expired answers, at most once a minute, in a task of its own.
+    fn prune(&self, app: &impl HttpState) {
+        let now: Timestamp = app.clock().now();
+        let last = self.pruned_at_ms.load(Ordering::Relaxed);
+        let due = now.millis_since(Timestamp(last)) >= PRUNE_EVERY_MS;
+        let swap = |last| self.pruned_at_ms.compare_exchange(last, now.0, Ordering::Relaxed, Ordering::Relaxed);
+        if !due || swap(last).is_err() {
+            return;
+        }
+        let database = app.database().clone();
+        tokio::spawn(async move {
+            match prune(&database, now).await {
+                Ok(0) => {}
+                Ok(rows) => tracing::debug!(rows, "deleted {rows} expired idempotent answers"),
+                Err(error) => tracing::warn!(%error, "expired idempotent answers could not be deleted"),
+            }
+        });
+    }
+}
+
+/// Deletes expired answers and returns how many.
+pub async fn prune(database: &Database, now: Timestamp) -> Result<u64, sea_orm::DbErr> {
+    let sql = "DELETE FROM idempotency_keys WHERE (psp_id, route, key) IN \
+               (SELECT psp_id, route, key FROM idempotency_keys WHERE expires_at <= $1 LIMIT $2)";
+    let step = [now.as_millis().into(), PRUNE_STEP.into()];
+    let mut deleted = 0;
+    loop {
+        let statement = Statement::from_sql_and_values(database.backend(), sql, step.clone());
+        // Deletes in small statements, so that writes of payments are not delayed.
+        let rows = database.patient().execute_raw(statement).await?.rows_affected();
+        deleted += rows;
+        if rows < PRUNE_STEP {
+            return Ok(deleted);
+        }
+    }
+}
+
+/// The method and the path's template, the same with and without the prefix.
+fn route_of(parts: &Parts) -> Result<String, ApiError> {
+    let template = parts.extensions.get::<MatchedPath>();
+    let template = template.ok_or_else(|| ApiError::internal("a handler has no route"))?;
+    Ok(format!("{} {}", parts.method, bare(template.as_str())))
+}
+
+/// Returns `path` without the prefix `/api/v1`.
+pub(crate) fn bare(path: &str) -> &str {
+    path.strip_prefix(crate::PREFIX).filter(|rest| rest.starts_with('/')).unwrap_or(path)
+}

@@ -1,0 +1,27 @@
+//! The HTTP toolkit of both listeners: errors, extraction, responses, idempotency, limits, server-sent events, connections.
+//!
+//! It is generic over a state trait, [`HttpState`]. `error` is the only place that chooses status codes. Deliberately absent:
+//! routes, and how an API key is found.
+
+pub mod answer;
+pub mod caller;
+pub mod edge;
+pub mod error;
+pub mod extract;
+pub mod idempotency;
+pub mod limits;
+pub mod live;
+pub mod metrics;
+pub mod pages;
+mod serve;
+mod state;
+
+pub use answer::Answer;
+pub use edge::X_REQUEST_ID;
+pub use error::ApiError;
+pub use limits::{Limits, REQUEST_TIMEOUT};
+pub use serve::{CONNECTIONS_MAX, DRAIN_MAX, HEAD_TIMEOUT, serve};
+pub use state::HttpState;
+
+/// Prefix under which the routes without a prefix are served a second time.
+pub const PREFIX: &str = "/api/v1";

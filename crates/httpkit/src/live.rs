@@ -1,0 +1,98 @@
+//! Limits of server-sent event streams, and of other requests that stay open.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::http::{HeaderName, HeaderValue};
+use dashmap::DashMap;
+use payferry_domain::PspId;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::error::{ApiError, Away};
+
+/// Streams open at once, of all callers together.
+pub const STREAMS_AT_ONCE: usize = 8_192;
+/// Streams open at once for one address: a household or an office behind one.
+pub const STREAMS_PER_ADDRESS: usize = 64;
+/// Streams open at once for one PSP.
+pub const STREAMS_PER_PSP: usize = 1_024;
+/// Between two comments on a quiet stream.
+pub const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(15);
+/// Seconds after which a caller with too many open streams may try again.
+const FULL_RETRY_SECS: u64 = 30;
+
+/// Tells proxies not to buffer the response.
+pub const UNBUFFERED: (HeaderName, HeaderValue) =
+    (HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
+
+/// Holder of an open stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Holder {
+    /// An address.
+    Address(IpAddr),
+    /// A PSP, by its key.
+    Psp(PspId),
+}
+
+/// Limit of requests that stay open: in all, and for each holder.
+pub struct Rooms {
+    all: Arc<Semaphore>,
+    held: DashMap<Holder, usize>,
+}
+
+impl Rooms {
+    /// A limit of `at_once` in all.
+    pub fn new(at_once: usize) -> Arc<Self> {
+        Arc::new(Self { all: Arc::new(Semaphore::new(at_once)), held: DashMap::new() })
+    }
+
+    /// Takes a place, unless this holder has `each_max` already or none is left.
+    pub fn take(self: &Arc<Self>, holder: Holder, each_max: usize) -> Result<Place, ApiError> {
+        let all = Arc::clone(&self.all).try_acquire_owned();
+        let all = all.map_err(|_| ApiError::Unavailable(Away::Capacity, "no room for more that stay open".into()))?;
+        let mut held = self.held.entry(holder).or_insert(0);
+        if *held >= each_max {
+            return Err(ApiError::RateLimited(FULL_RETRY_SECS));
+        }
+        *held += 1;
+        Ok(Place { rooms: Arc::clone(self), holder, _all: all })
+    }
+}
+
+/// A place among the open requests. It becomes free when dropped.
+pub struct Place {
+    rooms: Arc<Rooms>,
+    holder: Holder,
+    _all: OwnedSemaphorePermit,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if let Some(mut held) = self.rooms.held.get_mut(&self.holder) {
+            *held = held.saturating_sub(1);
+        }
+        self.rooms.held.remove_if(&self.holder, |_, held| *held == 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_bounded_in_all_and_for_each_and_come_free() {
+        let rooms = Rooms::new(3);
+        let (one, two) = (Holder::Address([127, 0, 0, 1].into()), Holder::Psp(PspId::generate()));
+        let first = rooms.take(one, 2).unwrap_or_else(|error| panic!("{error:?}"));
+        let second = rooms.take(one, 2).unwrap_or_else(|error| panic!("{error:?}"));
+        assert!(matches!(rooms.take(one, 2), Err(ApiError::RateLimited(_))));
+        let third = rooms.take(two, 2).unwrap_or_else(|error| panic!("{error:?}"));
+        assert!(matches!(rooms.take(two, 2), Err(ApiError::Unavailable(Away::Capacity, _))));
+        drop(first);
+        let fourth = rooms.take(one, 2).unwrap_or_else(|error| panic!("{error:?}"));
+        drop((second, third, fourth));
+        assert!(rooms.held.is_empty(), "nothing is kept of those who left");
+        assert_eq!(rooms.all.available_permits(), 3);
+    }
+}

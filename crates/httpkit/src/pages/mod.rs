@@ -1,0 +1,78 @@
+//! Pages for people: plain HTML without scripts and without anything from elsewhere.
+
+use axum::extract::FromRequestParts;
+use axum::http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, RETRY_AFTER};
+use axum::http::request::Parts;
+use axum::http::{HeaderName, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+use sha2::{Digest, Sha256};
+
+use crate::state::HttpState;
+
+/// The one style sheet, inline in every page; the policy allows it by its hash.
+const STYLE: &str = include_str!("style.css");
+
+/// A whole page.
+pub fn page(title: &str, body: &Markup) -> Markup {
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="robots" content="noindex, nofollow";
+                title { (title) }
+                style { (PreEscaped(STYLE)) }
+            }
+            body { (body) }
+        }
+    }
+}
+
+/// What a policy calls the style sheet.
+fn style_source() -> String {
+    format!("'sha256-{}'", STANDARD.encode(Sha256::digest(STYLE)))
+}
+
+/// A page as an answer: nothing may run, be framed, be sent, or be loaded from anywhere.
+pub fn respond(status: StatusCode, page: String) -> Response {
+    respond_within("'none'", status, page)
+}
+
+/// The same, with a form that is sent back to this service.
+pub fn respond_with_form(status: StatusCode, page: String) -> Response {
+    respond_within("'self'", status, page)
+}
+
+fn respond_within(form_action: &str, status: StatusCode, page: String) -> Response {
+    let style = style_source();
+    let policy = format!(
+        "default-src 'none'; style-src {style}; base-uri 'none'; form-action {form_action}; frame-ancestors 'none'"
+    );
+    let mut response = (status, page).into_response();
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
+    headers.extend(HeaderValue::from_str(&policy).map(|policy| (CONTENT_SECURITY_POLICY, policy)));
+    headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    headers.insert(HeaderName::from_static("x-robots-tag"), HeaderValue::from_static("noindex, nofollow"));
+    response
+}
+
+/// A request that was within the limit of its address.
+pub struct Admitted;
+
+impl<A: HttpState> FromRequestParts<A> for Admitted {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, app: &A) -> Result<Self, Response> {
+        app.limiters().page(parts).map(|()| Self).map_err(|error| {
+            let body = html! { main.narrow { h1 { "Too many requests" } p { "Wait a minute, then reload." } } };
+            let mut response = respond(error.status(), page("Too many requests", &body).into_string());
+            response.headers_mut().extend(error.retry_after_secs().map(|secs| (RETRY_AFTER, secs.into())));
+            response
+        })
+    }
+}

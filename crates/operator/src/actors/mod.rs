@@ -1,0 +1,121 @@
+//! `/ops/actors`: the supervision tree, the payments of a shard, and one payment, payout or withdrawal.
+
+pub(crate) mod incidents;
+pub(crate) mod page;
+pub(crate) mod panel;
+pub(crate) mod release;
+pub(crate) mod shard;
+pub(crate) mod tree;
+
+use axum::extract::State;
+use axum::http::Uri;
+use payferry_actors::SystemView;
+use payferry_actors::observe::{Ferried, GivenUp, Incident, KindView, LOG_ENTRIES_MAX, PaymentLine, TreeView};
+use payferry_domain::PaymentId;
+use payferry_httpkit::Answer;
+use payferry_httpkit::error::ApiError;
+use payferry_httpkit::extract::{Fault, Path, QueryFields};
+use serde::Serialize;
+
+use crate::input::{id_of, payment_id_of};
+use crate::payment::record::PaymentRecord;
+use crate::{Operator, outbound as sendings, overview, payment as facts};
+
+/// Maximum number of listed payments of a shard, or payouts and withdrawals.
+pub(super) const LINES_MAX: usize = 500;
+/// Number of listed items if the request sets no limit.
+pub(super) const LINES_DEFAULT: usize = 100;
+
+/// Maximum number of quarantined actors next to the tree. `/ops/stuck` lists all of them.
+const QUARANTINED_MAX: usize = 100;
+
+/// State of the supervision tree.
+#[derive(Serialize)]
+struct Actors {
+    #[serde(flatten)]
+    system: SystemView,
+    /// Quarantined for longest first.
+    quarantined: Vec<GivenUp>,
+    /// Newest first.
+    incidents: Vec<Incident>,
+    kinds: Vec<KindView>,
+    tree: TreeView,
+}
+
+#[derive(Serialize)]
+struct ShardPage {
+    shard: usize,
+    payments: Vec<PaymentLine>,
+    /// Start of the next page, if there may be one.
+    next_after: Option<PaymentId>,
+}
+
+/// Returns the tree: every permanent actor by name, figures by kind, quarantined actors, and the supervision log.
+pub(super) async fn tree(State(operator): State<Operator>) -> Result<Answer, ApiError> {
+    let system = &operator.system;
+    Answer::ok(&Actors {
+        system: system.observe(),
+        quarantined: system.given_up(None, QUARANTINED_MAX),
+        incidents: system.latest_incidents(LOG_ENTRIES_MAX),
+        kinds: system.kinds(),
+        tree: system.tree(),
+    })
+}
+
+/// Returns the data of the overview page.
+pub(super) async fn overview(State(operator): State<Operator>) -> Result<Answer, ApiError> {
+    Answer::ok(&overview::overview(&operator.system).await)
+}
+
+/// Returns the live payments of a shard in order of id. `?after=` starts after an id, `?limit=` sets the page size.
+pub(super) async fn shard(
+    State(operator): State<Operator>,
+    Path(shard): Path<String>,
+    uri: Uri,
+) -> Result<Answer, ApiError> {
+    let index: usize = id_of("shard", &shard)?;
+    let mut query = QueryFields::of(&uri);
+    let after = query
+        .optional("after", |text| text.parse().map_err(|_| Fault::new("invalid_id", "is not the id of a payment")));
+    let limit = query.optional("limit", limit);
+    query.finish()?;
+    if index >= facts::shards(&operator.system) {
+        return Err(ApiError::NotFound("shard"));
+    }
+    let limit = limit.unwrap_or(LINES_DEFAULT);
+    let payments = operator.system.payments_of_shard(index, after, limit);
+    let next_after = payments.last().filter(|_| payments.len() == limit).map(|line| line.id);
+    Answer::ok(&ShardPage { shard: index, payments, next_after })
+}
+
+/// Reads the number of lines.
+pub(super) fn limit(text: &str) -> Result<usize, Fault> {
+    let out = || Fault::new("out_of_range", format!("must be a whole number between 1 and {LINES_MAX}"));
+    text.parse::<usize>().ok().filter(|limit| (1..=LINES_MAX).contains(limit)).ok_or_else(out)
+}
+
+/// Parses the id of a payout or withdrawal, or else of a payment.
+pub(super) fn ferried_of(text: &str) -> Result<Ferried, ApiError> {
+    text.parse().map(Ferried::Sending).or_else(|_| payment_id_of(text).map(Ferried::Payment))
+}
+
+/// Returns all data of one payment, payout or withdrawal.
+pub(super) async fn one(State(operator): State<Operator>, Path(id): Path<String>) -> Result<Answer, ApiError> {
+    let id = match ferried_of(&id)? {
+        Ferried::Payment(id) => id,
+        Ferried::Sending(id) => return Answer::ok(&sendings::find(&operator, id).await?),
+    };
+    let facts = facts::payment(&operator.system, id).await?.ok_or(ApiError::NotFound("payment"))?;
+    Answer::ok(&PaymentRecord::of(facts)?)
+}
+
+/// Error for a decision about a quarantined actor, which could not carry it out.
+pub(super) fn quarantined(of: impl Into<Ferried>) -> ApiError {
+    let of = of.into();
+    let (word, code) = match of {
+        Ferried::Payment(_) => ("payment", "payment_quarantined"),
+        Ferried::Sending(id) => (id.kind().as_str(), "sending_quarantined"),
+    };
+    let detail = format!("The {word} {of} is quarantined: it has to be released first.");
+    ApiError::Conflict(code, detail, Vec::new())
+}

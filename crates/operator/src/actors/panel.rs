@@ -1,0 +1,172 @@
+//! State of one actor: a permanent actor as a row of figures, a payment or outbound transfer as a panel.
+
+use maud::{Markup, html};
+use payferry_actors::observe::{ActorKind, Failure, Figures, Incident, NodeState, NodeView, Quarantine};
+use payferry_actors::system::{PaymentView, SendingView};
+use payferry_domain::Timestamp;
+use serde::Serialize;
+
+use crate::actors::{incidents, tree};
+use crate::page::words::{ago, count, millis, plain};
+
+/// Figures of a permanent actor.
+pub(crate) fn figures(node: &NodeView, now: Timestamp) -> Markup {
+    html! {
+        dl.figures {
+            @if supervises(node.kind) { div { dt { "Children" } dd { (count(node.children_live)) } } }
+            (of(&node.figures))
+            div {
+                dt { "Restarts" }
+                dd { (count(node.restarts)) small { @if let Some(since) = node.since { "running since " (ago(since, now)) } } }
+            }
+        }
+        @if let Some(failure) = &node.last_failure {
+            p.notice { "Last failure " (ago(failure.at, now)) ", " (incidents::cause(failure.cause)) ": " span.reason { (failure.reason) } }
+        }
+    }
+}
+
+const fn supervises(kind: ActorKind) -> bool {
+    matches!(kind, ActorKind::Root | ActorKind::Shard | ActorKind::SendingDesk | ActorKind::WebhookSender)
+}
+
+/// Mailbox, messages and times.
+pub(super) fn of(figures: &Figures) -> Markup {
+    html! {
+        div { dt { "Mailbox" } dd { (count(figures.mailbox)) } }
+        div { dt { "Messages" } dd { (count(figures.messages)) } }
+        div { dt { "Wait" } dd { (millis(figures.wait_ms)) small { (millis(figures.wait_ms_max)) " max" } } }
+        div { dt { "Handling" } dd { (millis(figures.handling_ms)) small { (millis(figures.handling_ms_max)) " max" } } }
+    }
+}
+
+/// Times as a list of facts, for panels without room for figures.
+fn times(figures: &Figures) -> Markup {
+    html! {
+        dt { "Wait" } dd { (millis(figures.wait_ms)) " on average, " (millis(figures.wait_ms_max)) " max" }
+        dt { "Handling" } dd { (millis(figures.handling_ms)) " on average, " (millis(figures.handling_ms_max)) " max" }
+    }
+}
+
+/// Actor of a payment, payout or withdrawal.
+pub(crate) struct One<'a> {
+    state: NodeState,
+    since: Option<Timestamp>,
+    figures: Figures,
+    restarts: u64,
+    last_failure: Option<&'a Failure>,
+    memory: Option<Memory>,
+}
+
+/// State that the actor caches.
+struct Memory {
+    version: u32,
+    stale: bool,
+    /// Pending effects, in words.
+    owes: String,
+}
+
+impl<'a> From<&'a PaymentView> for One<'a> {
+    fn from(view: &'a PaymentView) -> Self {
+        let memory = view.memory.as_ref();
+        Self {
+            state: view.state,
+            since: view.since,
+            figures: view.figures,
+            restarts: view.restarts,
+            last_failure: view.last_failure.as_ref(),
+            memory: memory.map(|m| Memory { version: m.version, stale: m.stale, owes: owed(&m.owes) }),
+        }
+    }
+}
+
+impl<'a> From<&'a SendingView> for One<'a> {
+    fn from(view: &'a SendingView) -> Self {
+        let memory = view.memory.as_ref();
+        Self {
+            state: view.state,
+            since: view.since,
+            figures: view.figures,
+            restarts: view.restarts,
+            last_failure: view.last_failure.as_ref(),
+            memory: memory.map(|m| Memory { version: m.version, stale: m.stale, owes: owed(&m.owes) }),
+        }
+    }
+}
+
+/// Pending effects by their serialised names.
+fn owed(effects: &[impl Serialize]) -> String {
+    let name = |effect| {
+        let value = serde_json::to_value(effect).unwrap_or_default();
+        plain(value["effect"].as_str().unwrap_or("something"))
+    };
+    effects.iter().map(name).collect::<Vec<_>>().join(", ")
+}
+
+/// Panel of one actor, with its failures.
+pub(crate) fn panel(actor: Option<&One<'_>>, incidents: &[Incident], now: Timestamp) -> Markup {
+    html! {
+        section.panel aria-labelledby="actor" {
+            header {
+                h2 #actor { "Actor" }
+                @if let Some(actor) = actor { (tree::state(actor.state)) }
+            }
+            @match actor {
+                None => p.none { "Not running: no work is pending. The next event starts it." },
+                Some(actor) => dl.facts {
+                    @if let Some(since) = actor.since { dt { "Running since" } dd { (ago(since, now)) } }
+                    dt { "Mailbox" } dd { (count(actor.figures.mailbox)) " queued, " (count(actor.figures.messages)) " handled" }
+                    (times(&actor.figures))
+                    dt { "Restarts" } dd #restarts { span.warn-ink[actor.restarts > 0] { (count(actor.restarts)) } }
+                    @if let Some(failure) = actor.last_failure {
+                        dt { "Last failure" }
+                        dd #last-failure { (ago(failure.at, now)) ", " (incidents::cause(failure.cause)) ": " span.reason { (failure.reason) } }
+                    }
+                    @match &actor.memory {
+                        Some(memory) => {
+                            dt { "Cached state" } dd { "version " (memory.version) @if memory.stale { ", its row may be newer" } }
+                            dt { "Pending effects" }
+                            dd { @if memory.owes.is_empty() { "nothing" } @else { (memory.owes) } }
+                        }
+                        // A quarantined actor is not running and has no cached state.
+                        None => @if actor.since.is_some() {
+                            dt { "Cached state" } dd #too-busy { span.warn-ink { "unknown, the actor is busy" } }
+                        },
+                    }
+                },
+            }
+            @if !incidents.is_empty() { (incidents::list(incidents, now)) }
+        }
+    }
+}
+
+/// Notice that the actor is quarantined, with a release button. `here` is the path of its page.
+pub(crate) fn given_up(quarantined: Option<&Quarantine>, here: &str, now: Timestamp) -> Markup {
+    html! {
+        @if let Some(quarantined) = quarantined {
+            div.notice.bad role="alert" {
+                p { strong { "Quarantined " (ago(quarantined.since, now)) "." } " It failed too often and stays stopped until it is released: " span.reason { (quarantined.reason) } }
+                form method="post" action={ (here) "/release" } { button { "Release" } }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_running_actor_without_data_is_shown_as_busy() {
+        let shown = |since: Option<Timestamp>, memory: Option<Memory>| {
+            let (state, figures) = (NodeState::Running, Figures::default());
+            let one = One { state, since, figures, restarts: 0, last_failure: None, memory };
+            panel(Some(&one), &[], Timestamp(1)).into_string()
+        };
+        let memory = Memory { version: 3, stale: false, owes: String::new() };
+        let tells = shown(Some(Timestamp(0)), Some(memory));
+        assert!(tells.contains("version 3") && !tells.contains("is busy"), "{tells}");
+        assert!(shown(Some(Timestamp(0)), None).contains("unknown, the actor is busy"));
+        assert!(!shown(None, None).contains("is busy"));
+    }
+}

@@ -1,0 +1,268 @@
+//! Authentication: the operator token, or a session that the login form issued for it.
+//!
+//! Owned here: the comparison of tokens, the session format, and the limit of failed attempts per address. Sessions are
+//! not stored: the cookie holds its end time and a MAC of it, under a key derived from the token. A restart of the
+//! service ends no session, a new token ends all, and a logout only removes the cookie from that browser.
+
+use std::convert::Infallible;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use axum::extract::{ConnectInfo, FromRequestParts, Request, State};
+use axum::http::header::{AUTHORIZATION, COOKIE, HOST, ORIGIN};
+use axum::http::request::Parts;
+use axum::http::uri::PathAndQuery;
+use axum::http::{HeaderMap, HeaderValue, Method};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use hmac::{Hmac, KeyInit, Mac};
+use moka::sync::Cache;
+use payferry_actors::clock::Clock;
+use payferry_domain::Timestamp;
+use payferry_httpkit::error::{ApiError, TokenProblem};
+use payferry_httpkit::limits::household;
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+
+use crate::{Operator, login};
+
+/// Lifetime of a session.
+pub const SESSION_SECS: i64 = 12 * 3_600;
+/// Wrong tokens that an address may send within a minute. After that, its tokens are not checked until the minute is
+/// over.
+pub const FAILED_ATTEMPTS_PER_MINUTE_MAX: u32 = 30;
+/// Starts with the first wrong token.
+const ATTEMPTS_WINDOW: Duration = Duration::from_mins(1);
+/// Addresses whose wrong tokens are counted at the same time.
+const ADDRESSES_MAX: u64 = 10_000;
+/// Cookie of the session.
+const COOKIE_NAME: &str = "payferry_operator";
+
+/// Authenticates the operator.
+pub struct Admission {
+    /// A digest, so that a comparison reveals nothing about the length of the token.
+    token: [u8; 32],
+    session_key: [u8; 32],
+    clock: Clock,
+    failures: Cache<IpAddr, Arc<AtomicU32>>,
+}
+
+/// Credential of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Shown {
+    Token,
+    Session,
+}
+
+impl Admission {
+    /// Authentication with this token.
+    pub(super) fn new(token: &str, clock: Clock) -> Self {
+        Self {
+            token: Sha256::digest(token).into(),
+            session_key: mac(token.as_bytes(), b"payferry operator session v1"),
+            clock,
+            failures: Cache::builder().max_capacity(ADDRESSES_MAX).time_to_live(ATTEMPTS_WINDOW).build(),
+        }
+    }
+
+    /// Compares the token that `from` sent. Wrong tokens are counted.
+    pub(super) fn token(&self, shown: &str, from: IpAddr) -> Result<(), TokenProblem> {
+        let digest: [u8; 32] = Sha256::digest(shown).into();
+        self.attempt(from, || bool::from(digest.ct_eq(&self.token)))
+    }
+
+    /// Cookie of a new session. `secure`: send it over TLS only.
+    pub(super) fn session(&self, secure: bool) -> HeaderValue {
+        let ends_at = self.clock.real_now::<Timestamp>().plus_secs(SESSION_SECS).as_millis();
+        let session = format!("{ends_at}.{}", hex::encode(self.seal(ends_at)));
+        cookie(&session, SESSION_SECS, secure)
+    }
+
+    fn look(&self, headers: &HeaderMap, from: IpAddr) -> Result<Shown, TokenProblem> {
+        if let Some(header) = headers.get(AUTHORIZATION) {
+            let text = header.to_str().map_err(|_| TokenProblem::Wrong)?;
+            let (scheme, token) = text.split_once(' ').unwrap_or((text, ""));
+            if !scheme.eq_ignore_ascii_case("bearer") {
+                return Err(TokenProblem::Missing);
+            }
+            return self.token(token.trim(), from).map(|()| Shown::Token);
+        }
+        let session = session_of(headers).ok_or(TokenProblem::Missing)?;
+        let (ends_at, seal) = session.split_once('.').ok_or(TokenProblem::Wrong)?;
+        let ends_at: i64 = ends_at.parse().map_err(|_| TokenProblem::Wrong)?;
+        // A forged seal counts as a wrong token.
+        let given = hex::decode(seal).map_err(|_| TokenProblem::Wrong)?;
+        self.attempt(from, || bool::from(given.ct_eq(&self.seal(ends_at))))?;
+        if Timestamp(ends_at) <= self.clock.real_now() { Err(TokenProblem::SessionOver) } else { Ok(Shown::Session) }
+    }
+
+    fn seal(&self, ends_at: i64) -> [u8; 32] {
+        mac(&self.session_key, &ends_at.to_be_bytes())
+    }
+
+    /// Checks one attempt, unless too many failed before.
+    fn attempt(&self, from: IpAddr, is_right: impl FnOnce() -> bool) -> Result<(), TokenProblem> {
+        let address = household(from);
+        let failed = self.failures.get(&address).map_or(0, |count| count.load(Ordering::Relaxed));
+        if failed >= FAILED_ATTEMPTS_PER_MINUTE_MAX {
+            return Err(TokenProblem::TooManyAttempts(ATTEMPTS_WINDOW.as_secs()));
+        }
+        if is_right() {
+            return Ok(());
+        }
+        let count = self.failures.get_with(address, Arc::default);
+        if count.fetch_add(1, Ordering::Relaxed) + 1 == FAILED_ATTEMPTS_PER_MINUTE_MAX {
+            tracing::warn!("too many wrong operator tokens from {address}: its tokens are not checked for a minute");
+        }
+        Err(TokenProblem::Wrong)
+    }
+}
+
+/// Middleware around every route that needs the token.
+pub(super) async fn admit(
+    State(operator): State<Operator>,
+    Peer(from): Peer,
+    request: Request,
+    next: Next,
+) -> Response {
+    match operator.admission.look(request.headers(), from) {
+        Ok(Shown::Session) if changes(request.method()) && !is_same_origin(request.headers()) => {
+            ApiError::ForeignOrigin.into_response()
+        }
+        Ok(_) => next.run(request).await,
+        Err(problem) if wants_html(request.headers()) => {
+            let back = request.uri().path_and_query().map(PathAndQuery::as_str).filter(|_| !changes(request.method()));
+            login::refused(problem, back)
+        }
+        Err(problem) => ApiError::NotOperator(problem).into_response(),
+    }
+}
+
+/// Cookie that removes the session from the browser.
+pub(super) fn no_session() -> HeaderValue {
+    cookie("", 0, false)
+}
+
+/// Returns true if the client prefers HTML.
+pub(super) fn wants_html(headers: &HeaderMap) -> bool {
+    let accepted = headers.get_all(axum::http::header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    accepted.flat_map(|value| value.split(',')).any(|kind| kind.trim().starts_with("text/html"))
+}
+
+/// Returns true if a page of this site sent the request. Only such a request may change anything with a session,
+/// because a browser also adds the cookie to requests that other sites cause.
+pub(super) fn is_same_origin(headers: &HeaderMap) -> bool {
+    let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
+    let origin = text(ORIGIN).and_then(|origin| origin.split_once("://"));
+    matches!((origin, text(HOST)), (Some((_, site)), Some(host)) if site.eq_ignore_ascii_case(host))
+}
+
+/// Returns true if the browser uses TLS for this site, according to its `Origin`.
+pub(super) fn is_behind_tls(headers: &HeaderMap) -> bool {
+    headers.get(ORIGIN).is_some_and(|origin| origin.as_bytes().starts_with(b"https://"))
+}
+
+fn changes(method: &Method) -> bool {
+    !matches!(*method, Method::GET | Method::HEAD)
+}
+
+fn session_of(headers: &HeaderMap) -> Option<&str> {
+    let cookies = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
+    let mut pairs = cookies.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    pairs.find(|(name, _)| *name == COOKIE_NAME).map(|(_, session)| session)
+}
+
+fn cookie(session: &str, age_secs: i64, secure: bool) -> HeaderValue {
+    let secure = if secure { "; Secure" } else { "" };
+    let text = format!("{COOKIE_NAME}={session}; Path=/ops; Max-Age={age_secs}; HttpOnly; SameSite=Strict{secure}");
+    HeaderValue::from_str(&text).expect("digits and hexadecimal digits are valid in a header")
+}
+
+fn mac(key: &[u8], message: &[u8]) -> [u8; 32] {
+    let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC accepts a key of any length");
+    mac.update(message);
+    mac.finalize().into_bytes().into()
+}
+
+/// Address of the connection's peer.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Peer(pub(super) IpAddr);
+
+impl<S: Send + Sync> FromRequestParts<S> for Peer {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        let peer = parts.extensions.get::<ConnectInfo<SocketAddr>>().map(|info| info.0.ip());
+        Ok(Self(peer.unwrap_or(IpAddr::V6(Ipv6Addr::UNSPECIFIED))))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+
+    fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
+        pairs.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect()
+    }
+
+    fn session(admission: &Admission) -> String {
+        let cookie = admission.session(false);
+        cookie.to_str().unwrap().split(';').next().unwrap().to_owned()
+    }
+
+    #[test]
+    fn accepts_only_the_token_or_its_session() {
+        let admission = Admission::new("correct horse battery", Clock::default());
+        let look = |pairs: &[(&'static str, &str)]| admission.look(&headers(pairs), HERE);
+        assert_eq!(look(&[("authorization", "Bearer correct horse battery")]), Ok(Shown::Token));
+        assert_eq!(look(&[("authorization", "bearer correct horse")]), Err(TokenProblem::Wrong));
+        assert_eq!(look(&[("authorization", "Basic Y29ycmVjdA==")]), Err(TokenProblem::Missing));
+        assert_eq!(look(&[]), Err(TokenProblem::Missing));
+        let good = session(&admission);
+        assert_eq!(look(&[("cookie", &format!("theme=dark; {good}"))]), Ok(Shown::Session));
+        let longer = good.replacen("payferry_operator=1", "payferry_operator=2", 1);
+        assert_eq!(look(&[("cookie", &longer)]), Err(TokenProblem::Wrong), "a session cannot be extended");
+        let other = Admission::new("another token", Clock::default());
+        assert_eq!(look(&[("cookie", &session(&other))]), Err(TokenProblem::Wrong));
+        let over = admission.clock.real_now::<Timestamp>().as_millis() - 1;
+        let over = format!("payferry_operator={over}.{}", hex::encode(admission.seal(over)));
+        assert_eq!(look(&[("cookie", &over)]), Err(TokenProblem::SessionOver));
+    }
+
+    #[test]
+    fn limits_wrong_tokens_per_address() {
+        let admission = Admission::new("correct horse battery", Clock::default());
+        for _ in 0..FAILED_ATTEMPTS_PER_MINUTE_MAX {
+            assert_eq!(admission.token("wrong", HERE), Err(TokenProblem::Wrong));
+        }
+        let refused = admission.token("correct horse battery", HERE);
+        assert!(
+            matches!(refused, Err(TokenProblem::TooManyAttempts(_))),
+            "a correct guess is not revealed: {refused:?}"
+        );
+        assert!(matches!(
+            admission.look(&headers(&[("cookie", &session(&admission))]), HERE),
+            Err(TokenProblem::TooManyAttempts(_))
+        ));
+        assert_eq!(admission.token("correct horse battery", "192.0.2.1".parse().unwrap()), Ok(()));
+    }
+
+    #[test]
+    fn accepts_only_the_origin_of_this_site() {
+        for (pairs, same) in [
+            (vec![("host", "ops.example:8081"), ("origin", "http://ops.example:8081")], true),
+            (vec![("host", "ops.example"), ("origin", "https://OPS.example")], true),
+            (vec![("host", "ops.example"), ("origin", "https://ops.example.evil")], false),
+            (vec![("host", "ops.example"), ("origin", "null")], false),
+            (vec![("host", "ops.example")], false),
+            (vec![("origin", "http://ops.example")], false),
+        ] {
+            assert_eq!(is_same_origin(&headers(&pairs)), same, "{pairs:?}");
+        }
+    }
+}

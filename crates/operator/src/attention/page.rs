@@ -1,0 +1,210 @@
+//! Page of items that need attention: quarantined actors, and everything that has made no progress for too long.
+
+use std::collections::HashMap;
+
+use axum::extract::{Query, State};
+use axum::response::Response;
+use maud::{Markup, html};
+use payferry_actors::observe::{Ferried, GivenUp};
+use payferry_domain::Timestamp;
+use serde::Deserialize;
+
+use crate::attention::{ITEMS_DEFAULT, Position, Stuck, StuckGroup, StuckItem, StuckKind};
+use crate::chains::page::bounded;
+use crate::overview::Overview;
+use crate::page::failure::Failure;
+use crate::page::path;
+use crate::page::shell::{Asked, Page, Place};
+use crate::page::words::{Tone, ago, badge, counted, grouped, payment_link, plain, sending_link};
+use crate::{Operator, attention as stuck};
+
+/// Items on one page of a kind.
+const ITEMS_MAX: usize = 50;
+
+/// Query: everything, or one page of one kind.
+#[derive(Deserialize)]
+pub(crate) struct Part {
+    kind: Option<String>,
+    /// Position of the last item of the previous page.
+    after: Option<String>,
+}
+
+/// `/ops/view/stuck`: every item that needs attention, or one kind of them, page by page.
+pub(crate) async fn show(
+    State(operator): State<Operator>,
+    Query(part): Query<Part>,
+    asked: Asked,
+) -> Result<Response, Failure> {
+    let system = &operator.system;
+    let now = system.clock().real_now();
+    let Some(name) = part.kind else {
+        let stuck = stuck::stuck(system, ITEMS_DEFAULT).await;
+        return Ok(asked.answer(&Page::live("Needs attention", Place::Stuck, body(&stuck, now))));
+    };
+    let kind: StuckKind = name.parse().map_err(|_| Failure::not_found("kind", name.clone()))?;
+    let after = part.after.map(|after| after.parse::<Position>().map_err(|_| Failure::not_found("page", after)));
+    let after = after.transpose()?;
+    let stuck = stuck::stuck_of(system, kind, after.as_ref(), ITEMS_MAX).await?;
+    let title = heading(kind.as_str());
+    let body = body_of(&title, kind, stuck.kinds.first(), after.is_some(), now);
+    Ok(asked.answer(&Page::live(title, Place::Stuck, body)))
+}
+
+/// Body with every kind and the first items of each.
+fn body(stuck: &Stuck, now: Timestamp) -> Markup {
+    html! {
+        div.title {
+            h1 { "Needs attention" }
+            @if stuck.kinds.is_empty() { (badge("nothing", Tone::Good)) } @else { (badge(&stuck.total.to_string(), Tone::Bad)) }
+            p { "Items that need a decision or have waited too long, most urgent first." }
+        }
+        div.col {
+            @for group in &stuck.kinds { (section(group, false, now)) }
+            @if stuck.kinds.is_empty() { section.panel aria-label="Empty" { p.none { "Nothing needs attention." } } }
+        }
+    }
+}
+
+/// Body with one page of one kind.
+fn body_of(title: &str, kind: StuckKind, group: Option<&StuckGroup>, is_behind: bool, now: Timestamp) -> Markup {
+    html! {
+        p.crumbs { a href=(path("stuck")) { "Needs attention" } span { (plain(kind.as_str())) } }
+        div.title {
+            h1 { (title) }
+            @match group { Some(group) => (badge(&group.total.to_string(), Tone::Bad)), None => (badge("nothing", Tone::Good)) }
+        }
+        @match group {
+            Some(group) => (section(group, is_behind, now)),
+            None => section.panel aria-label="Empty" { p.none { "Nothing of this kind needs attention." } },
+        }
+    }
+}
+
+/// Section of one kind. `is_behind`: earlier items exist that are not shown here.
+fn section(group: &StuckGroup, is_behind: bool, now: Timestamp) -> Markup {
+    let name = group.kind.as_str();
+    html! {
+        section.panel.alarm id=(name) aria-labelledby={ "of-" (name) } {
+            header { h2 id={ "of-" (name) } { (heading(name)) " " span.soft { (bounded(group.total)) } } p { (group.meaning) " " (group.advice) } }
+            @if group.items.is_empty() { p.none { "No more items." } }
+            ol.log {
+                @for (id, item) in rows(name, &group.items) {
+                    li id=(id) {
+                        span.when { @match item.since { Some(since) => (ago(since.0, now)), None => "–" } }
+                        span.what { (what(group.kind, item)) }
+                        span.why { (item.reason) }
+                        span.done {
+                            @if let (StuckKind::Quarantined, Ok(of)) = (group.kind, item.id.parse::<Ferried>()) { (release(of)) }
+                            @else if let StuckKind::SendingInReview = group.kind { a href={ (path("sendings")) "/" (item.id) } { "Decide" } }
+                            @else if let (false, Some(payment)) = (item.can.is_empty(), &item.payment_id) { a href={ (path("payments")) "/" (payment) "/decide" } { "Decide" } }
+                        }
+                    }
+                }
+            }
+            (pages(group, is_behind))
+        }
+    }
+}
+
+/// Number of items shown, with links to the other pages.
+fn pages(group: &StuckGroup, is_behind: bool) -> Markup {
+    let of_kind = |after: Option<&Position>| {
+        let after = after.map(|after| format!("&after={after}")).unwrap_or_default();
+        format!("{}?kind={}{after}", path("stuck"), group.kind.as_str())
+    };
+    let shown = counted(group.items.len(), "is", "are");
+    html! {
+        @if is_behind || group.next_after.is_some() {
+            nav.pages aria-label={ "Pages of " (plain(group.kind.as_str())) } {
+                span { (shown) " shown of " (bounded(group.total)) }
+                @if is_behind { a rel="first" href=(of_kind(None)) { "First page" } }
+                @if let Some(next) = &group.next_after { a rel="next" href=(of_kind(Some(next))) { "Next " (ITEMS_MAX) } }
+            }
+        }
+    }
+}
+
+/// Rows of a kind's items, each with a unique id: one payment may occur with several tokens.
+fn rows<'a>(kind: &str, items: &'a [StuckItem]) -> Vec<(String, &'a StuckItem)> {
+    let mut times: HashMap<&str, usize> = HashMap::new();
+    let row = |item: &'a StuckItem| {
+        let nth = times.entry(&item.id).or_default();
+        *nth += 1;
+        let id = if *nth == 1 { format!("{kind}-{}", item.id) } else { format!("{kind}-{}-{nth}", item.id) };
+        (id, item)
+    };
+    items.iter().map(row).collect()
+}
+
+/// Description of an item, with a link to its page.
+fn what(kind: StuckKind, item: &StuckItem) -> Markup {
+    html! {
+        @match (kind, &item.payment_id, &item.psp_id) {
+            (_, Some(payment), _) => (payment_link(payment)),
+            (StuckKind::Paused, ..) => a.mono href=(path("pauses")) { (item.id) },
+            (StuckKind::Quarantined | StuckKind::SendingInReview | StuckKind::SendingOverdue, ..) => (sending_link(&item.id)),
+            (StuckKind::CheckOverdue, ..) => span.mono { (item.id) },
+            (StuckKind::LedgerImbalance | StuckKind::VaultDifference, None, Some(psp)) => a.mono href={ (path("psps")) "/" (psp) } { (psp) },
+            (_, None, Some(psp)) => a.mono href={ (path("webhooks")) "/" (psp) } { (psp) },
+            (StuckKind::Chain | StuckKind::Settler, ..) => a href={ (path("chains")) "/" (item.id) } { (item.id) },
+            _ => (item.id),
+        }
+    }
+}
+
+/// Name of a kind as a heading.
+fn heading(name: &str) -> String {
+    let words = plain(name);
+    let mut letters = words.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
+
+/// The first quarantined actors, each with a release button. Empty if none is quarantined.
+pub(crate) fn quarantined(view: &Overview, now: Timestamp) -> Markup {
+    let headline = match (view.payments_quarantined, view.sendings_quarantined) {
+        (payments, 0) => counted(payments, "payment is", "payments are"),
+        (0, sendings) => counted(sendings, "payout or withdrawal is", "payouts and withdrawals are"),
+        (payments, sendings) => {
+            let sendings = grouped(i128::try_from(sendings).unwrap_or(i128::MAX));
+            format!("{} and {sendings} payouts or withdrawals are", counted(payments, "payment", "payments"))
+        }
+    };
+    html! {
+        @if !view.quarantined.is_empty() {
+            section.panel.alarm aria-labelledby="quarantined" {
+                header {
+                    h2 #quarantined { (headline) " quarantined" }
+                    p { "Each failed too often and stays stopped until it is released." }
+                    a.more href={ (path("stuck")) "?kind=" (StuckKind::Quarantined.as_str()) } { "show all" }
+                }
+                ol.log {
+                    @for GivenUp { id, quarantine } in &view.quarantined {
+                        li id={ "quarantined-" (id) } {
+                            span.when { (ago(quarantine.since, now)) }
+                            span.what { (link(*id)) }
+                            span.why { span.reason { (quarantine.reason) } }
+                            span.done { (release(*id)) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn link(of: Ferried) -> Markup {
+    match of {
+        Ferried::Payment(id) => payment_link(&id.to_string()),
+        Ferried::Sending(id) => sending_link(&id.to_string()),
+    }
+}
+
+/// Button that releases an actor from quarantine.
+fn release(of: Ferried) -> Markup {
+    let pages = path(if matches!(of, Ferried::Payment(_)) { "payments" } else { "sendings" });
+    html! {
+        form.inline method="post" action={ (pages) "/" (of) "/release" } {
+            button.quiet { "Release" }
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! Kinds that are read from payments and transfers.
+
+use std::collections::HashMap;
+
+use payferry_actors::System;
+use payferry_actors::payment::store;
+use payferry_domain::Timestamp;
+use payferry_domain::payment::{Decision, LISTED_MAX, Label, Payment, Transfer, Verdict};
+use payferry_entities::{payments, transfers};
+use sea_orm::{ColumnTrait, ConnectionTrait, DbErr, EntityTrait, FromQueryResult, QueryFilter, Statement, Value};
+
+use crate::attention::part::{Part, Position};
+use crate::attention::{
+    Count, Found, OVERDUE_AFTER_SECS, StuckItem, StuckKind, UNAPPLIED_AFTER_SECS, UNSETTLED_AFTER_SECS,
+};
+use crate::decisions::aside::{self, AsideLine};
+use crate::decisions::query::{possible, take_in};
+use crate::query::COUNTED_MAX;
+
+// Literal states, not bound values: a partial index is used only for a query that contains its condition.
+const ATTENTION: &str = "FROM payments WHERE attention = $1";
+const CONFIRMED: &str = "FROM payments WHERE status = 'confirmed' AND updated_at < $1 AND attention IS NULL";
+const PENDING: &str = "FROM payments WHERE status = 'pending' AND expires_at < $1 AND attention IS NULL";
+const UNAPPLIED: &str = "FROM transfers WHERE applied_revision < revision AND created_at < $1";
+
+const BY_CHANGE: [&str; 2] = ["updated_at", "id"];
+const BY_DEADLINE: [&str; 2] = ["expires_at", "id"];
+pub(super) const BY_CREATION: [&str; 2] = ["created_at", "id"];
+/// Order of transfers, whose key has several columns.
+const BY_RECORDING: [&str; 4] = ["created_at", "chain", "tx_hash", "log_index"];
+
+/// Reads one kind.
+pub(super) async fn of(system: &System, kind: StuckKind, part: Part<'_>) -> Result<Found, DbErr> {
+    let now: Timestamp = system.clock().now();
+    let before = |secs: i64| Value::from(now.plus_secs(-secs).as_millis());
+    let attention = |label: Label| (ATTENTION, Value::from(label.as_str()), BY_CHANGE);
+    let (sql, value, order) = match kind {
+        StuckKind::SettlementFailed => attention(Label::SettlementFailed),
+        StuckKind::InReview => attention(Label::InReview),
+        StuckKind::FundsBlocked => attention(Label::FundsBlocked),
+        StuckKind::Unsettled => (CONFIRMED, before(UNSETTLED_AFTER_SECS), BY_CHANGE),
+        StuckKind::Overdue => (PENDING, before(OVERDUE_AFTER_SECS), BY_DEADLINE),
+        StuckKind::TransferUnapplied => return unapplied(system, before(UNAPPLIED_AFTER_SECS), now, part).await,
+        StuckKind::TransferSetAside => return set_aside(system, now, part).await,
+        _ => return Ok((Count::default(), Vec::new())),
+    };
+    let total = count(system, sql, value.clone()).await?;
+    if total == Count::default() {
+        return Ok((total, Vec::new()));
+    }
+    let rows: Vec<payments::Model> = rows(system, part.sql(sql, &order), part.values(value)).await?;
+    let item = |row: &payments::Model| {
+        let (since, reason, can) = match store::payment_of(row) {
+            Ok(payment) => {
+                let (since, reason) = told(kind, &payment);
+                (since, reason, possible(&payment, now))
+            }
+            Err(error) => (Timestamp(row.updated_at), error.to_string(), Vec::new()),
+        };
+        let stands_at = if kind == StuckKind::Overdue { row.expires_at } else { row.updated_at };
+        let item = StuckItem::new(&row.id, Some(since), now, reason).of_payment(&row.id, Some(&row.psp_id));
+        item.with(can).standing(stands_at, &row.id)
+    };
+    Ok((total, rows.iter().map(item).collect()))
+}
+
+/// Start and reason of the problem.
+fn told(kind: StuckKind, payment: &Payment) -> (Timestamp, String) {
+    let updated = payment.updated_at;
+    let chain = payment.terms.chain;
+    match kind {
+        StuckKind::SettlementFailed => {
+            let settlement = payment.settlement.as_deref();
+            let failure = settlement.and_then(|one| one.failure.clone()).unwrap_or_default();
+            let times = settlement.map_or(0, |one| one.failures);
+            (updated, format!("on {chain}, {times} times so far: {failure}"))
+        }
+        StuckKind::InReview => screened(payment, Decision::Review),
+        StuckKind::FundsBlocked => {
+            let (since, reason) = screened(payment, Decision::Block);
+            (since, format!("{} held: {reason}", held(payment)))
+        }
+        StuckKind::Unsettled => {
+            let state = payment.settlement.as_deref().map_or("missing", |settlement| settlement.state.as_str());
+            (updated, format!("its settlement on {chain} is {state}"))
+        }
+        _ => (payment.expires_at, format!("on {chain}, with {} transfers", payment.transfers.len())),
+    }
+}
+
+/// Blocked money, by token and chain.
+fn held(payment: &Payment) -> String {
+    let due = Some(payment.blocked_held()).filter(|held| !held.is_zero());
+    let due = due.map(|held| format!("{held} {}", payment.terms.token));
+    let elsewhere = payment.blocked_misdirected().into_iter();
+    let elsewhere = elsewhere.map(|(asset, held)| format!("{held} of {} on {}", asset.address, asset.chain));
+    due.into_iter().chain(elsewhere).collect::<Vec<_>>().join(" and ")
+}
+
+fn screened(payment: &Payment, decision: Decision) -> (Timestamp, String) {
+    let concerned: Vec<&Transfer> =
+        payment.transfers.iter().filter(|transfer| transfer.decision() == Some(decision)).collect();
+    let refunds =
+        payment.refunds.iter().filter(|refund| refund.awaits_screening() && refund.decision() == Some(decision));
+    let refunds: Vec<&Verdict> = refunds.filter_map(|refund| refund.verdict.as_deref()).collect();
+    let verdicts =
+        || concerned.iter().filter_map(|transfer| transfer.verdict.as_deref()).chain(refunds.iter().copied());
+    let since = verdicts().map(|verdict| verdict.checked_at).min().unwrap_or(payment.updated_at);
+    let said: Vec<String> =
+        verdicts().map(|verdict| format!("{} says {}", verdict.provider, verdict.flags.join(", "))).collect();
+    (since, said.join("; "))
+}
+
+async fn unapplied(system: &System, before: Value, now: Timestamp, part: Part<'_>) -> Result<Found, DbErr> {
+    let total = count(system, UNAPPLIED, before.clone()).await?;
+    let values = part.values_with(before, |after| {
+        let [chain, tx_hash, log_index] = after.parts();
+        vec![chain.into(), tx_hash.into(), log_index.parse::<i64>().unwrap_or_default().into()]
+    });
+    let rows: Vec<transfers::Model> = rows(system, part.sql(UNAPPLIED, &BY_RECORDING), values).await?;
+    let item = |row: &transfers::Model| {
+        let id = format!("{}:{}:{}", row.chain, row.tx_hash, row.log_index);
+        let reason = format!("revision {} is recorded, revision {} was applied", row.revision, row.applied_revision);
+        StuckItem::new(id, Some(Timestamp(row.created_at)), now, reason).of_payment(&row.payment_id, None)
+    };
+    Ok((total, rows.iter().map(item).collect()))
+}
+
+async fn set_aside(system: &System, now: Timestamp, part: Part<'_>) -> Result<Found, DbErr> {
+    let total = aside::count(system).await?;
+    if total == Count::default() {
+        return Ok((total, Vec::new()));
+    }
+    let after = part.after.map(Position::parts::<3>);
+    let lines = aside::of_all(system, after, part.read_max()).await?;
+    let ids = lines.iter().map(|line| line.payment_id.as_str());
+    let whose = payments::Entity::find().filter(payments::Column::Id.is_in(ids));
+    let whose: HashMap<String, payments::Model> =
+        whose.all(system.database().reader()).await?.into_iter().map(|row| (row.id.clone(), row)).collect();
+    let item = |line: &AsideLine| {
+        let id = &line.payment_id;
+        let row = whose.get(id);
+        let payment = row.and_then(|row| store::payment_of(row).ok());
+        let is_full = payment.as_ref().is_some_and(|payment| payment.transfers.len() >= LISTED_MAX);
+        let can = payment.filter(|payment| aside::may_be_taken_in(system, payment, std::slice::from_ref(line)));
+        let reason = if is_full { format!("{}; its list is full", line.words()) } else { line.words() };
+        StuckItem::new(id, Some(line.since.0), now, reason)
+            .of_payment(id, row.map(|row| row.psp_id.as_str()))
+            .with(can.map(|payment| take_in(payment.id())).into_iter().collect())
+            // Items are in the order of the index.
+            .standing(0, format!("{id}:{}:{}", line.chain, line.token_address))
+    };
+    Ok((total, lines.iter().map(item).collect()))
+}
+
+pub(super) async fn count(system: &System, from: &str, value: Value) -> Result<Count, DbErr> {
+    let database = system.database();
+    let sql = format!("SELECT COUNT(*) FROM (SELECT 1 {from} LIMIT {}) counted", COUNTED_MAX + 1);
+    let statement = Statement::from_sql_and_values(database.backend(), sql, [value]);
+    let row = database.reader().query_one_raw(statement).await?;
+    Ok(Count::of(row.map_or(Ok(0), |row| row.try_get_by_index(0))?))
+}
+
+pub(super) async fn rows<M: FromQueryResult>(
+    system: &System,
+    sql: String,
+    values: Vec<Value>,
+) -> Result<Vec<M>, DbErr> {
+    let database = system.database();
+    let statement = Statement::from_sql_and_values(database.backend(), sql, values);
+    M::find_by_statement(statement).all(database.reader()).await
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::super::operations::OVERDUE;
+    use super::*;
+    use crate::attention::operations::OVERDUE;
+    use payferry_entities::Database;
+    use payferry_migration::{Migrator, MigratorTrait};
+
+    /// Every query reads only matching rows, for any number of payments.
+    #[tokio::test]
+    async fn every_query_uses_its_own_index() {
+        let folder = tempfile::tempdir().unwrap();
+        let url = format!("sqlite://{}?mode=rwc", folder.path().join("payferry.db").display());
+        let database = Database::open(&url).await.unwrap();
+        Migrator::up(database.patient(), None).await.unwrap();
+        let position = Position::new(Timestamp(1), "base:0x1:1");
+        let (first, next) = (Part { after: None, limit: 5 }, Part { after: Some(&position), limit: 5 });
+        for (from, order, index) in [
+            (ATTENTION, BY_CHANGE.as_slice(), "payments_attention"),
+            (CONFIRMED, BY_CHANGE.as_slice(), "payments_confirmed"),
+            (PENDING, BY_DEADLINE.as_slice(), "payments_pending"),
+            (UNAPPLIED, BY_RECORDING.as_slice(), "transfers_unapplied"),
+            (OVERDUE, BY_CREATION.as_slice(), "operations_open"),
+        ] {
+            let counting = format!("SELECT COUNT(*) FROM (SELECT 1 {from} LIMIT 5)");
+            for sql in [counting, first.sql(from, order), next.sql(from, order)] {
+                let explain = format!("EXPLAIN QUERY PLAN {sql}");
+                let values = vec![Value::from(1_i64); if sql.contains("$2") { order.len() + 1 } else { 1 }];
+                let statement = Statement::from_sql_and_values(database.backend(), &explain, values);
+                let plan = database.reader().query_all_raw(statement).await.unwrap();
+                let plan: Vec<String> = plan.iter().map(|row| row.try_get("", "detail").unwrap()).collect();
+                assert!(plan.iter().any(|step| step.contains(index)), "{sql}: {plan:?}");
+            }
+        }
+    }
+}

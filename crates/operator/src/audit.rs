@@ -1,0 +1,55 @@
+//! `/ops/audit`: audit log.
+
+use axum::extract::State;
+use axum::http::Uri;
+use payferry_accounts::audit::{self, ENTRIES_DEFAULT, ENTRIES_MAX, Filter, WORD_CHARS_MAX};
+use payferry_domain::Timestamp;
+use payferry_httpkit::Answer;
+use payferry_httpkit::error::ApiError;
+use payferry_httpkit::extract::{Fault, QueryFields};
+
+use crate::Operator;
+
+/// Returns the entries, oldest first. Filters: `?subject=` (or `?customer_id=`), `?psp_id=`, `?actor_kind=`,
+/// `?action=`, `?from=`, `?to=`, `?after=`, `?limit=`.
+pub(super) async fn list(State(operator): State<Operator>, uri: Uri) -> Result<Answer, ApiError> {
+    let mut query = QueryFields::of(&uri);
+    let customer = query.optional("customer_id", word);
+    let filter = Filter {
+        subject: query.optional("subject", word).or(customer),
+        psp_id: query
+            .optional("psp_id", |text| text.parse().map_err(|_| Fault::new("invalid_id", "is not an id of this kind"))),
+        actor_kind: query.optional("actor_kind", |text| {
+            text.parse().map_err(|error: audit::UnknownActorKind| Fault::new("unknown_value", error.to_string()))
+        }),
+        action: query.optional("action", word),
+        from: query.optional("from", moment),
+        to: query.optional("to", moment),
+        after: query.optional("after", |text| {
+            let out = || Fault::new("out_of_range", "must be the number of an entry");
+            text.parse().ok().filter(|number| *number >= 0).ok_or_else(out)
+        }),
+    };
+    let limit = query.optional("limit", |text| {
+        let out = || Fault::new("out_of_range", format!("must be a whole number between 1 and {ENTRIES_MAX}"));
+        text.parse().ok().filter(|limit| (1..=ENTRIES_MAX).contains(limit)).ok_or_else(out)
+    });
+    query.finish()?;
+    let database = operator.system.database();
+    Answer::ok(&audit::read(database.reader(), &filter, limit.unwrap_or(ENTRIES_DEFAULT)).await?)
+}
+
+fn word(text: &str) -> Result<String, Fault> {
+    if text.chars().count() > WORD_CHARS_MAX {
+        return Err(Fault::new("too_long", format!("may have at most {WORD_CHARS_MAX} characters")));
+    }
+    if text.chars().any(char::is_control) {
+        return Err(Fault::new("invalid_characters", "must not contain control characters"));
+    }
+    Ok(text.to_owned())
+}
+
+fn moment(text: &str) -> Result<Timestamp, Fault> {
+    let expected = |_| Fault::new("invalid_timestamp", "must be an ISO 8601 time, such as 2026-01-31T12:00:00Z");
+    chrono::DateTime::parse_from_rfc3339(text).map(|at| at.to_utc().into()).map_err(expected)
+}

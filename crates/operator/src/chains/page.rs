@@ -1,0 +1,301 @@
+//! The chains: read position and settler of each.
+
+use std::time::Duration;
+
+use axum::extract::{Path, State};
+use axum::response::Response;
+use maud::{Markup, html};
+use payferry_actors::observe::{ActorKind, NodeView};
+use payferry_domain::Timestamp;
+
+use crate::Operator;
+use crate::actors::{page as permanent, panel as actor, tree};
+use crate::chains::{self, ChainLine, ChainState};
+use crate::page::failure::Failure;
+use crate::page::path;
+use crate::page::shell::{Asked, Page, Place};
+use crate::page::words::{Tone, ago, badge, count, grouped, span};
+use crate::query::{Count, if_by, soon};
+
+/// `/ops/view/chains/{chain}`: one chain.
+pub(crate) async fn show(
+    State(operator): State<Operator>,
+    Path(name): Path<String>,
+    asked: Asked,
+) -> Result<Response, Failure> {
+    let system = &operator.system;
+    let works = if_by(soon(), "settler work", chains::works(system)).await;
+    let chains = chains::chains(system, works.as_ref());
+    let line = chains.iter().find(|line| line.health.chain.as_str() == name);
+    let line = line.ok_or_else(|| Failure::not_found("chain", name.clone()))?;
+    let root = system.tree().root;
+    let node = |kind| root.children.iter().find(|node| node.kind == kind && node.name == name);
+    let site = Site {
+        line,
+        watcher: node(ActorKind::Watcher),
+        settler: node(ActorKind::Settler),
+        now: system.clock().now(),
+        real_now: system.clock().real_now(),
+    };
+    Ok(asked.answer(&Page::live(format!("Chain {name}"), Place::Overview, site.body())))
+}
+
+/// Data of a chain's page.
+struct Site<'a> {
+    line: &'a ChainLine,
+    watcher: Option<&'a NodeView>,
+    settler: Option<&'a NodeView>,
+    /// The service's time. Heads carry the time of their chain, which the service's clock follows; actors use the wall
+    /// clock.
+    now: Timestamp,
+    real_now: Timestamp,
+}
+
+/// Table with a row for each chain.
+pub(crate) fn panel(chains: &[ChainLine]) -> Markup {
+    html! {
+        section.panel aria-labelledby="chains" {
+            header { h2 #chains { "Chains" } }
+            @if chains.is_empty() {
+                p.none { "No chain is running." }
+            } @else {
+                table {
+                    thead {
+                        tr {
+                            th scope="col" { "Chain" }
+                            th scope="col" { "State" }
+                            th.n.wide scope="col" { "Head" }
+                            th.n scope="col" { "Age" }
+                            th.n scope="col" title="Blocks between the head and the last block read" { "Lag" }
+                            th.n scope="col" title="Operations without a final transaction" { "To settle" }
+                        }
+                    }
+                    tbody {
+                        @for line in chains { (row(line)) }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn row(line: &ChainLine) -> Markup {
+    let chain = line.health.chain.as_str();
+    html! {
+        tr id={ "chain-" (chain) } .bad[line.health.state != ChainState::Ok] {
+            th scope="row" { a href={ (path("chains")) "/" (chain) } { (chain) } }
+            td { (state(line)) }
+            td.n.wide { @if let Some(number) = line.head_number { (grouped(number.into())) } @else { "–" } }
+            td.n { (age(line.health.head_age_ms)) }
+            td.n { @if let Some(lag) = line.lag_blocks { (count(lag)) } @else { "–" } }
+            td.n { (in_work(line)) }
+        }
+        @for (index, trouble) in troubles(line).enumerate() {
+            tr.more.bad id={ "trouble-" (chain) "-" (index) } { td colspan="6" { small { (trouble) } } }
+        }
+    }
+}
+
+/// Problems that delay the chain's work.
+fn troubles(line: &ChainLine) -> impl Iterator<Item = String> {
+    let reading = line.health.trouble.clone();
+    let settling = line.settler.trouble.as_ref().map(|trouble| format!("settling: {trouble}"));
+    reading.into_iter().chain(settling)
+}
+
+fn state(line: &ChainLine) -> Markup {
+    html! {
+        @match line.health.state {
+            ChainState::Ok => (badge("ok", Tone::Good)),
+            ChainState::Troubled => (badge("degraded", Tone::Warn)),
+            ChainState::Stale => (badge("stale", Tone::Bad)),
+            ChainState::NeverRead => (badge("never read", Tone::Bad)),
+        }
+        @if line.paused { " " (badge("paused", Tone::Warn)) }
+        @if line.settler.settling_paused { " " (badge("settling paused", Tone::Warn)) }
+        @if line.settler.sending_paused { " " (badge("sending paused", Tone::Warn)) }
+    }
+}
+
+fn age(ms: Option<i64>) -> String {
+    ms.map_or_else(|| "–".to_owned(), |ms| span(Duration::from_millis(ms.unsigned_abs())))
+}
+
+/// Operations of all chains that are queued or in progress.
+pub(crate) fn to_settle(chains: &[ChainLine]) -> Markup {
+    let all = |of: fn(&ChainLine) -> Option<Count>| {
+        chains.iter().map(of).try_fold(Count::default(), |sum, count| Some(sum.and(count?)))
+    };
+    html! {
+        @match (all(|line| line.settler.work.queued), all(|line| line.settler.work.under_way())) {
+            (Some(queued), Some(under_way)) => { (bounded(queued)) small { (bounded(under_way)) " in progress" } },
+            _ => { "–" small { "unknown" } },
+        }
+    }
+}
+
+fn in_work(line: &ChainLine) -> Markup {
+    let work = line.settler.work;
+    let under_way = work.under_way().filter(|under_way| under_way.counted > 0);
+    html! { (known(work.queued)) @if let Some(under_way) = under_way { small.wide { " + " (bounded(under_way)) " in progress" } } }
+}
+
+/// A count, or a dash if the database did not return it.
+fn known(number: Option<Count>) -> Markup {
+    html! { @match number { Some(number) => (bounded(number)), None => "–" } }
+}
+
+/// A count. One that stopped at its limit is shown as "more than".
+pub(crate) fn bounded(number: Count) -> Markup {
+    html! {
+        @if number.more {
+            span title={ "more than " (grouped(number.counted.into())) } { "> " (grouped(number.counted.into())) }
+        } @else {
+            (count(number.counted))
+        }
+    }
+}
+
+impl Site<'_> {
+    fn body(&self) -> Markup {
+        let line = self.line;
+        let chain = line.health.chain.as_str();
+        html! {
+            p.crumbs { a href="/ops" { "Overview" } span { "chain" } }
+            div.title { h1 { "Chain " (chain) } (state(line)) }
+            @for trouble in troubles(line) { p.notice.bad role="alert" { (trouble) } }
+            div.grid.half {
+                div.col { (self.reading()) (self.books(self.watcher)) }
+                div.col { (self.settling()) (self.books(self.settler)) }
+            }
+        }
+    }
+
+    fn reading(&self) -> Markup {
+        let line = self.line;
+        let number = |number: Option<u64>| number.map_or_else(|| "–".to_owned(), |number| grouped(number.into()));
+        html! {
+            section.panel aria-labelledby="watcher" {
+                header { h2 #watcher { "Watcher" } (running(self.watcher)) p { "reads blocks" } (its_actor(self.watcher)) }
+                dl.facts {
+                    dt { "Chain id" } dd { (line.chain_id) }
+                    dt { "Head" } dd { (number(line.head_number)) @if let Some(at) = line.head_at { small { ", " (ago(at.0, self.now)) } } }
+                    dt { "Read up to" } dd { (number(line.read_number)) }
+                    dt { "Lag" } dd { @if let Some(lag) = line.lag_blocks { (grouped(lag.into())) " blocks" } @else { "–" } }
+                    dt { "Safe" } dd { (number(line.safe_number)) }
+                    dt { "Finalized" } dd { (number(line.finalized_number)) }
+                    dt { "Base fee" } dd { @if let Some(fee) = &line.base_fee_wei { (gwei(fee)) } @else { "–" } }
+                }
+            }
+        }
+    }
+
+    fn settling(&self) -> Markup {
+        let settler = &self.line.settler;
+        let held: Vec<_> = [(settler.settling_paused, "settlements"), (settler.sending_paused, "outbound transfers")]
+            .into_iter()
+            .filter_map(|(is_held, what)| is_held.then_some(what))
+            .collect();
+        html! {
+            section.panel aria-labelledby="settler" {
+                header { h2 #settler { "Settler" } (running(self.settler)) p { "sends transactions" } (its_actor(self.settler)) }
+                dl.facts {
+                    @if !held.is_empty() {
+                        dt { "Paused" } dd { span.warn-ink { "new " (held.join(" and ")) } ", see " a href=(path("pauses")) { "pauses" } }
+                    }
+                    dt { "Queued" } dd { (known(settler.work.queued)) " operations" }
+                    dt { "Submitted" } dd { (known(settler.work.submitted)) " operations in a transaction that is not mined" }
+                    dt { "Mined" } dd { (known(settler.work.mined)) " operations in a transaction that is not final" }
+                    dt { "Signed" } dd { (count(settler.transactions_signed)) " transactions since the start" }
+                    dt { "Gas balance" } dd #gas-money { @if let Some(held) = &settler.gas_balance_wei { (coins(held)) } @else { "–" } }
+                }
+            }
+        }
+    }
+
+    /// Figures of the actor.
+    fn books(&self, node: Option<&NodeView>) -> Markup {
+        html! { @if let Some(node) = node { (actor::figures(node, self.real_now)) } }
+    }
+}
+
+fn running(node: Option<&NodeView>) -> Markup {
+    html! { @if let Some(node) = node { (tree::state(node.state)) } }
+}
+
+/// Link to the actor's page.
+fn its_actor(node: Option<&NodeView>) -> Markup {
+    html! { @if let Some(node) = node { a.more href=(permanent::page(node.kind, &node.name)) { "actor" } } }
+}
+
+/// Wei per gas in Gwei.
+fn gwei(wei: &str) -> String {
+    const WEI: f64 = 1e9;
+    wei.parse::<f64>().map_or_else(|_| format!("{wei} wei"), |wei| format!("{} Gwei", three_digits(wei / WEI)))
+}
+
+/// Wei in the chain's native coin.
+fn coins(wei: &str) -> String {
+    const WEI: f64 = 1e18;
+    wei.parse::<f64>().map_or_else(|_| format!("{wei} wei"), |wei| format!("{} coins", three_digits(wei / WEI)))
+}
+
+fn three_digits(number: f64) -> String {
+    match number {
+        0.0 => "0".to_owned(),
+        number if number < 0.001 => format!("{number:.1e}"),
+        number if number < 1.0 => format!("{number:.4}"),
+        number if number < 100.0 => format!("{number:.2}"),
+        number => format!("{number:.0}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chains::{ChainHealth, SettlerLine, Work};
+    use payferry_domain::Chain;
+
+    fn with_queued(queued: Count) -> ChainLine {
+        with(Work { queued: Some(queued), submitted: Some(queued), mined: Some(Count::default()) })
+    }
+
+    fn with(work: Work) -> ChainLine {
+        ChainLine {
+            health: ChainHealth { chain: Chain::Base, state: ChainState::Ok, head_age_ms: Some(1_000), trouble: None },
+            chain_id: Chain::Base.default_id(),
+            head_number: None,
+            head_at: None,
+            read_number: None,
+            lag_blocks: None,
+            safe_number: None,
+            finalized_number: None,
+            base_fee_wei: None,
+            paused: false,
+            settler: SettlerLine {
+                trouble: None,
+                settling_paused: false,
+                sending_paused: false,
+                work,
+                transactions_signed: 0,
+                gas_balance_wei: None,
+            },
+        }
+    }
+
+    #[test]
+    fn a_sum_with_a_truncated_count_shows_more_than() {
+        let (many, few) = (Count { counted: 10_000, more: true }, Count { counted: 12, more: false });
+        let sum = to_settle(&[with_queued(few), with_queued(many)]).into_string();
+        assert_eq!(sum.matches("more than 10,012").count(), 2, "{sum}");
+        assert_eq!(sum.matches("&gt; 10,012").count(), 2, "{sum}");
+        let exact = to_settle(&[with_queued(few), with_queued(few)]).into_string();
+        assert!(exact.contains("24") && !exact.contains("more than"), "{exact}");
+        // If the count of one chain is unknown, the sum is unknown.
+        let some = to_settle(&[with_queued(few), with(Work::default())]).into_string();
+        assert!(some.contains("unknown") && !some.contains("12"), "{some}");
+        assert_eq!(in_work(&with(Work::default())).into_string(), "–");
+        // A row of the table of chains, with its details.
+        assert_eq!(in_work(&with_queued(many)).into_string().matches("more than 10,000").count(), 2);
+    }
+}

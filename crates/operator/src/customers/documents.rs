@@ -1,0 +1,109 @@
+//! `/ops/customers/{customer_id}/documents/{kind}`: a customer's document, as it was uploaded. The PSP API reads documents with
+//! the same code.
+
+use axum::extract::State;
+use axum::http::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
+use axum::http::{HeaderName, HeaderValue};
+use axum::response::{IntoResponse, Response};
+use payferry_accounts::documents::{DocumentError, DocumentStore, MediaType, Place};
+use payferry_actors::customers::audit::{self, Actor, Entry};
+use payferry_domain::customer::DocumentKind;
+use payferry_domain::{CustomerId, PspId, Timestamp};
+use payferry_entities::customer_documents::{Column, Entity, Model};
+use payferry_entities::{Database, customers};
+use payferry_httpkit::error::{ApiError, Away};
+use payferry_httpkit::extract::Path;
+use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
+use serde_json::json;
+
+use crate::Operator;
+
+/// Any PSP's. Written to the audit log.
+pub(crate) async fn read(
+    State(operator): State<Operator>,
+    Path((customer_id, kind)): Path<(String, String)>,
+) -> Result<Response, ApiError> {
+    let reading = Reading {
+        database: operator.system.database(),
+        store: &operator.documents,
+        owner: None,
+        by: Actor::Operator,
+        now: operator.system.clock().now(),
+    };
+    reading.read(&customer_id, &kind).await
+}
+
+/// What is read, and who reads it.
+pub struct Reading<'a> {
+    /// Where rows are.
+    pub database: &'a Database,
+    /// Where contents are.
+    pub store: &'a DocumentStore,
+    /// Whose customer it has to be, unless it may be anybody's.
+    pub owner: Option<PspId>,
+    /// For the audit log.
+    pub by: Actor,
+    /// For the audit log.
+    pub now: Timestamp,
+}
+
+impl Reading<'_> {
+    /// The document, once it is written down that it was read.
+    pub async fn read(self, customer_id: &str, kind: &str) -> Result<Response, ApiError> {
+        let no_customer = || ApiError::NotFound("customer");
+        let no_document = || ApiError::NotFound("document");
+        let id: CustomerId = customer_id.parse().map_err(|_| no_customer())?;
+        let mut customer = customers::Entity::find_by_id(id.to_string());
+        if let Some(psp_id) = self.owner {
+            customer = customer.filter(customers::Column::PspId.eq(psp_id.to_string()));
+        }
+        let customer = customer.one(self.database.reader()).await?.ok_or_else(no_customer)?;
+        let kind: DocumentKind = kind.parse().map_err(|_| no_document())?;
+        let document = Entity::find()
+            .filter(Column::CustomerId.eq(id.to_string()))
+            .filter(Column::Kind.eq(kind.as_str()))
+            .filter(Column::ReplacedAt.is_null())
+            .one(self.database.reader())
+            .await?
+            .ok_or_else(no_document)?;
+        let place = Place::of_path(&document.path).ok_or_else(|| ApiError::internal("a document has another path"))?;
+        let media: MediaType = document.media_type.parse().map_err(ApiError::internal)?;
+        let _turn = self.store.turn().await.map_err(unavailable)?;
+        let content = self.store.get(place).await.map_err(unavailable)?;
+        self.write_down(&customer, &document).await?;
+        Ok(answer(kind, media, content))
+    }
+
+    async fn write_down(&self, customer: &customers::Model, document: &Model) -> Result<(), ApiError> {
+        let entry = Entry {
+            action: "customer.document_read".to_owned(),
+            psp_id: customer.psp_id.parse().ok(),
+            subject: customer.id.clone(),
+            detail: json!({ "document": document.kind, "document_id": document.id }),
+        };
+        Ok(audit::append(self.database.writer(), &self.by, self.now, vec![entry]).await?)
+    }
+}
+
+/// Never shown in the browser, whatever it is: a file to be saved, under a name of ours.
+fn answer(kind: DocumentKind, media: MediaType, content: Vec<u8>) -> Response {
+    let name = format!("attachment; filename=\"{kind}.{}\"", media.extension());
+    let name = HeaderValue::from_str(&name).expect("our names are fit for a header");
+    let headers: [(HeaderName, HeaderValue); 4] = [
+        (CONTENT_TYPE, HeaderValue::from_static(media.essence())),
+        (CONTENT_DISPOSITION, name),
+        (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+        (CACHE_CONTROL, HeaderValue::from_static("no-store")),
+    ];
+    (headers, content).into_response()
+}
+
+/// What an error of the document store is to a caller.
+pub fn unavailable(error: DocumentError) -> ApiError {
+    let reason = error.to_string();
+    match error {
+        DocumentError::Busy => ApiError::Unavailable(Away::Capacity, reason.into()),
+        DocumentError::Store(_) => ApiError::Unavailable(Away::Documents, reason.into()),
+        DocumentError::Missing(_) | DocumentError::Sealed(..) => ApiError::internal(reason),
+    }
+}

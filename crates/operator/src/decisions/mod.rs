@@ -1,0 +1,293 @@
+//! `/ops/payments`: operator decisions about a payment's money: transfers that screening flagged for review, blocked
+//! money, transfers that were set aside, and failed settlements.
+//!
+//! Every decision has a reason and is recorded in the same commit. Deliberately absent: decisions of the PSP (accept,
+//! cancel, refund of received money).
+
+pub(crate) mod aside;
+pub(crate) mod page;
+pub(crate) mod query;
+
+use axum::extract::State;
+use payferry_actors::CommandError;
+use payferry_actors::customers::audit::{Actor, Entry};
+use payferry_actors::destination::Unsuitable;
+use payferry_actors::payment::Beside;
+use payferry_domain::payment::{Command, Decision, Payment, Rejection, Requester, TransferKey};
+use payferry_domain::{Address, Amount, Asset, Chain, Hash32, PaymentId, RefundId};
+use payferry_httpkit::Answer;
+use payferry_httpkit::error::ApiError;
+use payferry_httpkit::extract::{Fault, Fields, JsonBody, Path, read};
+use payferry_httpkit::idempotency::{KEY_CHARS_MAX, is_key};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use ulid::Ulid;
+
+use crate::Operator;
+use crate::actors::quarantined;
+use crate::decisions::query as decisions;
+use crate::decisions::query::Decisions;
+use crate::input::{only, payment_id_of};
+
+/// Maximum number of transfers that one decision applies, because all of them are written in one commit.
+const TAKEN_IN_AT_ONCE_MAX: u64 = 100;
+/// Field with the destination address.
+const ADDRESS: &str = "address";
+
+/// Returns the possible decisions about a payment, and the earlier ones.
+pub(super) async fn get(State(operator): State<Operator>, Path(payment_id): Path<String>) -> Result<Answer, ApiError> {
+    Answer::ok(&find(&operator, payment_id_of(&payment_id)?).await?)
+}
+
+/// Allows or blocks a transfer: `{"chain", "tx_hash", "log_index", "decision": "allow" | "block", "reason"}`.
+pub(super) async fn screen(
+    State(operator): State<Operator>,
+    Path(payment_id): Path<String>,
+    body: JsonBody,
+) -> Result<Answer, ApiError> {
+    let id = payment_id_of(&payment_id)?;
+    let asked = body.read(Asked::read_screening)?;
+    Answer::ok(&carry_out(&operator, id, asked).await?)
+}
+
+/// Allows or blocks the address of a refund: `{"refund_id", "decision": "allow" | "block", "reason"}`.
+pub(super) async fn screen_refund(
+    State(operator): State<Operator>,
+    Path(payment_id): Path<String>,
+    body: JsonBody,
+) -> Result<Answer, ApiError> {
+    let id = payment_id_of(&payment_id)?;
+    let asked = body.read(Asked::read_refund_screening)?;
+    Answer::ok(&carry_out(&operator, id, asked).await?)
+}
+
+/// Sends blocked money to an address: `{"address", "amount"?, "idempotency_key"?, "reason"}`. Without an amount, sends
+/// everything. For a token or chain other than the expected one, `"chain"` and `"token_address"` select the money. A
+/// repeated request with the same key is the same refund.
+pub(super) async fn refund_blocked(
+    State(operator): State<Operator>,
+    Path(payment_id): Path<String>,
+    body: JsonBody,
+) -> Result<Answer, ApiError> {
+    let id = payment_id_of(&payment_id)?;
+    let unsuitable = unsuitable_at(&operator, destination(body.value())).await?;
+    let asked = body.read(|fields| Asked::read_refund(fields, unsuitable))?;
+    Answer::accepted(&carry_out(&operator, id, asked).await?)
+}
+
+/// Retries a failed settlement now: `{"reason"}`.
+pub(super) async fn retry_settlement(
+    State(operator): State<Operator>,
+    Path(payment_id): Path<String>,
+    body: JsonBody,
+) -> Result<Answer, ApiError> {
+    let id = payment_id_of(&payment_id)?;
+    let asked = body.read(Asked::read_retry)?;
+    Answer::accepted(&carry_out(&operator, id, asked).await?)
+}
+
+/// Applies transfers that were set aside, the largest first: `{"reason"}`.
+pub(super) async fn take_in(
+    State(operator): State<Operator>,
+    Path(payment_id): Path<String>,
+    body: JsonBody,
+) -> Result<Answer, ApiError> {
+    let id = payment_id_of(&payment_id)?;
+    let asked = body.read(Asked::read_taking_in)?;
+    Answer::ok(&carry_out(&operator, id, asked).await?)
+}
+
+/// Reads the possible decisions about a payment, and the earlier ones.
+pub(super) async fn find(operator: &Operator, id: PaymentId) -> Result<Decisions, ApiError> {
+    decisions::decisions(&operator.system, id).await?.ok_or(ApiError::NotFound("payment"))
+}
+
+/// Decision of an operator, with its reason.
+pub(super) struct Asked {
+    action: Action,
+    reason: String,
+}
+
+enum Action {
+    Screen { key: TransferKey, decision: Decision },
+    ScreenRefund { refund_id: RefundId, decision: Decision },
+    RefundBlocked { to: Address, amount: Option<Amount>, asset: Option<Asset>, key: Option<String> },
+    RetrySettlement,
+    TakeIn,
+}
+
+impl Asked {
+    /// Reads the fields of a decision about a transfer.
+    pub(super) fn read_screening(fields: &Fields<'_>) -> Option<Self> {
+        only(fields, &["chain", "tx_hash", "log_index", "decision", "reason"]);
+        let chain = fields.required("chain", |value| read::name::<Chain>(value, "base, polygon, arbitrum"));
+        let tx_hash = fields.required("tx_hash", |value| {
+            let malformed = |_| Fault::new("invalid_hash", "must be 0x and 64 hexadecimal digits");
+            read::string(value)?.parse::<Hash32>().map_err(malformed)
+        });
+        let log_index = fields.required("log_index", |value| read::whole(value, 0, u32::MAX.into()));
+        let decision = fields.required("decision", decision);
+        let reason = fields.required("reason", read::text);
+        let key =
+            TransferKey { chain: chain?, tx_hash: tx_hash?, log_index: log_index.and_then(|at| at.try_into().ok())? };
+        Some(Self { action: Action::Screen { key, decision: decision? }, reason: reason? })
+    }
+
+    /// Reads the fields of a decision about the address of a refund.
+    pub(super) fn read_refund_screening(fields: &Fields<'_>) -> Option<Self> {
+        only(fields, &["refund_id", "decision", "reason"]);
+        let refund_id = fields.required("refund_id", read::id);
+        let decision = fields.required("decision", decision);
+        let reason = fields.required("reason", read::text);
+        Some(Self { action: Action::ScreenRefund { refund_id: refund_id?, decision: decision? }, reason: reason? })
+    }
+
+    /// Reads the fields of a refund of blocked money. `unsuitable` is the result of the address check.
+    pub(super) fn read_refund(fields: &Fields<'_>, unsuitable: Option<Unsuitable>) -> Option<Self> {
+        only(fields, &["chain", "token_address", ADDRESS, "amount", "idempotency_key", "reason"]);
+        let chain = fields.optional("chain", |value| read::name::<Chain>(value, "base, polygon, arbitrum"));
+        let token_address = fields.optional("token_address", read::address);
+        for (name, other) in [("chain", "token_address"), ("token_address", "chain")] {
+            if !fields.has(name) && fields.has(other) {
+                fields.fault(name, Fault::new("required", format!("is required together with {other}")));
+            }
+        }
+        let to = fields.required(ADDRESS, read::address);
+        if let Some(unsuitable) = unsuitable {
+            fields.fault(ADDRESS, Fault::new(unsuitable.code(), unsuitable.to_string()));
+        }
+        let amount = fields.optional("amount", read::part);
+        let key = fields.optional("idempotency_key", idempotency_key);
+        let reason = fields.required("reason", read::text);
+        let asset = chain.zip(token_address).map(|(chain, address)| Asset { chain, address });
+        Some(Self { action: Action::RefundBlocked { to: to?, amount, asset, key }, reason: reason? })
+    }
+
+    /// Reads the field of a settlement retry.
+    pub(super) fn read_retry(fields: &Fields<'_>) -> Option<Self> {
+        only(fields, &["reason"]);
+        Some(Self { action: Action::RetrySettlement, reason: fields.required("reason", read::text)? })
+    }
+
+    /// Reads the field of a decision to apply transfers that were set aside.
+    pub(super) fn read_taking_in(fields: &Fields<'_>) -> Option<Self> {
+        only(fields, &["reason"]);
+        Some(Self { action: Action::TakeIn, reason: fields.required("reason", read::text)? })
+    }
+}
+
+/// Reads `allow` or `block`.
+pub(super) fn decision(value: &Value) -> Result<Decision, Fault> {
+    match read::string(value)? {
+        "allow" => Ok(Decision::Allow),
+        "block" => Ok(Decision::Block),
+        _ => Err(Fault::new("unknown_value", "must be one of allow, block")),
+    }
+}
+
+/// Reads an idempotency key with the same format as the header.
+fn idempotency_key(value: &Value) -> Result<String, Fault> {
+    let key = read::string(value)?;
+    let malformed = || Fault::new("invalid_key", format!("must be 1 to {KEY_CHARS_MAX} visible ASCII characters"));
+    if is_key(key) { Ok(key.to_owned()) } else { Err(malformed()) }
+}
+
+/// Key of a refund without an idempotency key: derived from the next refund after those that are listed. Until that
+/// refund is listed, a repeated request means the same one.
+pub(super) fn next_refund(decisions: &Decisions) -> String {
+    format!("after-{}", decisions.payment.refunds.len())
+}
+
+/// Id of the refund of a payment under a key. The same payment and key always give the same id; other payments or keys
+/// give another id, except with negligible probability.
+fn refund_under(payment: PaymentId, key: &str) -> RefundId {
+    let digest = Sha256::new().chain_update(b"payferry refund v1").chain_update(payment.to_bytes()).chain_update(key);
+    let random = digest.finalize().iter().take(10).fold(0, |number: u128, byte| number << 8 | u128::from(*byte));
+    RefundId::from_ulid(Ulid::from_parts(payment.ulid().timestamp_ms(), random))
+}
+
+/// Destination address in a body, if it is valid.
+pub(super) fn destination(body: &Value) -> Option<Address> {
+    read::address(body.get(ADDRESS)?).ok()
+}
+
+/// Reason why money must not be sent to the address.
+pub(super) async fn unsuitable_at(operator: &Operator, to: Option<Address>) -> Result<Option<Unsuitable>, ApiError> {
+    match to {
+        Some(to) => Ok(operator.system.unsuitable(to).await?),
+        None => Ok(None),
+    }
+}
+
+/// Carries out a decision for the operator. Used by the API and the page. Returns the state of the payment afterwards.
+pub(super) async fn carry_out(operator: &Operator, id: PaymentId, asked: Asked) -> Result<Decisions, ApiError> {
+    let system = &operator.system;
+    let now = system.clock().now();
+    let before = find(operator, id).await?;
+    let Asked { action, reason } = asked;
+    let (name, command, mut detail) = match action {
+        Action::Screen { key, decision } => {
+            let transfer = before.payment.transfer(key).ok_or(ApiError::NotFound("transfer"))?;
+            let TransferKey { chain, tx_hash, log_index } = key;
+            let detail = json!({ "chain": chain, "tx_hash": tx_hash, "log_index": log_index, "decision": decision });
+            ("payment.transfer_screened_by_hand", decisions::screen(transfer, decision, now), detail)
+        }
+        Action::ScreenRefund { refund_id, decision } => {
+            let refund = before.payment.refunds.iter().find(|refund| refund.id == refund_id);
+            let refund = refund.ok_or(ApiError::NotFound("refund"))?;
+            let detail = json!({ "refund_id": refund_id, "decision": decision });
+            ("payment.refund_screened_by_hand", decisions::screen_refund(refund, decision, now), detail)
+        }
+        Action::RefundBlocked { to, amount, asset, key } => {
+            let refund_id = refund_under(id, &key.unwrap_or_else(|| next_refund(&before)));
+            let asset = asset.filter(|asset| *asset != before.payment.asset());
+            let command = decisions::refund_blocked(refund_id, amount, to, asset);
+            ("payment.blocked_money_refunded", command, json!({ "refund_id": refund_id }))
+        }
+        Action::RetrySettlement => {
+            ("payment.settlement_retried", Command::RetrySettlement { by: Requester::Operator }, json!({}))
+        }
+        Action::TakeIn => {
+            let observed = system.set_aside(id, TAKEN_IN_AT_ONCE_MAX).await?;
+            let detail = json!({ "transfers_max": observed.len() });
+            ("payment.set_aside_taken_in", Command::TakeIn { observed }, detail)
+        }
+    };
+    detail["reason"] = json!(reason);
+    let entry =
+        Entry { action: name.to_owned(), psp_id: Some(before.payment.terms.psp_id), subject: id.to_string(), detail };
+    let carried_out = system.command(id, command, Beside::default().audited(entry, &Actor::Operator, now)).await;
+    let _: Payment = carried_out.map_err(|error| match error {
+        CommandError::Quarantined => quarantined(id),
+        CommandError::Rejected(rejection @ Rejection::RefundExists) => {
+            let detail = "Another refund of this payment was asked for under the same idempotency_key, or since this page was \
+                          read: look at the payment before you ask for more.";
+            ApiError::Conflict(rejection.code(), detail.to_owned(), Vec::new())
+        }
+        other => other.into(),
+    })?;
+    tracing::info!(payment.id = %id, decision = name, "operator decided about payment {id}: {name}");
+    find(operator, id).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use payferry_domain::OperationId;
+
+    #[test]
+    fn a_key_identifies_one_refund_of_one_payment() {
+        let (payment, other) = (PaymentId::generate(), PaymentId::generate());
+        let refund = refund_under(payment, "case-17");
+        assert_eq!(refund, refund_under(payment, "case-17"));
+        assert_ne!(refund, refund_under(payment, "case-18"));
+        assert_ne!(refund, refund_under(other, "case-17"));
+        // A client cannot choose a key so that the refund gets the id of another movement of money.
+        for key in [payment.ulid().to_string(), other.ulid().to_string(), refund.to_string()] {
+            let sending = OperationId::refund_of(refund_under(payment, &key));
+            let others = [payment, other].map(OperationId::settlement_of);
+            assert!(!others.contains(&sending) && sending != OperationId::refund_of(refund), "{key}");
+        }
+        assert_eq!(refund.ulid().timestamp_ms(), payment.ulid().timestamp_ms());
+    }
+}

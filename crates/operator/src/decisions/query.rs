@@ -1,0 +1,331 @@
+//! Possible operator decisions about a payment. The domain decides which commands it would accept, so that this list
+//! and the domain always agree.
+
+use payferry_accounts::Moment;
+use payferry_accounts::audit::{self, Filter};
+use payferry_actors::System;
+use payferry_actors::payment::store;
+use payferry_actors::wallet::checksummed;
+use payferry_domain::payment::{
+    Command, Decision, Funds, Label, Payment, Refund, RefundState, Requester, Status, Transfer, TransferToken, Verdict,
+    decide,
+};
+use payferry_domain::{Address, Asset, PaymentId, RefundId, Timestamp, Token};
+use payferry_entities::StoreError;
+use serde::Serialize;
+
+use crate::decisions::aside::{self, AsideLine};
+
+/// Provider name in an operator's verdict.
+const OPERATOR: &str = "operator";
+
+/// Action that an operator can take on a payment now.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Possible {
+    /// `screen`, `screen_refund`, `refund_blocked`, `retry_settlement`, `take_in` or `release`.
+    pub action: &'static str,
+    /// Path of the POST request.
+    pub path: String,
+}
+
+/// State of a payment for operator decisions.
+#[derive(Debug, Clone, Serialize)]
+pub struct Decisions {
+    /// Payment.
+    pub payment_id: PaymentId,
+    /// PSP.
+    pub psp_id: String,
+    /// Status.
+    pub status: Status,
+    /// Labels.
+    pub labels: Vec<Label>,
+    /// Chain.
+    pub chain: &'static str,
+    /// Token.
+    pub currency: &'static str,
+    /// Blocked money in its wallet that was not sent back.
+    pub blocked_held: String,
+    /// The same by token and chain, with blocked money of other tokens and on other chains.
+    pub blocked: Vec<BlockedLine>,
+    /// Transfers that are not listed because the list is full. They are not counted until they are applied.
+    pub set_aside: Vec<AsideLine>,
+    /// Every transfer, with its possible decisions.
+    pub transfers: Vec<TransferLine>,
+    /// Refunds whose address is in screening, each with its possible decisions.
+    pub refunds: Vec<RefundLine>,
+    /// Settlement with its failures, if it has failed.
+    pub settlement: Option<SettlementLine>,
+    /// Possible actions.
+    pub can: Vec<Possible>,
+    /// Audit log, oldest first.
+    pub history: Vec<audit::Entry>,
+    #[serde(skip)]
+    pub(crate) payment: Payment,
+}
+
+/// Blocked money of one token on one chain.
+#[derive(Debug, Clone, Serialize)]
+pub struct BlockedLine {
+    /// Chain.
+    pub chain: &'static str,
+    /// Token, if it is one that payments expect on any chain.
+    pub currency: Option<&'static str>,
+    /// Amount.
+    pub amount: String,
+    /// Token contract, if the token is not the expected one. The decision must then name the contract and the chain.
+    pub misdirected: Option<String>,
+}
+
+/// Transfer with its screening result.
+#[derive(Debug, Clone, Serialize)]
+pub struct TransferLine {
+    /// Chain.
+    pub chain: &'static str,
+    /// Transaction.
+    pub tx_hash: String,
+    /// Log index in the block.
+    pub log_index: u32,
+    /// Sender.
+    pub from: String,
+    /// Amount.
+    pub amount: String,
+    /// `seen`, `final`, `orphaned` or `ignored`.
+    pub status: &'static str,
+    /// Screening verdict. `None` while screening has not answered.
+    pub verdict: Option<Decision>,
+    /// Provider of the verdict.
+    pub provider: Option<String>,
+    /// Findings of the provider.
+    pub flags: Vec<String>,
+    /// Time of the verdict.
+    pub checked_at: Option<Moment>,
+    /// Possible decisions of the operator.
+    pub may: Vec<Decision>,
+}
+
+/// Held refund with the screening result of its address.
+#[derive(Debug, Clone, Serialize)]
+pub struct RefundLine {
+    /// Refund.
+    pub refund_id: RefundId,
+    /// Amount.
+    pub amount: String,
+    /// Destination address.
+    pub address: String,
+    /// Screening verdict. `None` while screening has not answered.
+    pub verdict: Option<Decision>,
+    /// Provider of the verdict.
+    pub provider: Option<String>,
+    /// Findings of the provider.
+    pub flags: Vec<String>,
+    /// Time of the verdict.
+    pub checked_at: Option<Moment>,
+    /// Possible decisions of the operator.
+    pub may: Vec<Decision>,
+}
+
+/// Settlement that has failed.
+#[derive(Debug, Clone, Serialize)]
+pub struct SettlementLine {
+    /// `queued`, `settled`, `failed` or `withdrawn`.
+    pub status: &'static str,
+    /// Amount.
+    pub amount: String,
+    /// Number of persistent failures.
+    pub failures: u32,
+    /// Last failure.
+    pub failure: Option<String>,
+    /// Time of the next automatic attempt.
+    pub retry_at: Option<Moment>,
+}
+
+/// Reads the decisions about a payment. `None` if the id is unknown.
+pub async fn decisions(system: &System, id: PaymentId) -> Result<Option<Decisions>, StoreError> {
+    let database = system.database();
+    let Some(payment) = store::load(database, id).await? else { return Ok(None) };
+    let filter = Filter { subject: Some(id.to_string()), ..Filter::default() };
+    let history = audit::read(database.reader(), &filter, audit::ENTRIES_MAX).await?.entries;
+    let now = system.clock().now();
+    let set_aside = aside::of_payment(system, id).await?;
+    let can = possible_of_all(system, &payment, &set_aside, now);
+    let terms = &payment.terms;
+    let settlement = payment.settlement.as_deref().map(|settlement| SettlementLine {
+        status: settlement.state.as_str(),
+        amount: settlement.amount.to_string(),
+        failures: settlement.failures,
+        failure: settlement.failure.clone(),
+        retry_at: settlement.retry_at.map(Moment),
+    });
+    Ok(Some(Decisions {
+        payment_id: id,
+        psp_id: terms.psp_id.to_string(),
+        status: payment.status,
+        labels: payment.labels.iter().collect(),
+        chain: terms.chain.as_str(),
+        currency: terms.token.as_str(),
+        blocked_held: payment.blocked_held().to_string(),
+        blocked: blocked(&payment),
+        set_aside,
+        transfers: payment.transfers.iter().map(|transfer| line(&payment, transfer, now)).collect(),
+        refunds: held(&payment).map(|refund| refund_line(&payment, refund, now)).collect(),
+        settlement,
+        can,
+        history,
+        payment,
+    }))
+}
+
+/// Action that applies transfers that were set aside.
+pub(crate) fn take_in(id: PaymentId) -> Possible {
+    Possible { action: "take_in", path: format!("/ops/payments/{id}/take_in") }
+}
+
+/// Possible actions on a payment, including its transfers that were set aside.
+pub(crate) fn possible_of_all(
+    system: &System,
+    payment: &Payment,
+    set_aside: &[AsideLine],
+    now: Timestamp,
+) -> Vec<Possible> {
+    let mut can = possible(payment, now);
+    can.extend(aside::may_be_taken_in(system, payment, set_aside).then(|| take_in(payment.id())));
+    can
+}
+
+/// Possible actions on the listed transfers, refunds and settlement.
+pub(crate) fn possible(payment: &Payment, now: Timestamp) -> Vec<Possible> {
+    let path = |what: &str| format!("/ops/payments/{}/{what}", payment.id());
+    let screen = payment.transfers.iter().any(|transfer| !may(payment, transfer, now).is_empty());
+    let address = held(payment).any(|refund| !may_refund(payment, refund, now).is_empty());
+    let can_refund =
+        |asset| decide(payment, &refund_blocked(RefundId::generate(), None, SOMEWHERE, asset), now).is_ok();
+    let assets = payment.blocked_misdirected().into_iter().map(|(asset, _)| Some(asset));
+    let refund = std::iter::once(None).chain(assets).any(can_refund);
+    let retry = decide(payment, &Command::RetrySettlement { by: Requester::Operator }, now).is_ok();
+    [(screen, "screen"), (address, "screen_refund"), (refund, "refund_blocked"), (retry, "retry_settlement")]
+        .into_iter()
+        .filter(|(can, _)| *can)
+        .map(|(_, action)| Possible { action, path: path(action) })
+        .collect()
+}
+
+/// Arbitrary address, to test if there is anything to send.
+const SOMEWHERE: Address = Address([0x5e; 20]);
+
+/// Command that sends blocked money back.
+pub(crate) fn refund_blocked(
+    refund_id: RefundId,
+    amount: Option<payferry_domain::Amount>,
+    to: Address,
+    asset: Option<Asset>,
+) -> Command {
+    let (funds, by) = (Funds::Blocked, Requester::Operator);
+    Command::RequestRefund { refund_id, amount, to: Some(to), funds, asset, by }
+}
+
+fn blocked(payment: &Payment) -> Vec<BlockedLine> {
+    let terms = &payment.terms;
+    let due = Some(payment.blocked_held()).filter(|held| !held.is_zero()).map(|held| BlockedLine {
+        chain: terms.chain.as_str(),
+        currency: Some(terms.token.as_str()),
+        amount: held.to_string(),
+        misdirected: None,
+    });
+    let elsewhere = payment.blocked_misdirected().into_iter().map(|(asset, held)| {
+        let of_it =
+            payment.transfers.iter().find(|transfer| !transfer.is_right() && payment.asset_of(transfer) == asset);
+        let token = of_it.and_then(|transfer| match transfer.token {
+            TransferToken::Right => Some(terms.token),
+            TransferToken::Other { token, .. } => Some(token),
+            TransferToken::LookAlike { .. } => None,
+        });
+        BlockedLine {
+            chain: asset.chain.as_str(),
+            currency: token.map(Token::as_str),
+            amount: held.to_string(),
+            misdirected: Some(checksummed(asset.address)),
+        }
+    });
+    due.into_iter().chain(elsewhere).collect()
+}
+
+/// Possible decisions about a transfer: those that the domain would accept and that change something.
+fn may(payment: &Payment, transfer: &Transfer, now: Timestamp) -> Vec<Decision> {
+    let takes = |decision: &Decision| {
+        let changes = decide(payment, &screen(transfer, *decision, now), now).is_ok_and(|events| !events.is_empty());
+        changes && transfer.decision() != Some(*decision)
+    };
+    [Decision::Allow, Decision::Block].into_iter().filter(takes).collect()
+}
+
+/// Command that decides about a transfer. The findings of the provider are kept.
+pub(crate) fn screen(transfer: &Transfer, decision: Decision, now: Timestamp) -> Command {
+    let verdict = by_hand(transfer.verdict.as_deref(), decision, now);
+    Command::ScreenTransfer { key: transfer.key, revision: transfer.revision, verdict }
+}
+
+/// Command that decides about the address of a refund.
+pub(crate) fn screen_refund(refund: &Refund, decision: Decision, now: Timestamp) -> Command {
+    let verdict = by_hand(refund.verdict.as_deref(), decision, now);
+    Command::ScreenRefund { refund_id: refund.id, verdict }
+}
+
+pub(crate) fn by_hand(said: Option<&Verdict>, decision: Decision, now: Timestamp) -> Verdict {
+    Verdict {
+        decision,
+        by_operator: true,
+        risk_level: said.and_then(|said| said.risk_level.clone()),
+        score: said.and_then(|said| said.score),
+        flags: said.map(|said| said.flags.clone()).unwrap_or_default(),
+        provider: OPERATOR.to_owned(),
+        provider_ref: None,
+        list_version: None,
+        plain_sender: said.and_then(|said| said.plain_sender),
+        checked_at: now,
+    }
+}
+
+/// Refunds whose address is in screening.
+fn held(payment: &Payment) -> impl Iterator<Item = &Refund> {
+    let waits = |refund: &&Refund| refund.state == RefundState::Pending && refund.awaits_screening();
+    payment.refunds.iter().filter(waits)
+}
+
+/// Possible decisions about the address of a refund.
+fn may_refund(payment: &Payment, refund: &Refund, now: Timestamp) -> Vec<Decision> {
+    let takes = |decision: &Decision| {
+        decide(payment, &screen_refund(refund, *decision, now), now).is_ok_and(|events| !events.is_empty())
+    };
+    [Decision::Allow, Decision::Block].into_iter().filter(takes).collect()
+}
+
+fn refund_line(payment: &Payment, refund: &Refund, now: Timestamp) -> RefundLine {
+    let said = refund.verdict.as_deref();
+    RefundLine {
+        refund_id: refund.id,
+        amount: refund.amount.to_string(),
+        address: checksummed(refund.to),
+        verdict: refund.decision(),
+        provider: said.map(|said| said.provider.clone()),
+        flags: said.map(|said| said.flags.clone()).unwrap_or_default(),
+        checked_at: said.map(|said| Moment(said.checked_at)),
+        may: may_refund(payment, refund, now),
+    }
+}
+
+fn line(payment: &Payment, transfer: &Transfer, now: Timestamp) -> TransferLine {
+    let said = transfer.verdict.as_deref();
+    TransferLine {
+        chain: transfer.key.chain.as_str(),
+        tx_hash: transfer.key.tx_hash.to_string(),
+        log_index: transfer.key.log_index,
+        from: checksummed(transfer.from),
+        amount: transfer.amount.to_string(),
+        status: transfer.status.as_str(),
+        verdict: transfer.decision(),
+        provider: said.map(|said| said.provider.clone()),
+        flags: said.map(|said| said.flags.clone()).unwrap_or_default(),
+        checked_at: said.map(|said| Moment(said.checked_at)),
+        may: may(payment, transfer, now),
+    }
+}

@@ -1,0 +1,215 @@
+//! `/ops/events`: server-sent events of the running service.
+//!
+//! `hello` is the first event. `incident` is an entry of the supervision log. Its event id is its number, prefixed with
+//! the start time of the service. A browser that reconnects gets the entries that it missed, as far as the log still
+//! has them, or all entries if the service was restarted and numbers from one again. `tick` is the state of the service
+//! once a second, computed once for all listeners.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::IntoResponse;
+use axum::response::sse::{Event, KeepAlive, Sse};
+use payferry_accounts::Moment;
+use payferry_actors::System;
+use payferry_actors::observe::Tallied;
+use payferry_domain::Timestamp;
+use payferry_httpkit::error::{ApiError, Away};
+use payferry_httpkit::live::UNBUFFERED;
+use serde::Serialize;
+use serde_json::json;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+
+use crate::Operator;
+use crate::chains::{self, ChainHealth};
+use crate::overview::{self, JournalLine};
+use crate::webhooks::{self, Backlog};
+
+/// Maximum number of listeners.
+pub const EVENT_LISTENERS_MAX: usize = 64;
+/// Interval of ticks.
+const TICK_EVERY: Duration = Duration::from_secs(1);
+/// Interval of comments on an idle stream.
+const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(15);
+/// Reconnection delay of a browser.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+/// Time that a tick waits for the database. After that it is sent without the database's figures.
+const BACKLOG_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// State of the service, once a second.
+#[derive(Debug, Clone, Serialize)]
+pub struct Tick {
+    /// Wall clock time.
+    pub at: Moment,
+    /// True if every shard has read its live payments.
+    pub ready: bool,
+    /// Number of live payment actors.
+    pub payments_live: usize,
+    /// Restarts of all actors since the start.
+    pub restarts: u64,
+    /// Number of quarantined payments, payouts and withdrawals.
+    pub quarantined: usize,
+    /// Payments by status and chain. `None` until the count after the start is complete.
+    pub payments: Option<Vec<Tallied>>,
+    /// State of each chain.
+    pub chains: Vec<ChainHealth>,
+    /// Undelivered events. `None` if the database does not answer at once.
+    pub webhooks: Option<Backlog>,
+    /// The journal.
+    pub journal: JournalLine,
+}
+
+/// Produces the ticks while there are listeners.
+pub(super) struct Pulse {
+    /// Start time of the service. Numbers of incidents are valid for this run only.
+    started: Timestamp,
+    latest: watch::Sender<Option<Arc<Tick>>>,
+    beating: AtomicBool,
+    room: Arc<Semaphore>,
+}
+
+impl Pulse {
+    /// For a service that started at this wall clock time.
+    pub(super) fn new(started: Timestamp) -> Self {
+        Self {
+            started,
+            latest: watch::Sender::new(None),
+            beating: AtomicBool::new(false),
+            room: Arc::new(Semaphore::new(EVENT_LISTENERS_MAX)),
+        }
+    }
+
+    /// Event id of an incident.
+    fn id_of(&self, incident: u64) -> String {
+        format!("{}-{incident}", self.started.as_millis())
+    }
+
+    /// Number of the incident with this event id. `None` if the id is malformed or of another run.
+    fn incident_of(&self, id: &str) -> Option<u64> {
+        let (started, incident) = id.split_once('-')?;
+        (started.parse() == Ok(self.started.as_millis())).then(|| incident.parse().ok()).flatten()
+    }
+}
+
+/// One listener.
+struct Listener {
+    operator: Operator,
+    incidents: watch::Receiver<u64>,
+    ticks: watch::Receiver<Option<Arc<Tick>>>,
+    /// Number of the newest incident that was sent.
+    told: u64,
+    waiting: VecDeque<Event>,
+    _room: OwnedSemaphorePermit,
+}
+
+/// Starts a stream. `Last-Event-ID` names the last incident that the client received.
+pub(super) async fn listen(
+    State(operator): State<Operator>,
+    headers: HeaderMap,
+) -> Result<impl IntoResponse, ApiError> {
+    let room = operator.pulse.room.clone().try_acquire_owned();
+    let room =
+        room.map_err(|_| ApiError::Unavailable(Away::Capacity, "too many listeners on the event stream".into()))?;
+    let incidents = operator.system.watch_incidents();
+    let newest = *incidents.borrow();
+    let pulse = &operator.pulse;
+    let heard = headers.get("last-event-id").and_then(|id| id.to_str().ok()).filter(|id| !id.is_empty());
+    // A client of an earlier run of the service gets all entries.
+    let told = heard.map_or(newest, |id| pulse.incident_of(id).map_or(0, |heard| heard.min(newest)));
+    let hello = Event::default().event("hello").retry(RETRY_AFTER).id(pulse.id_of(told));
+    let ticks = operator.pulse.latest.subscribe();
+    operator.beat();
+    let mut listener = Listener { incidents, ticks, told, waiting: VecDeque::new(), _room: room, operator };
+    listener.waiting.extend(hello.json_data(json!({"incidents": newest})).ok());
+    listener.take_incidents();
+    let stream = futures::stream::unfold(listener, Listener::next);
+    let stream = Sse::new(stream).keep_alive(KeepAlive::new().interval(KEEP_ALIVE_EVERY));
+    Ok(([UNBUFFERED], stream))
+}
+
+impl Listener {
+    /// Returns the next event, or `None` once the listener shuts down.
+    async fn next(mut self) -> Option<(Result<Event, Infallible>, Self)> {
+        loop {
+            if let Some(event) = self.waiting.pop_front() {
+                return Some((Ok(event), self));
+            }
+            tokio::select! {
+                () = self.operator.closing.cancelled() => return None,
+                changed = self.incidents.changed() => {
+                    changed.ok()?;
+                    self.take_incidents();
+                }
+                changed = self.ticks.changed() => {
+                    changed.ok()?;
+                    let tick = self.ticks.borrow_and_update().clone();
+                    self.waiting.extend(tick.and_then(|tick| Event::default().event("tick").json_data(&*tick).ok()));
+                }
+            }
+        }
+    }
+
+    fn take_incidents(&mut self) {
+        self.incidents.borrow_and_update();
+        for incident in self.operator.system.incidents(Some(self.told)) {
+            self.told = self.told.max(incident.number);
+            let event = Event::default().event("incident").id(self.operator.pulse.id_of(incident.number));
+            self.waiting.extend(event.json_data(&incident).ok());
+        }
+    }
+}
+
+impl Operator {
+    /// Starts the task that produces ticks, unless it runs.
+    fn beat(&self) {
+        if !self.pulse.beating.swap(true, Ordering::AcqRel) {
+            tokio::spawn(beat(self.clone()));
+        }
+    }
+}
+
+async fn beat(operator: Operator) {
+    let pulse = &operator.pulse;
+    let mut every = tokio::time::interval(TICK_EVERY);
+    every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            () = operator.closing.cancelled() => return,
+            _ = every.tick() => {}
+        }
+        if pulse.latest.receiver_count() == 0 {
+            pulse.beating.store(false, Ordering::Release);
+            // A listener may have subscribed since, and seen the task still running.
+            if pulse.latest.receiver_count() == 0 || pulse.beating.swap(true, Ordering::AcqRel) {
+                return;
+            }
+        }
+        pulse.latest.send_replace(Some(Arc::new(tick(&operator.system).await)));
+    }
+}
+
+/// Returns the current state.
+async fn tick(system: &System) -> Tick {
+    let view = system.observe();
+    let backlog = tokio::time::timeout(BACKLOG_TIMEOUT, webhooks::backlog(system)).await;
+    let mut payments = overview::payments(system);
+    if let Some(payments) = &mut payments {
+        payments.retain(|line| line.count > 0);
+    }
+    Tick {
+        at: system.clock().real_now::<Timestamp>().into(),
+        ready: view.ready,
+        payments_live: view.payments_live,
+        restarts: view.restarts.values().sum(),
+        quarantined: view.payments_quarantined + view.sendings_quarantined,
+        payments,
+        chains: chains::health(system),
+        webhooks: backlog.ok().and_then(Result::ok),
+        journal: overview::journal(system),
+    }
+}

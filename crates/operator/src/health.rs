@@ -1,0 +1,85 @@
+//! `/healthz`, `/readyz` and `/metrics`: for machines, without a token.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::IntoResponse;
+use payferry_actors::System;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::Operator;
+use crate::chains::{self, ChainHealth, ChainState};
+use crate::query::answers;
+
+/// Readiness for payments, with every component that it depends on.
+#[derive(Debug, Clone, Serialize)]
+pub struct Readiness {
+    /// All components below are ok.
+    pub ready: bool,
+    /// Database.
+    pub database: DatabaseReadiness,
+    /// Payments.
+    pub payments: PaymentsReadiness,
+    /// Chains.
+    pub chains: ChainsReadiness,
+}
+
+/// Readiness of the database.
+#[derive(Debug, Clone, Serialize)]
+pub struct DatabaseReadiness {
+    /// Reads and writes work.
+    pub ok: bool,
+    /// The database answers.
+    pub reads: bool,
+    /// The last known writes succeeded.
+    pub writes: bool,
+}
+
+/// Readiness of the live payments.
+#[derive(Debug, Clone, Serialize)]
+pub struct PaymentsReadiness {
+    /// Every shard runs and has read its live payments.
+    pub ok: bool,
+}
+
+/// Readiness of the chains.
+#[derive(Debug, Clone, Serialize)]
+pub struct ChainsReadiness {
+    /// At least one chain is usable: `best` selects it, and requests that name another chain are refused until it
+    /// recovers.
+    pub ok: bool,
+    /// Number of chains that are read and not stale.
+    pub usable: usize,
+    /// State of each chain.
+    pub each: Vec<ChainHealth>,
+}
+
+/// Liveness: the process runs.
+pub(super) async fn healthz() -> Json<Value> {
+    Json(json!({"status": "ok"}))
+}
+
+/// Readiness: the service can take payments, or the reasons why it cannot.
+pub(super) async fn readyz(State(operator): State<Operator>) -> (StatusCode, Json<Readiness>) {
+    let readiness = readiness(&operator.system).await;
+    let status = if readiness.ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    (status, Json(readiness))
+}
+
+/// Returns the readiness for payments.
+pub async fn readiness(system: &System) -> Readiness {
+    let reads = answers(system).await.is_ok();
+    let writes = system.is_writing();
+    let database = DatabaseReadiness { ok: reads && writes, reads, writes };
+    let payments = PaymentsReadiness { ok: system.is_ready() };
+    let each = chains::health(system);
+    let usable = each.iter().filter(|chain| chain.state == ChainState::Ok).count();
+    let chains = ChainsReadiness { ok: usable > 0, usable, each };
+    Readiness { ready: database.ok && payments.ok && chains.ok, database, payments, chains }
+}
+
+/// Returns all metrics of the process in Prometheus' text format.
+pub(super) async fn metrics(State(operator): State<Operator>) -> impl IntoResponse {
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], (operator.metrics)())
+}

@@ -1,0 +1,57 @@
+//! Administration: PSPs with their policies, and their API keys. The changes themselves are in `crate::tenants`, which
+//! the command line uses too.
+
+use std::str::FromStr;
+
+use payferry_accounts::tenants::{Name, NameError, TenantError};
+use payferry_domain::{PaymentId, PspId};
+use payferry_httpkit::error::{ApiError, FieldError};
+use payferry_httpkit::extract::{Fault, Fields, read};
+
+/// What an error about a PSP or an API key is to a caller.
+pub fn tenant_failure(error: TenantError) -> ApiError {
+    match error {
+        TenantError::NoPsp(_) => ApiError::NotFound("psp"),
+        TenantError::NoKey(_) => ApiError::NotFound("key"),
+        TenantError::Unreadable(..) => ApiError::internal(error),
+        TenantError::Database(error) => error.into(),
+    }
+}
+
+/// Parses an id in the path. A malformed id is a client error.
+pub(super) fn id_of<T: FromStr>(name: &str, text: &str) -> Result<T, ApiError> {
+    text.parse().map_err(|_| {
+        let message = "is not an id of this kind".to_owned();
+        ApiError::BadParameters(vec![FieldError { field: name.to_owned(), code: "invalid_id".into(), message }])
+    })
+}
+
+/// Parses a payment id in the path, or the id of the transfer that the payment carries.
+pub(super) fn payment_id_of(text: &str) -> Result<PaymentId, ApiError> {
+    PaymentId::of_public(text).map_or_else(|| id_of("payment_id", text), Ok)
+}
+
+pub(crate) fn psp_id_of(text: &str) -> Result<PspId, ApiError> {
+    id_of("psp_id", text)
+}
+
+pub(crate) fn name(value: &serde_json::Value) -> Result<Name, Fault> {
+    read::string(value)?.parse().map_err(|error: NameError| {
+        let code = match error {
+            NameError::Empty => "empty",
+            NameError::TooLong => "too_long",
+            NameError::ControlCharacters => "invalid_characters",
+        };
+        Fault::new(code, error.to_string())
+    })
+}
+
+/// Refuses unknown fields, so that a misspelt field does not make a change without effect.
+pub(super) fn only(fields: &Fields<'_>, known: &[&str]) {
+    for unknown in fields.names().filter(|name| !known.contains(name)) {
+        fields.fault(
+            unknown,
+            Fault::new("unknown_field", format!("is not a known field; known fields are {}", known.join(", "))),
+        );
+    }
+}

@@ -1,0 +1,128 @@
+//! The operator's listener: health, metrics, and the state of the whole service.
+//!
+//! `table` lists the routes with their access; routes are added only there. `read` holds the data for programs and for
+//! pages. Deliberately absent: everything that PSPs and payers use.
+
+mod actors;
+mod admit;
+pub mod attention;
+mod audit;
+mod chains;
+pub mod customers;
+mod decisions;
+mod events;
+pub mod health;
+mod input;
+mod login;
+mod outbound;
+mod overview;
+mod page;
+mod pauses;
+mod payment;
+pub mod psps;
+mod query;
+mod routes;
+mod secure;
+mod webhooks;
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use axum::extract::DefaultBodyLimit;
+use axum::{Router, middleware};
+use payferry_accounts::documents::DocumentStore;
+use payferry_accounts::keys::KeyMode;
+use payferry_actors::System;
+use payferry_httpkit::REQUEST_TIMEOUT;
+use payferry_httpkit::edge::Edge;
+use payferry_httpkit::error::{ApiError, Listener};
+use tokio::sync::{Mutex, Semaphore};
+use tokio_util::sync::CancellationToken;
+
+use events::Pulse;
+
+pub use admit::{Admission, FAILED_ATTEMPTS_PER_MINUTE_MAX, SESSION_SECS};
+pub use events::{EVENT_LISTENERS_MAX, Tick};
+pub use input::tenant_failure;
+pub use routes::{Access, Route, table};
+
+/// Maximum number of concurrent requests. Event streams are counted separately.
+pub const REQUESTS_AT_ONCE: usize = 256;
+/// Maximum size of a request body.
+const BODY_BYTES_MAX: usize = 64 * 1024;
+
+/// Configuration of the operator's listener.
+pub struct OperatorConfig {
+    /// Operator token.
+    pub token: String,
+    /// Mode of the API keys that are created here.
+    pub key_mode: KeyMode,
+    /// Storage of the customers' documents.
+    pub documents: DocumentStore,
+    /// Renders the metrics of the process in Prometheus' text format.
+    pub metrics: fn() -> String,
+    /// Cancelled when the listener shuts down, to end long-running responses.
+    pub closing: CancellationToken,
+}
+
+/// State shared by the operator's handlers. Clones share it.
+#[derive(Clone)]
+pub struct Operator(Arc<Shared>);
+
+/// State behind all clones of an [`Operator`].
+pub struct Shared {
+    /// Supervision tree.
+    pub system: System,
+    /// Mode of the API keys that are created here.
+    pub key_mode: KeyMode,
+    /// Storage of the customers' documents.
+    pub documents: DocumentStore,
+    /// Cancelled when the listener shuts down.
+    pub closing: CancellationToken,
+    metrics: fn() -> String,
+    admission: Admission,
+    /// Limits concurrent requests.
+    door: Arc<Semaphore>,
+    /// Serialises releases from quarantine.
+    releasing: Mutex<()>,
+    pulse: Pulse,
+}
+
+impl Operator {
+    /// State over a running tree.
+    pub fn new(system: System, config: OperatorConfig) -> Self {
+        let OperatorConfig { token, key_mode, documents, metrics, closing } = config;
+        let admission = Admission::new(&token, system.clock().clone());
+        let door = Arc::new(Semaphore::new(REQUESTS_AT_ONCE));
+        let (releasing, pulse) = (Mutex::default(), Pulse::new(system.clock().real_now()));
+        Self(Arc::new(Shared { system, key_mode, documents, closing, metrics, admission, door, releasing, pulse }))
+    }
+}
+
+impl Deref for Operator {
+    type Target = Shared;
+
+    fn deref(&self) -> &Shared {
+        &self.0
+    }
+}
+
+/// Router of all operator routes.
+pub fn router(operator: Operator) -> Router {
+    let mut open = Router::new();
+    let mut closed = Router::new();
+    for route in table() {
+        match route.access {
+            Access::Open => open = open.route(route.path, route.serve),
+            Access::Token => closed = closed.route(route.path, route.serve),
+        }
+    }
+    let edge = Edge { listener: Listener::Operator, door: operator.door.clone(), request_timeout: REQUEST_TIMEOUT };
+    let router = closed
+        // Unknown paths also need the token, so that an unauthenticated client does not learn which routes exist.
+        .fallback(async || ApiError::NoRoute("docs/src/operate/listener.md"))
+        .layer(middleware::from_fn_with_state(operator.clone(), admit::admit))
+        .merge(open)
+        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX));
+    edge.surround(router).layer(middleware::from_fn(secure::harden)).with_state(operator)
+}

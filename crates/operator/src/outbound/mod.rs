@@ -1,0 +1,103 @@
+//! `/ops/sendings`: live payouts and withdrawals, one of them, and the operator's decision about its address.
+
+pub(crate) mod page;
+pub(crate) mod query;
+pub(crate) mod queue;
+
+use axum::extract::State;
+use axum::http::Uri;
+use payferry_actors::SendingCommandError;
+use payferry_actors::customers::audit::{self, Actor, Entry};
+use payferry_actors::observe::SendingLine;
+use payferry_domain::payment::Decision;
+use payferry_domain::sending::SendingId;
+use payferry_httpkit::Answer;
+use payferry_httpkit::error::ApiError;
+use payferry_httpkit::extract::{Fault, Fields, JsonBody, Path, QueryFields, read};
+use serde::Serialize;
+use serde_json::json;
+
+use crate::Operator;
+use crate::actors::{LINES_DEFAULT, limit, quarantined};
+use crate::decisions::decision;
+use crate::input::{id_of, only};
+use crate::outbound::query as sendings;
+use crate::outbound::query::SendingFacts;
+
+#[derive(Serialize)]
+struct SendingsPage {
+    sendings: Vec<SendingLine>,
+    /// Start of the next page, if there may be one.
+    next_after: Option<SendingId>,
+}
+
+/// Returns the live payouts and withdrawals in order of id. `?after=` starts after an id, `?limit=` sets the page size.
+pub(super) async fn list(State(operator): State<Operator>, uri: Uri) -> Result<Answer, ApiError> {
+    let mut query = QueryFields::of(&uri);
+    let malformed = |_| Fault::new("invalid_id", "is not the id of a payout or withdrawal");
+    let after = query.optional("after", |text| text.parse().map_err(malformed));
+    let limit = query.optional("limit", limit);
+    query.finish()?;
+    let limit = limit.unwrap_or(LINES_DEFAULT);
+    let sendings = operator.system.sendings_live(after, limit);
+    let next_after = sendings.last().filter(|_| sendings.len() == limit).map(|line| line.id);
+    Answer::ok(&SendingsPage { sendings, next_after })
+}
+
+/// Returns a payout or withdrawal, its actor, and the possible decisions.
+pub(super) async fn get(State(operator): State<Operator>, Path(id): Path<String>) -> Result<Answer, ApiError> {
+    Answer::ok(&find(&operator, id_of("sending_id", &id)?).await?)
+}
+
+/// Allows or blocks the address: `{"decision": "allow" | "block", "reason"}`.
+pub(super) async fn screen(
+    State(operator): State<Operator>,
+    Path(id): Path<String>,
+    body: JsonBody,
+) -> Result<Answer, ApiError> {
+    let id = id_of("sending_id", &id)?;
+    let asked = body.read(Asked::read)?;
+    Answer::ok(&carry_out(&operator, id, asked).await?)
+}
+
+/// Reads one of them.
+pub(super) async fn find(operator: &Operator, id: SendingId) -> Result<SendingFacts, ApiError> {
+    sendings::sending(&operator.system, id).await?.ok_or(ApiError::NotFound("sending"))
+}
+
+/// Decision of an operator about the address, with its reason.
+pub(super) struct Asked {
+    decision: Decision,
+    reason: String,
+}
+
+impl Asked {
+    /// Reads the fields of a decision.
+    pub(super) fn read(fields: &Fields<'_>) -> Option<Self> {
+        only(fields, &["decision", "reason"]);
+        let decision = fields.required("decision", decision);
+        let reason = fields.required("reason", read::text);
+        Some(Self { decision: decision?, reason: reason? })
+    }
+}
+
+/// Carries out a decision. Returns the state afterwards.
+pub(super) async fn carry_out(operator: &Operator, id: SendingId, asked: Asked) -> Result<SendingFacts, ApiError> {
+    let now = operator.system.clock().now();
+    let before = find(operator, id).await?;
+    let entry = Entry {
+        action: "sending.screened_by_hand".to_owned(),
+        psp_id: Some(before.sending.order.psp_id),
+        subject: id.to_string(),
+        detail: json!({ "decision": asked.decision, "reason": asked.reason }),
+    };
+    let command = sendings::screen(&before.sending, asked.decision, now);
+    let row = audit::row(entry, &Actor::Operator, now);
+    let carried_out = operator.system.command_sending(id, command, Some(row)).await;
+    carried_out.map_err(|error| match error {
+        SendingCommandError::Quarantined => quarantined(id),
+        other => other.into(),
+    })?;
+    tracing::info!(sending.id = %id, "operator decided about the address of {id}");
+    find(operator, id).await
+}

@@ -1,0 +1,145 @@
+//! `/ops`: overview of the service, most urgent first.
+
+use axum::extract::State;
+use axum::response::Response;
+use maud::{Markup, html};
+use payferry_actors::observe::{ActorKind, KindView};
+use payferry_actors::pauses::Held;
+use payferry_domain::Timestamp;
+
+use crate::Operator;
+use crate::actors::{incidents, tree};
+use crate::attention::page as stuck;
+use crate::chains::page as chains;
+use crate::health::Readiness;
+use crate::overview::{self, Overview, payments};
+use crate::page::path;
+use crate::page::shell::{Asked, Page, Place};
+use crate::page::words::{Tone, ago, badge, count, counted, grouped, millis};
+use crate::pauses::page as pauses;
+use crate::query::{if_by, soon};
+use crate::webhooks::page as webhooks;
+
+pub(crate) async fn show(State(operator): State<Operator>, asked: Asked) -> Response {
+    let mut overview = overview::overview(&operator.system).await;
+    if let Some(webhooks) = &mut overview.webhooks {
+        webhooks.endpoints.truncate(webhooks::OVERVIEW_MAX);
+        if_by(soon(), "PSP names", webhooks::name(&operator.system, &mut webhooks.endpoints)).await;
+    }
+    let now = operator.system.clock().real_now();
+    let held = operator.system.pauses().held();
+    asked.answer(&Page::live("Overview", Place::Overview, body(&overview, &held, now)))
+}
+
+fn body(view: &Overview, held: &Held, now: Timestamp) -> Markup {
+    let given_up = (view.payments_quarantined, view.sendings_quarantined);
+    html! {
+        div.title { h1 { "Overview" } (ready(&view.readiness)) }
+        div.col {
+            (alarm(&view.readiness))
+            (pauses::notice(held))
+            (stuck::quarantined(view, now))
+            (figures(view, now))
+            div.grid.two {
+                div.col {
+                    (tree::panel(&view.tree, &view.kinds, given_up, now))
+                    (log(view, now))
+                }
+                div.col {
+                    (chains::panel(&view.chains))
+                    (payments::panel(view.payments.as_deref()))
+                    (webhooks::panel(view.webhooks.as_ref(), now))
+                    (payments::journal(&view.journal.stats))
+                }
+            }
+        }
+    }
+}
+
+fn ready(readiness: &Readiness) -> Markup {
+    if readiness.ready { badge("ready", Tone::Good) } else { badge("not ready", Tone::Bad) }
+}
+
+/// Reasons why the service cannot take payments.
+fn alarm(readiness: &Readiness) -> Markup {
+    let told = [
+        (!readiness.database.reads, "The database does not answer."),
+        (!readiness.database.writes, "The database does not accept writes."),
+        (!readiness.payments.ok, "Live payments are still being loaded."),
+        (!readiness.chains.ok, "No chain is available for payments."),
+    ];
+    html! {
+        @if !readiness.ready {
+            div.notice.bad role="alert" {
+                strong { "The service cannot take payments. " }
+                @for (_, words) in told.iter().filter(|(is_so, _)| *is_so) { (words) " " }
+            }
+        }
+    }
+}
+
+fn figures(view: &Overview, now: Timestamp) -> Markup {
+    let of = |kind| view.kinds.iter().find(|one| one.kind == kind);
+    let waiting: usize = view.kinds.iter().map(|kind| kind.figures.mailbox).sum();
+    let restarts: u64 = view.kinds.iter().flat_map(|kind| kind.restarts.values()).sum();
+    let all = view.payments.as_ref().map(|payments| payments.iter().map(|one| one.count).sum::<u64>());
+    let stats = &view.journal.stats;
+    html! {
+        dl.figures {
+            div {
+                dt title="Live payments with an actor. The actors of quarantined payments are stopped." { "Payment actors" }
+                dd {
+                    (count(of(ActorKind::Payment).map_or(0, |kind: &KindView| kind.live)))
+                    small {
+                        @if view.payments_quarantined > 0 { (count(view.payments_quarantined)) " quarantined, " }
+                        @match all { Some(all) => { "of " (grouped(all.into())) }, None => "counting the total" }
+                    }
+                }
+            }
+            div { dt { "Mailboxes" } dd { (count(waiting)) small { "messages queued" } } }
+            div {
+                dt { "Journal" }
+                dd { (millis(payments::commit_ms(stats))) small { "per commit, " (payments::units_mean(stats)) " writes" } }
+            }
+            div {
+                dt { "Webhooks" }
+                dd {
+                    @match view.webhooks.as_ref().map(|webhooks| &webhooks.backlog) {
+                        Some(backlog) => {
+                            (webhooks::waiting(backlog))
+                            small { @match backlog.waiting_since { Some(since) => { "oldest " (ago(since.0, now)) }, None => "none waiting" } }
+                        }
+                        None => { "–" small { "unknown" } }
+                    }
+                }
+            }
+            div { dt { "To settle" } dd { (chains::to_settle(&view.chains)) } }
+            div {
+                dt { "Restarts" }
+                dd {
+                    (count(restarts))
+                    small { @match view.incidents.first() { Some(last) => (ago(last.at, now)), None => "none" } }
+                }
+            }
+        }
+    }
+}
+
+fn log(view: &Overview, now: Timestamp) -> Markup {
+    let shown = view.incidents.as_slice();
+    html! {
+        section.panel aria-labelledby="log" {
+            header {
+                h2 #log { "Supervision log" }
+                @if view.incidents_kept > shown.len() {
+                    a.more href=(path("incidents")) { "all " (counted(view.incidents_kept, "entry", "entries")) }
+                }
+            }
+            @if shown.is_empty() {
+                p.none { "Nothing has failed since the service started." }
+            } @else {
+                (incidents::list(shown, now))
+            }
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! Forms: converts form input into the fields that programs send, and shows each error next to its field.
+
+use maud::{Markup, html};
+use payferry_domain::Timestamp;
+use payferry_httpkit::error::{ApiError, FieldError};
+use serde_json::{Map, Value};
+
+/// Values of a form, as sent or as shown first.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Filled {
+    pairs: Vec<(String, String)>,
+    errors: Vec<FieldError>,
+}
+
+/// Conversion of a form field.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Sort {
+    /// The text. An optional field is left out when empty.
+    Text,
+    /// A whole number. Left out when empty.
+    Whole,
+    /// A check box: always sent, as true or false.
+    Box,
+    /// Several check boxes with the same name.
+    Boxes,
+}
+
+impl Filled {
+    /// A form as it was sent.
+    pub(crate) const fn sent(pairs: Vec<(String, String)>) -> Self {
+        Self { pairs, errors: Vec::new() }
+    }
+
+    /// A form with initial values.
+    pub(crate) fn with<const N: usize>(values: [(&str, String); N]) -> Self {
+        Self::sent(values.map(|(name, value)| (name.to_owned(), value)).into())
+    }
+
+    /// Fields as JSON. Text that is no number stays text, so that the reader of the field refuses it.
+    pub(crate) fn json(&self, fields: &[(&str, Sort)]) -> Value {
+        let read = |&(name, sort): &(&str, Sort)| {
+            let text = self.value(name).trim();
+            let value = match sort {
+                Sort::Text | Sort::Whole if text.is_empty() => return None,
+                Sort::Text => text.into(),
+                Sort::Whole => text.parse::<i64>().map_or_else(|_| text.into(), Value::from),
+                Sort::Box => (!text.is_empty()).into(),
+                Sort::Boxes => self.values(name).collect(),
+            };
+            Some((name.to_owned(), value))
+        };
+        Value::Object(fields.iter().filter_map(read).collect::<Map<_, _>>())
+    }
+
+    /// The form with its field errors. Returns the error unchanged if it is not about fields.
+    pub(crate) fn refused(mut self, error: ApiError) -> Result<Self, ApiError> {
+        match error {
+            ApiError::Validation(errors) => {
+                self.errors = errors;
+                Ok(self)
+            }
+            other => Err(other),
+        }
+    }
+
+    fn value(&self, name: &str) -> &str {
+        self.pairs.iter().find(|(one, _)| one == name).map(|(_, value)| value.as_str()).unwrap_or_default()
+    }
+
+    fn values<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> + 'a {
+        self.pairs.iter().filter(move |(one, _)| one == name).map(|(_, value)| value.as_str())
+    }
+
+    fn errors_of<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a FieldError> {
+        // Errors of a list include the errors of its items.
+        self.errors.iter().filter(move |error| error.field == name || error.field.starts_with(&format!("{name}[")))
+    }
+
+    /// Summary of all errors of the form.
+    pub(crate) fn summary(&self) -> Markup {
+        html! {
+            @if !self.errors.is_empty() {
+                div.notice.bad role="alert" {
+                    "Nothing was changed: "
+                    @for (index, error) in self.errors.iter().enumerate() {
+                        @if index > 0 { "; " }
+                        code { (error.field) } " " (error.message)
+                    }
+                    "."
+                }
+            }
+        }
+    }
+
+    /// Text input.
+    pub(crate) fn line(&self, name: &str, label: &str, hint: &str, is_required: bool) -> Markup {
+        let is_wrong = self.errors_of(name).next().is_some();
+        html! {
+            label {
+                (label)
+                input type="text" name=(name) value=(self.value(name)) placeholder=(hint) autocomplete="off" required[is_required]
+                    aria-invalid=[is_wrong.then_some("true")];
+                (self.wrong(name))
+            }
+        }
+    }
+
+    /// Whole number input.
+    pub(crate) fn whole(&self, name: &str, label: &str, hint: &str, min: i64, max: i64) -> Markup {
+        html! {
+            label {
+                (label)
+                input type="number" name=(name) value=(self.value(name)) placeholder=(hint) min=(min) max=(max) inputmode="numeric";
+                (self.wrong(name))
+            }
+        }
+    }
+
+    /// Selection of one choice.
+    pub(crate) fn choice(&self, name: &str, label: &str, choices: &[(&str, &str)]) -> Markup {
+        html! {
+            label {
+                (label)
+                select name=(name) {
+                    @for (value, words) in choices {
+                        option value=(value) selected[self.value(name) == *value] { (words) }
+                    }
+                }
+                (self.wrong(name))
+            }
+        }
+    }
+
+    /// Check box.
+    pub(crate) fn tick(&self, name: &str, label: &str) -> Markup {
+        html! { label.check { input type="checkbox" name=(name) value="true" checked[!self.value(name).is_empty()]; (label) } }
+    }
+
+    /// Check boxes of which any number can be selected.
+    pub(crate) fn ticks(&self, name: &str, legend: &str, choices: &[&str]) -> Markup {
+        html! {
+            fieldset {
+                legend { (legend) }
+                @for choice in choices {
+                    label { input type="checkbox" name=(name) value=(choice) checked[self.values(name).any(|one| one == *choice)]; (choice) }
+                }
+            }
+            (self.wrong(name))
+        }
+    }
+
+    fn wrong(&self, name: &str) -> Markup {
+        html! { @for error in self.errors_of(name) { span.error { (error.message) } } }
+    }
+}
+
+/// Form value of a check box.
+pub(crate) fn ticked(is_ticked: bool) -> String {
+    if is_ticked { "true".to_owned() } else { String::new() }
+}
+
+/// A time, or `otherwise` if there is none.
+pub(crate) fn at(moment: Option<Timestamp>, now: Timestamp, otherwise: &str) -> Markup {
+    html! { @match moment { Some(at) => (super::words::ago(at, now)), None => span.soft { (otherwise) } } }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_form_sends_the_same_fields_as_a_program() {
+        let pairs =
+            [("name", " Till "), ("days", ""), ("fee", "80"), ("bad", "8o"), ("scopes", "read"), ("scopes", "money")];
+        let form = Filled::sent(pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).into());
+        let fields = [
+            ("name", Sort::Text),
+            ("days", Sort::Whole),
+            ("fee", Sort::Whole),
+            ("bad", Sort::Whole),
+            ("flag", Sort::Box),
+            ("scopes", Sort::Boxes),
+        ];
+        assert_eq!(
+            form.json(&fields),
+            json!({"name": "Till", "fee": 80, "bad": "8o", "flag": false, "scopes": ["read", "money"]})
+        );
+    }
+}

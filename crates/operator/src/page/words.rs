@@ -1,0 +1,184 @@
+//! Formats of figures, times and states, the same on every page.
+
+use std::time::Duration;
+
+use maud::{Markup, html};
+use payferry_domain::Timestamp;
+
+/// Severity of a state, shown as a colour. The word is always shown too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Tone {
+    /// Neutral.
+    Idle,
+    /// Good.
+    Good,
+    /// Warning: the operator should know about it.
+    Warn,
+    /// Bad: the operator should act.
+    Bad,
+}
+
+impl Tone {
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Good => "good",
+            Self::Idle => "idle",
+            Self::Warn => "warn",
+            Self::Bad => "bad",
+        }
+    }
+}
+
+/// Word with a colour.
+pub(crate) fn badge(word: &str, tone: Tone) -> Markup {
+    html! { span class={ "badge " (tone.as_str()) } { (plain(word)) } }
+}
+
+/// Serialised name as words.
+pub(crate) fn plain(name: &str) -> String {
+    name.replace('_', " ")
+}
+
+/// Status of a payment in its colour.
+pub(crate) fn status(status: &str) -> Markup {
+    let tone = match status {
+        "settled" | "delivered" | "sent" | "running" | "final" | "allow" => Tone::Good,
+        "mismatched" | "restarting" | "review" | "retrying" | "half_open" => Tone::Warn,
+        "failed" | "exhausted" | "quarantined" | "block" | "orphaned" | "open" => Tone::Bad,
+        _ => Tone::Idle,
+    };
+    badge(status, tone)
+}
+
+/// Whole number with digit grouping. Zero is dimmed.
+pub(crate) fn count(number: impl TryInto<i128>) -> Markup {
+    let number = number.try_into().unwrap_or_default();
+    html! { @if number == 0 { span.zero { "0" } } @else { (grouped(number)) } }
+}
+
+/// Whole number with digit grouping.
+pub(crate) fn grouped(number: i128) -> String {
+    let digits = number.unsigned_abs().to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3 + 1);
+    if number < 0 {
+        text.push('−');
+    }
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// Number with the singular or plural noun.
+pub(crate) fn counted(number: usize, one: &str, many: &str) -> String {
+    format!("{} {}", grouped(i128::try_from(number).unwrap_or(i128::MAX)), if number == 1 { one } else { many })
+}
+
+/// Milliseconds in three digits, with a suitable unit.
+pub(crate) fn millis(ms: f64) -> String {
+    match ms {
+        ms if ms <= 0.0 => "0".to_owned(),
+        ms if ms < 0.1 => format!("{:.0} µs", ms * 1_000.0),
+        ms if ms < 1.0 => format!("{ms:.2} ms"),
+        ms if ms < 10.0 => format!("{ms:.1} ms"),
+        ms if ms < 1_000.0 => format!("{ms:.0} ms"),
+        ms if ms < 60_000.0 => format!("{:.1} s", ms / 1_000.0),
+        ms => span(Duration::from_secs_f64(ms / 1_000.0)),
+    }
+}
+
+/// Duration in its largest one or two units.
+pub(crate) fn span(length: Duration) -> String {
+    let secs = length.as_secs();
+    match secs {
+        0..60 => format!("{secs} s"),
+        60..3_600 => format!("{} min", secs / 60),
+        3_600..86_400 if secs % 3_600 < 60 => format!("{} h", secs / 3_600),
+        3_600..86_400 => format!("{} h {} min", secs / 3_600, secs % 3_600 / 60),
+        _ => format!("{} d {} h", secs / 86_400, secs % 86_400 / 3_600),
+    }
+}
+
+/// Time relative to `now`. The exact time is in the tooltip.
+pub(crate) fn ago(at: impl Into<Timestamp>, now: Timestamp) -> Markup {
+    let at = at.into();
+    let past_ms = now.millis_since(at);
+    let length = Duration::from_millis(past_ms.unsigned_abs());
+    let words = match span(length) {
+        _ if length < Duration::from_secs(1) => "now".to_owned(),
+        span if past_ms > 0 => format!("{span} ago"),
+        span => format!("in {span}"),
+    };
+    moment(at, &words)
+}
+
+/// Time with the given text.
+pub(crate) fn moment(at: Timestamp, words: &str) -> Markup {
+    html! { time datetime=(at) title=(at) { (words) } }
+}
+
+/// Time of day, with the date if it differs from the date of `now`.
+pub(crate) fn clock(at: Timestamp, now: Timestamp) -> Markup {
+    let (at_utc, now_utc): (chrono::DateTime<chrono::Utc>, chrono::DateTime<chrono::Utc>) = (at.into(), now.into());
+    let pattern = if at_utc.date_naive() == now_utc.date_naive() { "%H:%M:%S" } else { "%Y-%m-%d %H:%M" };
+    moment(at, &at_utc.format(pattern).to_string())
+}
+
+/// Hash or address with its middle left out. The complete value is in the tooltip.
+pub(crate) fn short(hex: &str) -> Markup {
+    const ENDS_CHARS: usize = 8;
+    html! {
+        @if hex.len() > 2 * ENDS_CHARS + 4 && hex.is_ascii() {
+            span.mono title=(hex) { (hex[..ENDS_CHARS + 2]) "…" (hex[hex.len() - ENDS_CHARS + 2..]) }
+        } @else {
+            span.mono { (hex) }
+        }
+    }
+}
+
+/// Link to a payment's page.
+pub(crate) fn payment_link(id: &str) -> Markup {
+    html! { a.mono href={ "/ops/view/payments/" (id) } { (id) } }
+}
+
+/// Link to the page of a payout or withdrawal.
+pub(crate) fn sending_link(id: &str) -> Markup {
+    html! { a.mono href={ "/ops/view/sendings/" (id) } { (id) } }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn formats_counts_and_durations() {
+        assert_eq!(grouped(0), "0");
+        assert_eq!(grouped(999), "999");
+        assert_eq!(grouped(1_000), "1,000");
+        assert_eq!(grouped(-12_345_678), "−12,345,678");
+        assert_eq!(counted(1, "payment", "payments"), "1 payment");
+        assert_eq!(
+            [0.0, 0.012, 0.5, 3.21, 42.0, 1_500.0, 90_000.0].map(millis).join(" | "),
+            "0 | 12 µs | 0.50 ms | 3.2 ms | 42 ms | 1.5 s | 1 min"
+        );
+        assert_eq!(
+            [59, 60, 3_600, 3_720, 90_000].map(|s| span(Duration::from_secs(s))).join(" | "),
+            "59 s | 1 min | 1 h | 1 h 2 min | 1 d 1 h"
+        );
+    }
+
+    #[test]
+    fn formats_times_relative_to_now() {
+        let now = Timestamp(1_732_175_655_007);
+        let words = |ms| ago(now.plus_millis(ms), now).into_string();
+        assert!(words(-12_000).contains(">12 s ago<"), "{}", words(-12_000));
+        assert!(words(300_000).contains(">in 5 min<"));
+        assert!(words(-10).contains(">now<"));
+        assert!(words(0).contains("title=\"2024-11-21T07:54:15.007Z\""));
+        assert!(clock(now, now).into_string().contains(">07:54:15<"));
+        assert!(clock(now, now.plus_secs(86_400)).into_string().contains(">2024-11-21 07:54<"));
+    }
+}

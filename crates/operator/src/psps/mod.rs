@@ -1,0 +1,184 @@
+//! `/ops/psps`: PSPs and their policies.
+
+pub(crate) mod keys;
+pub(crate) mod keys_page;
+pub(crate) mod page;
+pub mod policies;
+pub mod tiers;
+pub mod wallet_record;
+pub(crate) mod wallets;
+pub(crate) mod wallets_page;
+pub mod withdrawal;
+
+use std::collections::BTreeMap;
+
+use axum::extract::State;
+use axum::http::Uri;
+use payferry_accounts::Moment;
+use payferry_accounts::tenants::{self, DEFAULT_WORD, Name, OwnOrDefault, PolicyChange, PspRecord, Slice};
+use payferry_actors::chains::Chains;
+use payferry_actors::psps::{Ceilings, EventFamilies};
+use payferry_domain::payment::OverpaymentPolicy;
+use payferry_domain::{Amount, Chain, FeeBps, PspId};
+use payferry_httpkit::Answer;
+use payferry_httpkit::error::ApiError;
+use payferry_httpkit::extract::{Fault, Fields, JsonBody, Path, QueryFields};
+use serde::Serialize;
+use serde_json::Value;
+
+use self::tiers::Tier;
+use crate::Operator;
+use crate::input::tenant_failure;
+use crate::input::{name, only, psp_id_of};
+use crate::psps::policies as fields;
+use crate::psps::policies::{BPS_MAX, basis_points, some_amount};
+
+/// Fields of a PSP that only the operator sets.
+const FIELDS: [&str; 4] = ["name", "fee_bps", "send_max", "send_daily_max"];
+
+/// A PSP in a response.
+#[derive(Debug, Serialize)]
+struct PspLine {
+    psp_id: PspId,
+    name: String,
+    fee_bps: u16,
+    tolerance: String,
+    tolerance_bps: u16,
+    overpayment: OverpaymentPolicy,
+    refund_to_sender: bool,
+    require_customer: bool,
+    dust_floor: String,
+    event_families: EventFamilies,
+    /// Finality tiers that the PSP has overridden.
+    finality: BTreeMap<Chain, Vec<Tier>>,
+    send_max: String,
+    send_daily_max: String,
+    created_at: Moment,
+    updated_at: Moment,
+}
+
+impl PspLine {
+    fn of(psp: PspRecord, configured: Ceilings) -> Self {
+        let policies = psp.policies;
+        let ceilings = policies.ceilings(configured);
+        Self {
+            psp_id: psp.id,
+            name: psp.name,
+            fee_bps: policies.fee_bps.get(),
+            tolerance: policies.tolerance.absolute.to_string(),
+            tolerance_bps: policies.tolerance.bps,
+            overpayment: policies.overpayment,
+            refund_to_sender: policies.refund_to_sender,
+            require_customer: policies.require_customer,
+            dust_floor: policies.dust_floor.to_string(),
+            event_families: policies.event_families,
+            finality: policies.finality.iter().map(|(chain, own)| (*chain, tiers::shown(own))).collect(),
+            send_max: ceilings.send_max.to_string(),
+            send_daily_max: ceilings.send_daily_max.to_string(),
+            created_at: psp.created_at.into(),
+            updated_at: psp.updated_at.into(),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct PspList {
+    total: u64,
+    psps: Vec<PspLine>,
+}
+
+/// Returns the PSPs, oldest first.
+pub(crate) async fn list(State(operator): State<Operator>, uri: Uri) -> Result<Answer, ApiError> {
+    let mut query = QueryFields::of(&uri);
+    let page = query.page();
+    query.finish()?;
+    let slice = Slice { limit: page.limit, offset: page.offset };
+    let (total, psps) = tenants::list_psps(operator.system.database(), slice).await.map_err(tenant_failure)?;
+    Answer::ok(&PspList { total, psps: psps.into_iter().map(|psp| PspLine::of(psp, configured(&operator))).collect() })
+}
+
+/// Returns one PSP.
+pub(crate) async fn get(State(operator): State<Operator>, Path(psp_id): Path<String>) -> Result<Answer, ApiError> {
+    let psp = tenants::find_psp(operator.system.database(), psp_id_of(&psp_id)?).await.map_err(tenant_failure)?;
+    Answer::ok(&PspLine::of(psp, configured(&operator)))
+}
+
+/// Creates a PSP.
+pub(crate) async fn create(State(operator): State<Operator>, body: JsonBody) -> Result<Answer, ApiError> {
+    let (name, change) = body.read(|fields| read_new(fields, operator.system.chains()))?;
+    Answer::created(&PspLine::of(make(&operator, &name, change).await?, configured(&operator)))
+}
+
+/// Reads the fields of a new PSP.
+pub(crate) fn read_new(fields: &Fields<'_>, chains: &Chains) -> Option<(Name, PolicyChange)> {
+    only(fields, &[FIELDS.as_slice(), &fields::POLICIES].concat());
+    let (name, change) = (fields.required("name", name), policies(fields, chains));
+    Some((name?, change))
+}
+
+/// Creates a PSP for the operator. Used by the API and the page.
+pub(crate) async fn make(operator: &Operator, name: &Name, change: PolicyChange) -> Result<PspRecord, ApiError> {
+    let system = &operator.system;
+    let psp = tenants::create_psp(system.database(), name, change, system.clock().real_now())
+        .await
+        .map_err(tenant_failure)?;
+    tracing::info!(psp.id = %psp.id, "operator created PSP {}", psp.id);
+    Ok(psp)
+}
+
+/// Changes a PSP. Fields that are not given stay unchanged.
+pub(crate) async fn change(
+    State(operator): State<Operator>,
+    Path(psp_id): Path<String>,
+    body: JsonBody,
+) -> Result<Answer, ApiError> {
+    let id = psp_id_of(&psp_id)?;
+    let (name, change) = body.read(|fields| Some(read_change(fields, operator.system.chains())))?;
+    Answer::ok(&PspLine::of(set(&operator, id, name.as_ref(), change).await?, configured(&operator)))
+}
+
+/// Reads the fields of a changed PSP. Fields that are not given stay unchanged.
+pub(crate) fn read_change(fields: &Fields<'_>, chains: &Chains) -> (Option<Name>, PolicyChange) {
+    only(fields, &[FIELDS.as_slice(), &fields::POLICIES].concat());
+    (fields.optional("name", name), policies(fields, chains))
+}
+
+/// Changes a PSP for the operator. Used by the API and the page.
+pub(crate) async fn set(
+    operator: &Operator,
+    id: PspId,
+    name: Option<&Name>,
+    change: PolicyChange,
+) -> Result<PspRecord, ApiError> {
+    let system = &operator.system;
+    let psp = tenants::change_psp(system.database(), id, name, change, system.clock().real_now())
+        .await
+        .map_err(tenant_failure)?;
+    // Takes effect here at once. Other nodes see the change when their cached copy expires.
+    system.psps().forget(id).await;
+    tracing::info!(psp.id = %id, "operator changed PSP {id}");
+    Ok(psp)
+}
+
+/// Policies that the PSP sets itself, and those that only the operator sets.
+fn policies(fields: &Fields<'_>, chains: &Chains) -> PolicyChange {
+    let fee = |value: &Value| {
+        let out = || Fault::new("out_of_range", format!("must be between 0 and {BPS_MAX}"));
+        FeeBps::new(basis_points(value)?).ok_or_else(out)
+    };
+    PolicyChange {
+        fee_bps: fields.optional("fee_bps", fee),
+        send_max: fields.optional("send_max", ceiling),
+        send_daily_max: fields.optional("send_daily_max", ceiling),
+        ..fields::policies(fields, chains)
+    }
+}
+
+/// An amount, or `default` for the configured limit.
+fn ceiling(value: &Value) -> Result<OwnOrDefault<Amount>, Fault> {
+    if value == DEFAULT_WORD { Ok(OwnOrDefault::Default) } else { some_amount(value).map(OwnOrDefault::Own) }
+}
+
+fn configured(operator: &Operator) -> Ceilings {
+    operator.system.psps().ceilings()
+}

@@ -1,0 +1,314 @@
+//! PSPs and their policies: forms over the functions of the API (`operator::admin`). Keys and withdrawal wallets have
+//! their own panels.
+
+use axum::Form;
+use axum::extract::{Path, Query, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Redirect, Response};
+use maud::{Markup, html};
+use payferry_accounts::tenants::{self, DEFAULT_WORD, PspRecord, Slice};
+use payferry_domain::payment::OverpaymentPolicy;
+use payferry_domain::{Amount, PspId, Timestamp};
+use payferry_httpkit::error::ApiError;
+use payferry_httpkit::extract::Fields;
+use serde::Deserialize;
+
+use crate::Operator;
+use crate::input::tenant_failure;
+use crate::page::failure::{Failure, Refused};
+use crate::page::form::{Filled, Sort, ticked};
+use crate::page::path;
+use crate::page::shell::{Page, Place};
+use crate::page::words::{ago, grouped};
+use crate::psps::keys_page::Keys;
+use crate::psps::wallet_record::WalletRecord;
+use crate::psps::wallets_page::panel as wallets_panel;
+use crate::psps::{self, keys_page as keys, wallets};
+
+/// PSPs on one page.
+const PSPS_MAX: u64 = 50;
+/// 100 % in basis points.
+const BPS_MAX: i64 = 10_000;
+const OVERPAYMENT: [(&str, &str); 3] =
+    [("hold", "the PSP decides"), ("accept", "settle everything"), ("refund_excess", "refund the excess")];
+
+const EVENT_FAMILIES: [(&str, &str); 3] =
+    [("both", "payment.* and payin.*"), ("payment", "payment.* only"), ("payin", "payin.* only")];
+
+/// Fields of a PSP, named as in the API.
+const PSP_FIELDS: [(&str, Sort); 11] = [
+    ("name", Sort::Text),
+    ("fee_bps", Sort::Whole),
+    ("tolerance", Sort::Text),
+    ("tolerance_bps", Sort::Whole),
+    ("overpayment", Sort::Text),
+    ("refund_to_sender", Sort::Box),
+    ("require_customer", Sort::Box),
+    ("dust_floor", Sort::Text),
+    ("event_families", Sort::Text),
+    ("send_max", Sort::Text),
+    ("send_daily_max", Sort::Text),
+];
+/// Fields of a new PSP. The policies are set on its own page.
+const NEW_PSP_FIELDS: [(&str, Sort); 1] = [("name", Sort::Text)];
+
+pub(super) type Pairs = Form<Vec<(String, String)>>;
+
+/// Offset of the list.
+#[derive(Deserialize)]
+pub(crate) struct Part {
+    offset: Option<u64>,
+}
+
+/// Result of the last form, and the page of the keys.
+#[derive(Deserialize)]
+pub(crate) struct Shown {
+    done: Option<String>,
+    keys: Option<u32>,
+}
+
+/// `/ops/view/psps`: all PSPs.
+pub(crate) async fn list(State(operator): State<Operator>, Query(part): Query<Part>) -> Result<Response, Failure> {
+    Ok(list_page(&operator, part.offset.unwrap_or_default(), &Filled::default()).await?.into_response())
+}
+
+/// Creates a PSP and redirects to it.
+pub(crate) async fn create(State(operator): State<Operator>, Form(pairs): Pairs) -> Result<Response, Refused> {
+    let filled = Filled::sent(pairs);
+    let body = filled.json(&NEW_PSP_FIELDS);
+    match Fields::of_body(&body).and_then(|fields| fields.finish(psps::read_new(&fields, operator.system.chains()))) {
+        Ok((name, change)) => {
+            let psp = psps::make(&operator, &name, change).await?;
+            Ok(Redirect::to(&format!("{}/{}", path("psps"), psp.id)).into_response())
+        }
+        Err(error) => {
+            let page = list_page(&operator, 0, &filled.refused(error)?).await?;
+            Ok(Page { status: StatusCode::UNPROCESSABLE_ENTITY, ..page }.into_response())
+        }
+    }
+}
+
+/// `/ops/view/psps/{psp_id}`: one PSP.
+pub(crate) async fn show(
+    State(operator): State<Operator>,
+    Path(psp_id): Path<String>,
+    Query(shown): Query<Shown>,
+) -> Result<Response, Failure> {
+    let site = Site::with_keys_from(&operator, &psp_id, shown.keys.unwrap_or_default()).await?;
+    let said = match shown.done.as_deref() {
+        Some("saved") => {
+            html! { p.notice.good role="status" { "Policies saved. They apply to new payments." } }
+        }
+        Some("wallet") => {
+            html! { p.notice.good role="status" { "Withdrawal wallet saved. The PSP sees it in its settings." } }
+        }
+        Some("revoked") => {
+            html! { p.notice.good role="status" { "Key revoked. All nodes refuse it within a few seconds." } }
+        }
+        _ => html! {},
+    };
+    Ok(site.page(&said, &policies_of(&site.psp), &Filled::with([("scopes", "full".to_owned())])).into_response())
+}
+
+/// Changes the name and the policies of a PSP.
+pub(crate) async fn change(
+    State(operator): State<Operator>,
+    Path(psp_id): Path<String>,
+    Form(pairs): Pairs,
+) -> Result<Response, Refused> {
+    let site = Site::of(&operator, &psp_id).await?;
+    let filled = Filled::sent(pairs);
+    let body = filled.json(&PSP_FIELDS);
+    match Fields::of_body(&body)
+        .and_then(|fields| fields.finish(Some(psps::read_change(&fields, operator.system.chains()))))
+    {
+        Ok((name, change)) => {
+            psps::set(&operator, site.psp.id, name.as_ref(), change).await?;
+            Ok(Redirect::to(&format!("{}/{}?done=saved", path("psps"), site.psp.id)).into_response())
+        }
+        Err(error) => {
+            let filled = filled.refused(error)?;
+            let page = site.page(&filled.summary(), &filled, &Filled::default());
+            Ok(Page { status: StatusCode::UNPROCESSABLE_ENTITY, ..page }.into_response())
+        }
+    }
+}
+
+pub(super) async fn find(operator: &Operator, psp_id: &str) -> Result<PspRecord, Failure> {
+    let missing = || Failure::not_found("PSP", psp_id);
+    let id: PspId = psp_id.parse().map_err(|_| missing())?;
+    match tenants::find_psp(operator.system.database(), id).await {
+        Err(tenants::TenantError::NoPsp(_)) => Err(missing()),
+        other => Ok(other.map_err(tenant_failure)?),
+    }
+}
+
+async fn list_page(operator: &Operator, offset: u64, new: &Filled) -> Result<Page, Failure> {
+    let slice = Slice { limit: PSPS_MAX, offset };
+    let (total, psps) = tenants::list_psps(operator.system.database(), slice).await.map_err(tenant_failure)?;
+    let now = operator.system.clock().real_now();
+    let next = offset + PSPS_MAX;
+    let body = html! {
+        div.title { h1 { "PSPs" } p { "Payment service providers and their policies." } }
+        div.grid.two {
+            section.panel aria-labelledby="psps" {
+                header { h2 #psps { "All" } p { (grouped(total.into())) } }
+                @if psps.is_empty() { p.none { "None yet." } } @else { (table(&psps, now)) }
+                @if offset > 0 || next < total {
+                    nav.pages aria-label="Pages of PSPs" {
+                        @if offset > 0 { a rel="prev" href={ (path("psps")) "?offset=" (offset.saturating_sub(PSPS_MAX)) } { "Previous" } }
+                        @if next < total { a rel="next" href={ (path("psps")) "?offset=" (next) } { "Next " (PSPS_MAX) } }
+                    }
+                }
+            }
+            section.panel aria-labelledby="make" {
+                header { h2 #make { "Create a PSP" } }
+                div.body {
+                    form.stack #new-psp method="post" action=(path("psps")) {
+                        (new.line("name", "Name", "Northern Pay", true))
+                        div { button { "Create PSP" } }
+                    }
+                }
+            }
+        }
+    };
+    Ok(Page::still("PSPs", Place::Psps, body))
+}
+
+fn table(psps: &[PspRecord], now: Timestamp) -> Markup {
+    html! {
+        table {
+            thead {
+                tr {
+                    th scope="col" { "PSP" }
+                    th.n scope="col" { "Fee" }
+                    th.wide scope="col" { "Overpayment" }
+                    th.n.wide scope="col" { "Tolerance" }
+                    th.n.wide scope="col" { "Created" }
+                }
+            }
+            tbody {
+                @for psp in psps {
+                    @let policies = &psp.policies;
+                    tr id=(psp.id) {
+                        th scope="row" { a href={ (path("psps")) "/" (psp.id) } { (psp.name) } br; small.mono { (psp.id) } }
+                        td.n { (percent(policies.fee_bps.get())) }
+                        td.wide { (overpayment(policies.overpayment).1) }
+                        td.n.wide { (policies.tolerance.absolute) br; small { "or " (percent(policies.tolerance.bps)) } }
+                        td.n.wide { (ago(psp.created_at, now)) }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Data of a PSP's page.
+pub(super) struct Site {
+    pub(super) psp: PspRecord,
+    wallets: Vec<WalletRecord>,
+    /// Values of the form for another wallet.
+    pub(super) wallet: Filled,
+    keys: Keys,
+    now: Timestamp,
+}
+
+impl Site {
+    pub(super) async fn of(operator: &Operator, psp_id: &str) -> Result<Self, Failure> {
+        Self::with_keys_from(operator, psp_id, 0).await
+    }
+
+    /// The same with another page of the keys.
+    async fn with_keys_from(operator: &Operator, psp_id: &str, keys_from: u32) -> Result<Self, Failure> {
+        let (psp, now) = (find(operator, psp_id).await?, operator.system.clock().real_now());
+        let keys = Keys::of(operator, psp.id, keys_from, now).await?;
+        let wallets = wallets::of(operator, psp.id).await?;
+        Ok(Self { psp, wallets, wallet: Filled::default(), keys, now })
+    }
+
+    pub(super) fn page(&self, said: &Markup, policies: &Filled, key: &Filled) -> Page {
+        let Self { psp, now, .. } = self;
+        let here = format!("{}/{}", path("psps"), psp.id);
+        let body = html! {
+            p.crumbs { a href=(path("psps")) { "PSPs" } span { "PSP" } }
+            div.title {
+                h1 { (psp.name) }
+                p { span.mono { (psp.id) } ", created " (ago(psp.created_at, *now)) " · " a href={ (path("webhooks")) "/" (psp.id) } { "webhooks" } }
+            }
+            (said)
+            div.grid.two {
+                div.col {
+                    (self.keys.panel(&here, *now))
+                    (wallets_panel(&here, &self.wallets, &self.wallet))
+                }
+                div.col {
+                    section.panel aria-labelledby="make-key" {
+                        header { h2 #make-key { "Create a key" } p { "it is shown once" } }
+                        div.body { (keys::form(&here, key)) }
+                    }
+                    section.panel aria-labelledby="set-policies" {
+                        header { h2 #set-policies { "Policies" } p { "for new payments" } }
+                        div.body { (policies_form(&here, policies)) }
+                    }
+                }
+            }
+        };
+        Page::still(psp.name.clone(), Place::Psps, body)
+    }
+}
+
+fn policies_form(here: &str, filled: &Filled) -> Markup {
+    html! {
+        form.stack #policies method="post" action=(here) {
+            (filled.line("name", "Name", "", true))
+            div.pair {
+                (filled.whole("fee_bps", "Treasury fee, basis points", "100 is 1 %", 0, BPS_MAX))
+                (filled.choice("overpayment", "Overpayment", &OVERPAYMENT))
+                (filled.line("tolerance", "Underpayment tolerance: amount", "0.05", true))
+                (filled.whole("tolerance_bps", "or basis points, if higher", "0", 0, BPS_MAX))
+                (filled.line("dust_floor", "Ignore transfers below", "0.001", true))
+                (filled.choice("event_families", "Event names", &EVENT_FAMILIES))
+                (filled.line("send_max", "Maximum per send", "default", true))
+                (filled.line("send_daily_max", "Maximum sent per day and token", "default", true))
+            }
+            (filled.tick("refund_to_sender", "Refunds without an address go to the sender"))
+            (filled.tick("require_customer", "Every payment must name its customer"))
+            div { button { "Save" } }
+        }
+    }
+}
+
+pub(super) fn policies_of(psp: &PspRecord) -> Filled {
+    let policies = &psp.policies;
+    Filled::with([
+        ("name", psp.name.clone()),
+        ("fee_bps", policies.fee_bps.get().to_string()),
+        ("tolerance", policies.tolerance.absolute.to_string()),
+        ("tolerance_bps", policies.tolerance.bps.to_string()),
+        ("overpayment", overpayment(policies.overpayment).0.to_owned()),
+        ("refund_to_sender", ticked(policies.refund_to_sender)),
+        ("require_customer", ticked(policies.require_customer)),
+        ("dust_floor", policies.dust_floor.to_string()),
+        ("event_families", policies.event_families.as_str().to_owned()),
+        ("send_max", ceiling(policies.send_max)),
+        ("send_daily_max", ceiling(policies.send_daily_max)),
+    ])
+}
+
+/// A limit of the PSP's own, or the word for the configured default.
+fn ceiling(own: Option<Amount>) -> String {
+    own.map_or_else(|| DEFAULT_WORD.to_owned(), |amount| amount.to_string())
+}
+
+const fn overpayment(policy: OverpaymentPolicy) -> (&'static str, &'static str) {
+    match policy {
+        // `KeepExcess` is used by transfers only; a PSP cannot choose it.
+        OverpaymentPolicy::Hold | OverpaymentPolicy::KeepExcess => OVERPAYMENT[0],
+        OverpaymentPolicy::Accept => OVERPAYMENT[1],
+        OverpaymentPolicy::RefundExcess => OVERPAYMENT[2],
+    }
+}
+
+fn percent(bps: u16) -> String {
+    format!("{}.{:02} %", bps / 100, bps % 100)
+}

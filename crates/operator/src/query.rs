@@ -1,0 +1,101 @@
+//! Data for the operator, as JSON for programs and for the live pages.
+//!
+//! Every function is cheap for any number of live payments: counts have a limit or are kept by the actors, and lists
+//! are bounded pages. Data that the service has in memory is also available, without delay, while the database is down,
+//! because that is when it is needed. Deliberately absent: changes.
+
+use std::fmt;
+use std::time::Duration;
+
+use payferry_actors::System;
+use payferry_domain::Timestamp;
+use sea_orm::{ConnectionTrait, DbErr, RuntimeErr};
+use serde::{Serialize, Serializer};
+use tokio::time::Instant;
+
+/// Time limit of the check that the database answers.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(2);
+/// Time limit of all queries of one page. Both limits together are shorter than the script's timeout (`live.js`).
+const READING_PATIENCE: Duration = Duration::from_secs(4);
+
+/// Time, serialised as ISO 8601.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Moment(pub Timestamp);
+
+impl fmt::Display for Moment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Serialize for Moment {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl From<Timestamp> for Moment {
+    fn from(at: Timestamp) -> Self {
+        Self(at)
+    }
+}
+
+/// Checks that the database answers.
+pub(crate) async fn answers(system: &System) -> Result<(), DbErr> {
+    let asked = system.database().reader().execute_unprepared("SELECT 1");
+    by(Instant::now() + ANSWER_PATIENCE, asked).await.map(|_| ())
+}
+
+/// Deadline of all queries of one page.
+pub(crate) fn soon() -> Instant {
+    Instant::now() + READING_PATIENCE
+}
+
+/// Result of a query, or an error if it is not complete by the deadline.
+pub(crate) async fn by<T>(deadline: Instant, reading: impl Future<Output = Result<T, DbErr>>) -> Result<T, DbErr> {
+    let late = || DbErr::Conn(RuntimeErr::Internal("no answer in time".to_owned()));
+    tokio::time::timeout_at(deadline, reading).await.unwrap_or_else(|_| Err(late()))
+}
+
+/// Result of a query, or `None` with a log line if it failed or is not complete by the deadline.
+pub(crate) async fn if_by<T>(
+    deadline: Instant,
+    what: &str,
+    reading: impl Future<Output = Result<T, DbErr>>,
+) -> Option<T> {
+    let read = by(deadline, reading).await;
+    read.inspect_err(|error| tracing::warn!(%error, "reading {what} for the operator failed: {error}")).ok()
+}
+
+/// Maximum number of rows that are counted. More are shown as "more than" this number.
+pub const COUNTED_MAX: u64 = 10_000;
+
+/// Count with a limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct Count {
+    /// Number of rows, at most [`COUNTED_MAX`] for a single count.
+    pub counted: u64,
+    /// True if there are more rows than were counted.
+    pub more: bool,
+}
+
+impl Count {
+    /// Count of a query that was limited to one more than [`COUNTED_MAX`].
+    pub fn of(counted: i64) -> Self {
+        let counted = u64::try_from(counted).unwrap_or(0);
+        Self { counted: counted.min(COUNTED_MAX), more: counted > COUNTED_MAX }
+    }
+
+    /// Sum of two counts.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self { counted: self.counted + other.counted, more: self.more || other.more }
+    }
+}
+
+impl fmt::Display for Count {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let more = if self.more { "more than " } else { "" };
+        write!(f, "{more}{}", self.counted)
+    }
+}

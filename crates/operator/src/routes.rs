@@ -1,0 +1,129 @@
+//! The table of routes.
+
+use axum::handler::Handler;
+use axum::http::Method;
+use axum::routing::{MethodRouter, get, on, patch, post};
+
+use crate::{
+    Operator, actors, attention, audit, chains, customers, decisions, events, health, login, outbound, overview,
+    pauses, payment, psps, webhooks,
+};
+
+/// Who reaches a route.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Everybody who reaches the listener.
+    Open,
+    /// Whoever shows the operator token, or the session that was given for it.
+    Token,
+}
+
+/// One route.
+pub struct Route {
+    /// Who reaches it.
+    pub access: Access,
+    /// With which method.
+    pub method: Method,
+    /// At which path.
+    pub path: &'static str,
+    pub(super) serve: MethodRouter<Operator>,
+}
+
+/// Every route. All but health, metrics and the login want the token.
+pub fn table() -> Vec<Route> {
+    vec![
+        open(Method::GET, "/healthz", health::healthz),
+        open(Method::GET, "/readyz", health::readyz),
+        open(Method::GET, "/metrics", health::metrics),
+        open(Method::GET, "/ops/login", login::form),
+        open(Method::POST, "/ops/login", login::enter),
+        write("/ops/logout", login::leave),
+        read("/ops/actors", actors::tree),
+        read("/ops/actors/{actor_id}", actors::one),
+        write("/ops/actors/{actor_id}/release", actors::release::release),
+        read("/ops/shards/{shard}", actors::shard),
+        read("/ops/overview", actors::overview),
+        read("/ops/stuck", attention::json::list),
+        read("/ops/events", events::listen),
+        read("/ops/audit", audit::list),
+        read("/ops/customers", customers::list),
+        read("/ops/customers/{customer_id}", customers::get),
+        write("/ops/customers/{customer_id}/decide", customers::decide),
+        read("/ops/customers/{customer_id}/documents/{kind}", customers::documents::read),
+        read("/ops/pauses", pauses::list),
+        write("/ops/pauses", pauses::set),
+        write("/ops/pauses/{scope}/lift", pauses::lift),
+        read("/ops/payments/{payment_id}", decisions::get),
+        write("/ops/payments/{payment_id}/screen", decisions::screen),
+        write("/ops/payments/{payment_id}/screen_refund", decisions::screen_refund),
+        write("/ops/payments/{payment_id}/refund_blocked", decisions::refund_blocked),
+        write("/ops/payments/{payment_id}/retry_settlement", decisions::retry_settlement),
+        write("/ops/payments/{payment_id}/take_in", decisions::take_in),
+        read("/ops/sendings", outbound::list),
+        read("/ops/sendings/{sending_id}", outbound::get),
+        write("/ops/sendings/{sending_id}/screen", outbound::screen),
+        read("/ops/psps", psps::list),
+        write("/ops/psps", psps::create),
+        read("/ops/psps/{psp_id}", psps::get),
+        change("/ops/psps/{psp_id}", psps::change),
+        read("/ops/psps/{psp_id}/withdrawal-wallets", psps::wallets::list),
+        write("/ops/psps/{psp_id}/withdrawal-wallets", psps::wallets::set),
+        read("/ops/psps/{psp_id}/keys", psps::keys::list),
+        write("/ops/psps/{psp_id}/keys", psps::keys::create),
+        write("/ops/psps/{psp_id}/keys/{key_id}/revoke", psps::keys::revoke),
+        // Pages and their forms. Only routes that read may be live: the script fetches the page's own path again.
+        read("/ops", overview::page::show),
+        read("/ops/view/incidents", actors::incidents::show),
+        read("/ops/view/stuck", attention::page::show),
+        read("/ops/view/actors/{kind}/{name}", actors::page::show),
+        read("/ops/view/shards/{shard}", actors::shard::show),
+        read("/ops/view/payments", payment::page::find),
+        read("/ops/view/payments/{payment_id}", payment::page::show),
+        write("/ops/view/payments/{payment_id}/release", payment::page::release),
+        read("/ops/view/payments/{payment_id}/decide", decisions::page::show),
+        write("/ops/view/payments/{payment_id}/screen", decisions::page::screen),
+        write("/ops/view/payments/{payment_id}/screen_refund", decisions::page::screen_refund),
+        write("/ops/view/payments/{payment_id}/refund_blocked", decisions::page::refund_blocked),
+        write("/ops/view/payments/{payment_id}/retry_settlement", decisions::page::retry_settlement),
+        write("/ops/view/payments/{payment_id}/take_in", decisions::page::take_in),
+        read("/ops/view/sendings", outbound::queue::show),
+        read("/ops/view/sendings/{sending_id}", outbound::page::show),
+        write("/ops/view/sendings/{sending_id}/screen", outbound::page::screen),
+        write("/ops/view/sendings/{sending_id}/release", outbound::page::release),
+        read("/ops/view/chains/{chain}", chains::page::show),
+        read("/ops/view/webhooks", webhooks::page::list),
+        read("/ops/view/webhooks/{psp_id}", webhooks::page::show),
+        read("/ops/view/customers", customers::page::list),
+        read("/ops/view/customers/{customer_id}", customers::page::show),
+        write("/ops/view/customers/{customer_id}/decide", customers::page::decide),
+        read("/ops/view/pauses", pauses::page::show),
+        write("/ops/view/pauses", pauses::page::set),
+        write("/ops/view/pauses/{scope}/lift", pauses::page::lift),
+        read("/ops/view/psps", psps::page::list),
+        write("/ops/view/psps", psps::page::create),
+        read("/ops/view/psps/{psp_id}", psps::page::show),
+        write("/ops/view/psps/{psp_id}", psps::page::change),
+        write("/ops/view/psps/{psp_id}/withdrawal-wallets", psps::wallets_page::set),
+        write("/ops/view/psps/{psp_id}/keys", psps::keys_page::create),
+        write("/ops/view/psps/{psp_id}/keys/{key_id}/revoke", psps::keys_page::revoke),
+    ]
+}
+
+fn open<H: Handler<T, Operator>, T: 'static>(method: Method, path: &'static str, handler: H) -> Route {
+    let filter = axum::routing::MethodFilter::try_from(method.clone()).expect("an ordinary method");
+    Route { access: Access::Open, method, path, serve: on(filter, handler) }
+}
+
+/// A route that shows something.
+pub(super) fn read<H: Handler<T, Operator>, T: 'static>(path: &'static str, handler: H) -> Route {
+    Route { access: Access::Token, method: Method::GET, path, serve: get(handler) }
+}
+
+/// A route that does something.
+pub(super) fn write<H: Handler<T, Operator>, T: 'static>(path: &'static str, handler: H) -> Route {
+    Route { access: Access::Token, method: Method::POST, path, serve: post(handler) }
+}
+
+fn change<H: Handler<T, Operator>, T: 'static>(path: &'static str, handler: H) -> Route {
+    Route { access: Access::Token, method: Method::PATCH, path, serve: patch(handler) }
+}

@@ -1,0 +1,275 @@
+//! One simulated chain: opened from its file, with deployed contracts and tokens and funded payers.
+//!
+//! Deliberately absent: the service's view of the chain (it uses JSON-RPC, as with a real chain).
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use alloy::primitives::{Address, B256, Bytes, U256, keccak256};
+use alloy::sol_types::SolCall;
+use anyhow::{Context, anyhow, bail, ensure};
+use payferry_actors::chain::ChainSpec;
+use payferry_actors::wallet::{alloy_address, domain_address};
+use payferry_contracts::{
+    CREATE2_DEPLOYER, PAYFERRY_DEPLOY_GAS_MAX, Token as TokenContract, create2_deploy_input, payferry_address,
+    payferry_init_code, test_usdc_init_code, test_usdt_init_code,
+};
+use payferry_devchain::{ChainConfig, Devchain, Mining, Wallet};
+use payferry_domain::{Amount, Chain, Hash32, Token};
+use serde_json::{Value, json};
+use tokio::sync::Mutex;
+
+use super::accounts::Accounts;
+
+/// Blocks with the contracts and the payers' funds; reorgs never go below them.
+pub const FOUNDATION_BLOCKS: u64 = 8;
+/// Initial balance of each payer in each token.
+const PAYER_FUNDS: Amount = Amount::from_tokens(9_000_000_000_000);
+/// Maximum amount of one payer transfer.
+pub const TRANSFER_MAX: Amount = Amount::from_tokens(1_000_000_000);
+/// Gas limit of a token transfer.
+const TRANSFER_GAS: u64 = 120_000;
+/// Gas limit of minting to all payers.
+const MINT_GAS: u64 = 5_000_000;
+/// Maximum fee per gas of the sandbox's own transactions, in wei.
+const MAX_FEE_WEI: u128 = 100_000_000_000;
+const PRIORITY_FEE_WEI: u128 = 1_000_000;
+
+/// Sender of a sandbox transfer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Payer {
+    /// An address without findings.
+    #[default]
+    Clean,
+    /// An address on the sandbox's sanctions list.
+    Sanctioned,
+}
+
+/// A running chain of the sandbox.
+#[derive(Debug)]
+pub struct SandboxChain {
+    devchain: Devchain,
+    spec: ChainSpec,
+    accounts: Arc<Accounts>,
+    /// One lock per payer: the nonce is read, used and stored before the next transfer of the same payer.
+    turns: Vec<Mutex<()>>,
+    next_payer: AtomicUsize,
+}
+
+/// Contracts of a chain, at the same addresses in every sandbox.
+struct Deployed {
+    contract: Address,
+    payferry: Bytes,
+    tokens: [(Token, Address, B256, Bytes); 2],
+    spec: ChainSpec,
+}
+
+impl Deployed {
+    fn on(chain: Chain, accounts: &Accounts) -> Self {
+        let operator = accounts.operator.address();
+        let payferry = payferry_init_code(Accounts::admin(), operator, operator, Accounts::treasury());
+        let owner = accounts.deployer.address();
+        let codes = [(Token::Usdc, test_usdc_init_code(owner)), (Token::Usdt, test_usdt_init_code(owner))];
+        let tokens = codes.map(|(token, code)| {
+            let salt = token_salt(chain, token);
+            (token, CREATE2_DEPLOYER.create2_from_code(salt, &code), salt, code)
+        });
+        let contract = payferry_address(&payferry, B256::ZERO);
+        let taken = tokens.each_ref().map(|(token, address, ..)| (*token, domain_address(*address)));
+        let (ours, treasury) = (domain_address(contract), domain_address(Accounts::treasury()));
+        let spec = ChainSpec::new(chain, ours, treasury, taken.to_vec()).sandbox();
+        Self { contract, payferry, tokens, spec }
+    }
+}
+
+/// Chain specification, equal in every sandbox.
+pub fn known_spec(chain: Chain) -> ChainSpec {
+    Deployed::on(chain, &Accounts::known()).spec
+}
+
+impl SandboxChain {
+    /// Opens the chain stored in `file` (in memory without a file) and deploys missing contracts.
+    pub async fn open(
+        chain: Chain,
+        file: Option<PathBuf>,
+        block_time: Duration,
+        accounts: Arc<Accounts>,
+    ) -> anyhow::Result<Self> {
+        let config = ChainConfig {
+            chain_id: chain.default_id(),
+            path: file,
+            mining: Mining::Interval(block_time),
+            genesis: accounts.genesis(),
+            ..ChainConfig::default()
+        };
+        let devchain = Devchain::open(config).await?;
+        devchain.pause_mining();
+        let Deployed { contract, payferry, tokens, spec } = Deployed::on(chain, &accounts);
+        let turns = accounts.all_payers().map(|_| Mutex::default()).collect();
+        let this = Self { devchain, spec, accounts, turns, next_payer: AtomicUsize::new(0) };
+        this.deploy(contract, B256::ZERO, &payferry).await.context("the settlement contract could not be deployed")?;
+        for (token, address, salt, code) in tokens {
+            this.deploy(address, salt, &code).await.with_context(|| format!("{token} could not be deployed"))?;
+            this.fund_payers(address).await.with_context(|| format!("the payers could not be funded with {token}"))?;
+        }
+        let missing = FOUNDATION_BLOCKS.saturating_sub(this.devchain.head().number);
+        if missing > 0 {
+            this.devchain.mine(missing).await?;
+        }
+        this.devchain.resume_mining();
+        Ok(this)
+    }
+
+    /// The underlying development chain.
+    pub fn devchain(&self) -> &Devchain {
+        &self.devchain
+    }
+
+    /// Chain specification for the service.
+    pub fn spec(&self) -> &ChainSpec {
+        &self.spec
+    }
+
+    /// Sends a signed token transfer from a payer to `to`. Returns its hash once it is stored on disk.
+    pub async fn transfer(
+        &self,
+        payer: Payer,
+        token: Token,
+        to: payferry_domain::Address,
+        amount: Amount,
+    ) -> anyhow::Result<Hash32> {
+        ensure!(amount <= TRANSFER_MAX, "a transfer moves at most {TRANSFER_MAX}");
+        let contract = self.spec.token_address(token).ok_or_else(|| anyhow!("there is no {token} on this chain"))?;
+        let (turn, wallet) = match payer {
+            Payer::Clean => {
+                let index = self.next_payer.fetch_add(1, Ordering::Relaxed) % self.accounts.payers.len();
+                (&self.turns[index], &self.accounts.payers[index])
+            }
+            Payer::Sanctioned => (&self.turns[self.accounts.payers.len()], &self.accounts.sanctioned),
+        };
+        let call = TokenContract::transferCall { to: alloy_address(to), value: units(amount) };
+        let _turn = turn.lock().await;
+        let hash = self.send(wallet, alloy_address(contract), call.abi_encode().into(), TRANSFER_GAS).await?;
+        Ok(Hash32(hash.0))
+    }
+
+    async fn send(&self, wallet: &Wallet, to: Address, input: Bytes, gas: u64) -> anyhow::Result<B256> {
+        // Read for each transaction: a reorg that drops transactions makes their nonces available again.
+        let nonce = self.devchain.call("eth_getTransactionCount", json!([wallet.address(), "pending"])).await?;
+        let nonce = quantity(&nonce)?;
+        let id = self.devchain.chain_id();
+        let (raw, _) = wallet.sign_call(id, nonce, to, input, gas, MAX_FEE_WEI, PRIORITY_FEE_WEI);
+        Ok(self.devchain.send_raw(raw).await?)
+    }
+
+    async fn deploy(&self, address: Address, salt: B256, init_code: &[u8]) -> anyhow::Result<()> {
+        if self.has_code(address).await? {
+            return Ok(());
+        }
+        let input = create2_deploy_input(salt, init_code);
+        self.send(&self.accounts.deployer, CREATE2_DEPLOYER, input, PAYFERRY_DEPLOY_GAS_MAX).await?;
+        self.devchain.mine(1).await?;
+        ensure!(self.has_code(address).await?, "no code at {address} after the deployment");
+        Ok(())
+    }
+
+    async fn has_code(&self, address: Address) -> anyhow::Result<bool> {
+        let code = self.devchain.call("eth_getCode", json!([address, "latest"])).await?;
+        Ok(code.as_str().is_some_and(|code| code.len() > 2))
+    }
+
+    async fn fund_payers(&self, token: Address) -> anyhow::Result<()> {
+        let to: Vec<Address> = self.accounts.all_payers().map(Wallet::address).collect();
+        // One transaction funds all payers, so checking the last one is enough.
+        let Some(last) = to.last() else { bail!("there are no payers") };
+        if !self.balance(token, *last).await?.is_zero() {
+            return Ok(());
+        }
+        let values = vec![units(PAYER_FUNDS); to.len()];
+        let call = TokenContract::mintBatchCall { to: to.clone(), values };
+        self.send(&self.accounts.deployer, token, call.abi_encode().into(), MINT_GAS).await?;
+        self.devchain.mine(1).await?;
+        ensure!(!self.balance(token, *last).await?.is_zero(), "the tokens were not minted");
+        Ok(())
+    }
+
+    async fn balance(&self, token: Address, account: Address) -> anyhow::Result<U256> {
+        let data = Bytes::from(TokenContract::balanceOfCall { account }.abi_encode());
+        let answer = self.devchain.call("eth_call", json!([{"to": token, "data": data}, "latest"])).await?;
+        let bytes: Bytes = serde_json::from_value(answer)?;
+        Ok(TokenContract::balanceOfCall::abi_decode_returns(&bytes)?)
+    }
+}
+
+fn token_salt(chain: Chain, token: Token) -> B256 {
+    keccak256(format!("payferry sandbox {token} on {chain}"))
+}
+
+fn units(amount: Amount) -> U256 {
+    U256::from(amount.units().unsigned_abs())
+}
+
+fn quantity(value: &Value) -> anyhow::Result<u64> {
+    let text =
+        value.as_str().and_then(|text| text.strip_prefix("0x")).ok_or_else(|| anyhow!("{value} is not a quantity"))?;
+    Ok(u64::from_str_radix(text, 16)?)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    async fn open(file: &std::path::Path) -> SandboxChain {
+        let day = Duration::from_hours(24);
+        SandboxChain::open(Chain::Base, Some(file.to_owned()), day, Arc::new(Accounts::known())).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn deploys_once_and_transfers_concurrently() {
+        let temp = tempfile::tempdir().unwrap();
+        let file = temp.path().join("base.chain");
+        let chain = open(&file).await;
+        let founded = chain.devchain().head();
+        assert_eq!(founded.number, FOUNDATION_BLOCKS);
+        let to = payferry_domain::Address([9; 20]);
+        let pays = (0..100).map(|_| chain.transfer(Payer::Clean, Token::Usdt, to, Amount::from_tokens(2)));
+        let hashes: std::collections::BTreeSet<_> =
+            futures::future::join_all(pays).await.into_iter().map(Result::unwrap).collect();
+        assert_eq!(hashes.len(), 100);
+        chain.devchain().mine(1).await.unwrap();
+        let usdt = alloy_address(chain.spec().token_address(Token::Usdt).unwrap());
+        assert_eq!(chain.balance(usdt, alloy_address(to)).await.unwrap(), U256::from(200_000_000));
+        let specs = (chain.spec().contract, chain.spec().tokens.clone());
+        chain.devchain().close().await;
+        drop(chain);
+        let again = open(&file).await;
+        assert_eq!((again.spec().contract, again.spec().tokens.clone()), specs);
+        assert_eq!(again.devchain().head().number, founded.number + 1, "the reopened chain deploys nothing");
+        let client = payferry_actors::chain::ChainClient::new(again.devchain().transport());
+        again.spec().check(&client).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn payers_continue_after_a_reorg_drops_their_transfers() {
+        let temp = tempfile::tempdir().unwrap();
+        let chain = open(&temp.path().join("base.chain")).await;
+        let to = payferry_domain::Address([9; 20]);
+        for _ in 0..PAYERS_TRIED {
+            chain.transfer(Payer::Clean, Token::Usdc, to, Amount(1)).await.unwrap();
+        }
+        chain.devchain().mine(1).await.unwrap();
+        chain.devchain().reorg(1, payferry_devchain::Dropped::Discard).await.unwrap();
+        for _ in 0..PAYERS_TRIED {
+            chain.transfer(Payer::Clean, Token::Usdc, to, Amount(1)).await.unwrap();
+        }
+        chain.devchain().mine(1).await.unwrap();
+        let usdc = alloy_address(chain.spec().token_address(Token::Usdc).unwrap());
+        assert_eq!(chain.balance(usdc, alloy_address(to)).await.unwrap(), U256::from(PAYERS_TRIED));
+        assert!(chain.transfer(Payer::Clean, Token::Usdc, to, Amount::MAX).await.is_err());
+    }
+
+    const PAYERS_TRIED: usize = super::super::accounts::PAYERS * 2;
+}

@@ -1,0 +1,23 @@
+//! The simulated environment of a sandbox: chains, clock, webhook inboxes and identity provider, and the routes that drive
+//! them.
+//!
+//! Everything that is kept is in one folder. A production build contains none of it. Deliberately absent: the start of the
+//! service inside this environment, which is in the `payferry` package.
+
+mod accounts;
+mod beside;
+mod chain;
+mod folder;
+mod inbox;
+pub mod routes;
+mod time;
+mod world;
+
+pub use accounts::Accounts;
+pub use beside::{ChainsBeside, announce};
+pub use chain::{FOUNDATION_BLOCKS, Payer, SandboxChain, TRANSFER_MAX, known_spec};
+pub use folder::{DEFAULT_FOLDER, Folder, database_file, documents_folder, keys_file, read_json, write_json};
+pub use inbox::{Inboxes, Signed, verify as verify_signature};
+pub use routes::SandboxHost;
+pub use time::ADVANCE_SECS_MAX;
+pub use world::World;

@@ -1,0 +1,141 @@
+//! `POST /sandbox/chains/{chain}/mine`, `.../mining`, `.../reorg` and `.../faults`.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::Extension;
+use axum::http::HeaderName;
+use axum::response::IntoResponse;
+use payferry_devchain::{BlockRef, Dropped, Faults};
+use payferry_domain::Chain;
+use payferry_httpkit::Answer;
+use payferry_httpkit::caller::{Caller, Payments};
+use payferry_httpkit::error::ApiError;
+use payferry_httpkit::extract::{Fault, Path, read};
+use serde_json::{Value, json};
+
+use super::{Body, away, fields, object};
+use crate::chain::{FOUNDATION_BLOCKS, SandboxChain};
+use crate::world::World;
+
+/// Header with the duration of the request's steps, in milliseconds.
+const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
+/// Maximum number of blocks per request.
+const MINE_BLOCKS_MAX: i64 = 10_000;
+/// Maximum depth of a reorg: the undo limit of the chains.
+const REORG_DEPTH_MAX: u64 = 1_000;
+/// Maximum injected latency, in milliseconds.
+const LATENCY_MS_MAX: u64 = 60_000;
+
+fn chain<'w>(world: &'w World, name: &str) -> Result<(Chain, &'w Arc<SandboxChain>), ApiError> {
+    let chain: Chain = name.parse().map_err(|_| ApiError::NotFound("chain"))?;
+    Ok((chain, world.chain(chain)))
+}
+
+fn answer(message: &str, chain: Chain, head: BlockRef) -> Result<Answer, ApiError> {
+    let head = json!({"number": head.number, "hash": head.hash, "timestamp": head.timestamp});
+    Answer::ok(&json!({"message": message, "chain": chain, "head": head}))
+}
+
+/// Mines blocks at once. `Server-Timing` in the answer reports the time until the last block was sealed.
+pub(super) async fn mine(
+    Extension(world): Extension<Arc<World>>,
+    _: Caller<Payments>,
+    Path(name): Path<String>,
+    Body(body): Body,
+) -> Result<impl IntoResponse, ApiError> {
+    let asked = Instant::now();
+    let (name, chain) = chain(&world, &name)?;
+    let blocks = fields(&body, |fields| {
+        Some(fields.optional("blocks", |value| read::whole(value, 1, MINE_BLOCKS_MAX)).unwrap_or(1))
+    })?;
+    chain.devchain().mine(blocks.unsigned_abs()).await.map_err(away)?;
+    let made_in = chain.devchain().sealed_at().saturating_duration_since(asked);
+    let timing = format!("block;dur={:.3}", made_in.as_secs_f64() * 1_000.0);
+    Ok(([(SERVER_TIMING, timing)], answer("Mined", name, chain.devchain().head())?))
+}
+
+/// Pauses or resumes interval mining, to hold a chain still during a test; `mine` still works.
+pub(super) async fn mining(
+    Extension(world): Extension<Arc<World>>,
+    _: Caller<Payments>,
+    Path(name): Path<String>,
+    Body(body): Body,
+) -> Result<Answer, ApiError> {
+    let (name, chain) = chain(&world, &name)?;
+    let paused = fields(&body, |fields| {
+        fields.required("paused", |value| {
+            value.as_bool().ok_or_else(|| Fault::new("wrong_type", "must be true or false"))
+        })
+    })?;
+    if paused {
+        chain.devchain().pause_mining();
+    } else {
+        chain.devchain().resume_mining();
+    }
+    answer(if paused { "Paused" } else { "Mining" }, name, chain.devchain().head())
+}
+
+/// Reorgs the last blocks. Their transactions are mined again later, or dropped.
+pub(super) async fn reorg(
+    Extension(world): Extension<Arc<World>>,
+    _: Caller<Payments>,
+    Path(name): Path<String>,
+    Body(body): Body,
+) -> Result<Answer, ApiError> {
+    let (name, chain) = chain(&world, &name)?;
+    let depth_max = chain.devchain().head().number.saturating_sub(FOUNDATION_BLOCKS).min(REORG_DEPTH_MAX);
+    let depth_max = i64::try_from(depth_max).unwrap_or(i64::MAX);
+    let (depth, dropped) = fields(&body, |fields| {
+        let depth = fields.required("depth", |value| read::whole(value, 1, depth_max));
+        let dropped = fields.optional("dropped", dropped).unwrap_or(Dropped::Remine);
+        Some((depth?, dropped))
+    })?;
+    let head = chain.devchain().reorg(depth.unsigned_abs(), dropped).await.map_err(away)?;
+    answer("Reorganised", name, head)
+}
+
+fn dropped(value: &Value) -> Result<Dropped, Fault> {
+    match read::string(value)? {
+        "remine" => Ok(Dropped::Remine),
+        "discard" => Ok(Dropped::Discard),
+        _ => Err(Fault::new("unknown_value", "must be one of remine, discard")),
+    }
+}
+
+/// Replaces the injected faults of the chain's JSON-RPC; an empty body removes them.
+pub(super) async fn faults(
+    Extension(world): Extension<Arc<World>>,
+    _: Caller<Payments>,
+    Path(name): Path<String>,
+    Body(body): Body,
+) -> Result<Answer, ApiError> {
+    let (name, chain) = chain(&world, &name)?;
+    let faults: Faults = serde_json::from_value(object(&body)?)
+        .map_err(|error| ApiError::field("faults", "invalid_faults", format!("cannot be read: {error}")))?;
+    check(&faults)?;
+    chain.devchain().set_faults(faults.clone());
+    Answer::ok(&json!({"message": "Faults replaced", "chain": name, "faults": faults}))
+}
+
+fn check(faults: &Faults) -> Result<(), ApiError> {
+    let rates = [
+        ("rate_limited_rate", faults.rate_limited_rate),
+        ("unavailable_rate", faults.unavailable_rate),
+        ("error_rate", faults.error_rate),
+        ("lost_answer_rate", faults.lost_answer_rate),
+        ("empty_logs_rate", faults.empty_logs_rate),
+        ("missing_log_rate", faults.missing_log_rate),
+        ("duplicate_log_rate", faults.duplicate_log_rate),
+        ("stale_log_rate", faults.stale_log_rate),
+        ("forged_log_rate", faults.forged_log_rate),
+    ];
+    if let Some((name, _)) = rates.into_iter().find(|(_, rate)| !(0.0..=1.0).contains(rate)) {
+        return Err(ApiError::field(name, "out_of_range", "must be between 0 and 1"));
+    }
+    let delays = [("latency_ms", faults.latency_ms), ("latency_jitter_ms", faults.latency_jitter_ms)];
+    if let Some((name, _)) = delays.into_iter().find(|(_, millis)| *millis > LATENCY_MS_MAX) {
+        return Err(ApiError::field(name, "out_of_range", format!("must be at most {LATENCY_MS_MAX}")));
+    }
+    Ok(())
+}

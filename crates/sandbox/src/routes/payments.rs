@@ -1,0 +1,134 @@
+//! `POST /sandbox/payments/{id}/pay` and `.../panic`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Extension;
+use axum::extract::State;
+use payferry_actors::System;
+use payferry_actors::observe::{ActorKind, LOG_ENTRIES_MAX};
+use payferry_domain::{Address, Amount, Chain, PaymentId, PspId, Token};
+use payferry_httpkit::Answer;
+use payferry_httpkit::caller::{Caller, Payments};
+use payferry_httpkit::error::ApiError;
+use payferry_httpkit::extract::{Fault, Path, read};
+use serde_json::{Value, json};
+
+use super::{Body, away, fields};
+use crate::chain::{Payer, TRANSFER_MAX};
+use crate::routes::SandboxHost;
+use crate::world::World;
+
+/// Maximum number of panics per request.
+const PANICS_MAX: i64 = 10;
+/// Maximum time until a panic is visible, and the polling interval.
+const PANIC_PATIENCE: Duration = Duration::from_secs(5);
+const PANIC_POLL: Duration = Duration::from_millis(10);
+
+/// Data that a payer needs to pay.
+struct Due {
+    id: PaymentId,
+    /// Public id from the request: `pay_`, or `tr_` for a transfer.
+    public_id: String,
+    chain: Chain,
+    token: Token,
+    amount: Amount,
+    wallet: Address,
+}
+
+/// Sends a real transfer from one of the sandbox's payers to the payment's wallet, in any state of the payment.
+pub(super) async fn pay<H: SandboxHost>(
+    State(app): State<H>,
+    Extension(world): Extension<Arc<World>>,
+    caller: Caller<Payments>,
+    Path(id): Path<String>,
+    Body(body): Body,
+) -> Result<Answer, ApiError> {
+    let due = due(&app, caller.psp_id, &id).await?;
+    let (amount, token, chain, payer) = fields(&body, |fields| {
+        Some((
+            fields.optional("amount", amount),
+            fields.optional("currency", |value| read::name::<Token>(value, "USDC, USDT")),
+            fields.optional("chain", |value| read::name::<Chain>(value, "base, polygon, arbitrum")),
+            fields.optional("from", payer).unwrap_or_default(),
+        ))
+    })?;
+    let (amount, token, chain) = (amount.unwrap_or(due.amount), token.unwrap_or(due.token), chain.unwrap_or(due.chain));
+    let tx_hash = world.chain(chain).transfer(payer, token, due.wallet, amount).await.map_err(away)?;
+    Answer::ok(&json!({
+        "message": "Transfer sent",
+        "payment_id": due.public_id,
+        "tx_hash": tx_hash,
+        "chain": chain,
+        "currency": token,
+        "amount": amount.to_string(),
+        "to": due.wallet,
+    }))
+}
+
+/// Makes the payment's actor panic a number of times, to show that it is restarted without loss.
+pub(super) async fn panic<H: SandboxHost>(
+    State(app): State<H>,
+    caller: Caller<Payments>,
+    Path(id): Path<String>,
+    Body(body): Body,
+) -> Result<Answer, ApiError> {
+    let due = due(&app, caller.psp_id, &id).await?;
+    let times =
+        fields(&body, |fields| Some(fields.optional("times", |value| read::whole(value, 1, PANICS_MAX)).unwrap_or(1)))?;
+    let mut panics = 0;
+    for _ in 0..times {
+        if !panic_once(app.system(), due.id).await {
+            break;
+        }
+        panics += 1;
+    }
+    let quarantined = app.system().is_quarantined(due.id);
+    let message = if quarantined { "The payment is quarantined" } else { "The actor panicked and was restarted" };
+    Answer::ok(&json!({"message": message, "payment_id": due.public_id, "panics": panics, "quarantined": quarantined}))
+}
+
+/// Causes one panic and waits for the supervisor. Returns `false` if none was visible because the payment is
+/// quarantined.
+async fn panic_once(system: &System, id: PaymentId) -> bool {
+    let name = id.to_string();
+    let incidents = || system.latest_incidents_of(ActorKind::Payment, &name, LOG_ENTRIES_MAX).len();
+    let before = incidents();
+    system.inject_panic(id);
+    let showed = async {
+        while incidents() == before {
+            tokio::time::sleep(PANIC_POLL).await;
+        }
+    };
+    !system.is_quarantined(id) && tokio::time::timeout(PANIC_PATIENCE, showed).await.is_ok()
+}
+
+async fn due(app: &impl SandboxHost, psp_id: PspId, id: &str) -> Result<Due, ApiError> {
+    let row = app.own_payment(psp_id, id).await?;
+    let unreadable = |what: &str| ApiError::internal(format!("the {what} of {id} cannot be read"));
+    Ok(Due {
+        id: row.id.parse().map_err(|_| unreadable("id"))?,
+        public_id: id.to_owned(),
+        chain: row.chain.parse().map_err(|_| unreadable("chain"))?,
+        token: row.token.parse().map_err(|_| unreadable("token"))?,
+        amount: Amount(row.amount),
+        wallet: row.wallet.parse().map_err(|_| unreadable("wallet"))?,
+    })
+}
+
+/// Reads any amount that a transfer can move, including zero: real senders send zero too.
+fn amount(value: &Value) -> Result<Amount, Fault> {
+    let text = read::string(value)?;
+    let amount: Amount =
+        text.parse().map_err(|error| Fault::new("amount_malformed", format!("is refused: {error}")))?;
+    let too_large = Fault::new("amount_too_large", format!("must be at most {TRANSFER_MAX}"));
+    if amount > TRANSFER_MAX { Err(too_large) } else { Ok(amount) }
+}
+
+fn payer(value: &Value) -> Result<Payer, Fault> {
+    match read::string(value)? {
+        "clean" => Ok(Payer::Clean),
+        "sanctioned" => Ok(Payer::Sanctioned),
+        _ => Err(Fault::new("unknown_value", "must be one of clean, sanctioned")),
+    }
+}

@@ -1,0 +1,24 @@
+//! The configured document store.
+
+use payferry_accounts::documents::{Bucket, DocumentStore};
+use payferry_actors::seal::Sealer;
+
+use super::secrets;
+use crate::config::Documents;
+
+/// Opens the bucket if one is named, else the folder.
+pub fn store(config: &Documents, sealer: Sealer) -> anyhow::Result<DocumentStore> {
+    let Some(name) = &config.bucket else { return DocumentStore::in_folder(&config.folder, sealer) };
+    let secret = |file: &Option<std::path::PathBuf>| -> anyhow::Result<Option<String>> {
+        Ok(file.as_deref().map(secrets::read).transpose()?.map(|text| text.trim().to_owned()))
+    };
+    let bucket = Bucket {
+        name: name.clone(),
+        region: config.region.clone(),
+        endpoint: config.endpoint.clone(),
+        allow_http: config.allow_http,
+        access_key_id: secret(&config.access_key_id_file)?,
+        secret_access_key: secret(&config.secret_access_key_file)?,
+    };
+    DocumentStore::in_bucket(&bucket, sealer)
+}
