@@ -16,8 +16,8 @@ use std::time::Duration;
 
 use payferry_accounts::keys::KeyMode;
 use payferry_actors::compliance::identity::DeskConfig;
-use payferry_actors::webhook::retention::Retention;
-use payferry_actors::webhook::{Schedule, UrlPolicy, WebhookConfig};
+use payferry_journal::webhooks::retention::Retention;
+use payferry_webhook::{Schedule, UrlPolicy, WebhookConfig};
 use payferry_domain::Address;
 use serde::Deserialize;
 

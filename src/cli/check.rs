@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use payferry_actors::chain::inspect::Grade;
+use payferry_evm::inspect::Grade;
 use serde_json::json;
 
 use crate::config::{Config, database_url};

@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 
 use anyhow::Context;
-use payferry_actors::chain::deploy::{Roles, contract_address, deploy};
-use payferry_actors::wallet::checksummed;
+use payferry_evm::deploy::{Roles, contract_address, deploy};
+use payferry_evm::wallet::checksummed;
 use payferry_domain::{Address, Chain};
 
 use crate::config::Config;

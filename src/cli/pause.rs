@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use payferry_accounts::tenants;
-use payferry_actors::customers::audit::Actor;
+use payferry_journal::audit::Actor;
 use payferry_actors::pauses::{self, Scope};
 use payferry_domain::Timestamp;
 use payferry_httpkit::extract::read;

@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 
 use payferry_accounts::tenants::{self, Name, OwnOrDefault, PolicyChange, PspRecord, Slice};
-use payferry_actors::psps::wallets::Wallets;
-use payferry_actors::psps::{DUST_FLOOR_MAX, EventFamilies};
+use payferry_journal::psps::wallets::Wallets;
+use payferry_journal::psps::{DUST_FLOOR_MAX, EventFamilies};
 use payferry_domain::payment::OverpaymentPolicy;
 use payferry_domain::{Address, Amount, Chain, FeeBps, PspId, Timestamp};
 use payferry_entities::Database;

@@ -4,8 +4,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use payferry_actors::chain::{ChainClient, ChainSpec, Reread, reread};
-use payferry_actors::clock::Clock;
+use payferry_evm::{ChainClient, ChainSpec};
+use payferry_actors::chain::{Reread, reread};
+use payferry_runtime::clock::Clock;
 use payferry_actors::reconcile::{self, Difference, Options, Place, Report};
 use payferry_domain::{Amount, Chain};
 use payferry_entities::{Database, transfers};

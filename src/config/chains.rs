@@ -6,7 +6,7 @@ use std::num::NonZeroU64;
 use std::str::FromStr;
 use std::time::Duration;
 
-use payferry_actors::chain::{ChainSpec, L1Gas};
+use payferry_evm::{ChainSpec, L1Gas};
 use payferry_domain::{Address, Amount, Chain, Finality, FinalityPolicy, Token};
 use rust_decimal::Decimal;
 use serde::de::Error as _;

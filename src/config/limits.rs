@@ -3,7 +3,7 @@
 //! Deliberately absent: a ceiling for settlements. A settlement moves money only between Payferry's vaults and the
 //! treasury, so blocking it would protect no one.
 
-use payferry_actors::psps::Ceilings;
+use payferry_journal::psps::Ceilings;
 use payferry_domain::Amount;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
@@ -33,7 +33,7 @@ fn tokens<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Amount, D::Error
 
 #[cfg(test)]
 mod tests {
-    use payferry_actors::psps::Ceilings;
+    use payferry_journal::psps::Ceilings;
 
     use crate::config::Config;
 

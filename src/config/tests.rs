@@ -1,4 +1,4 @@
-use payferry_actors::chain::ChainSpec;
+use payferry_evm::ChainSpec;
 use payferry_domain::{Chain, Finality, FinalityPolicy};
 
 use super::*;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use payferry_actors::webhook::retention::KEPT_DAYS_MIN;
+use payferry_journal::webhooks::retention::KEPT_DAYS_MIN;
 use serde::{Deserialize, Deserializer};
 
 use super::{IdentityProviderName, database_url};

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
-use payferry_actors::journal::Wake;
-use payferry_actors::payment::store;
+use payferry_journal::Wake;
+use payferry_journal::payments;
 use payferry_domain::payment::{Payment, Status};
 use payferry_httpkit::live::{KEEP_ALIVE_EVERY, Place, UNBUFFERED};
 use payferry_httpkit::metrics;

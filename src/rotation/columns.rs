@@ -1,6 +1,6 @@
 //! The columns that hold sealed values; reading and replacing one value.
 
-use payferry_actors::seal::Sealer;
+use payferry_runtime::seal::Sealer;
 use sea_orm::{ConnectionTrait, DbErr, QueryResult, Statement, Value};
 
 use super::Resealed;

@@ -8,7 +8,7 @@
 mod columns;
 
 use payferry_accounts::documents::{DocumentStore, Place};
-use payferry_actors::seal::{OpenError, Sealer};
+use payferry_runtime::seal::{OpenError, Sealer};
 use payferry_domain::DocumentId;
 use payferry_entities::{Database, customer_documents};
 use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect};

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use anyhow::ensure;
 use payferry_actors::ChainSetup;
-use payferry_actors::chain::{ChainClient, ChainSpec, Checkpoint};
-use payferry_actors::wallet::OperatorSigner;
+use payferry_evm::{ChainClient, ChainSpec};
+use payferry_actors::chain::Checkpoint;
+use payferry_evm::wallet::OperatorSigner;
 use payferry_domain::{Address, Chain};
 
 use crate::config::{ChainConfig, Config, Endpoint};

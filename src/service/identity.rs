@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use payferry_actors::clock::Clock;
+use payferry_runtime::clock::Clock;
 use payferry_actors::compliance::identity::{IdentityProvider, Sumsub, SumsubSettings};
 
 use super::secrets;

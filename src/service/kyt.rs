@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
-use payferry_actors::clock::Clock;
+use payferry_runtime::clock::Clock;
 use payferry_actors::compliance::{AllowAll, ChainalysisApi, ChainalysisOracle, KytScreener, SanctionsFile, Strictest};
 
 use super::chains::Configured;

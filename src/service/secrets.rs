@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use anyhow::{Context, bail, ensure};
-use payferry_actors::seal::{MasterKeys, Sealer};
-use payferry_actors::wallet::OperatorSigner;
+use payferry_runtime::seal::{MasterKeys, Sealer};
+use payferry_evm::wallet::OperatorSigner;
 
 use crate::config::{Config, Signer};
 

@@ -12,7 +12,7 @@ mod period;
 mod summary;
 mod write;
 
-use payferry_actors::chain::ChainSpec;
+use payferry_evm::ChainSpec;
 use payferry_domain::{Address, Chain, PspId, Token};
 use serde::Serialize;
 use utoipa::ToSchema;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use payferry_actors::wallet::checksummed;
+use payferry_evm::wallet::checksummed;
 use payferry_domain::ledger::Account;
 use payferry_domain::{Address, Amount, Chain, Token};
 use payferry_entities::Database;

@@ -15,12 +15,12 @@ use payferry::sandbox::{Folder, Payer, World, documents_folder};
 use payferry_accounts::documents::DocumentStore;
 use payferry_accounts::keys::{ApiKey, KeyMode};
 use payferry_actors::auditors::AuditorsConfig;
-use payferry_actors::clock::Clock;
+use payferry_runtime::clock::Clock;
 use payferry_actors::compliance::identity::{DeskConfig, IdentityProvider};
 use payferry_actors::compliance::{KytScreener, ListScreener, ScreeningConfig};
-use payferry_actors::psps::PspPolicies;
-use payferry_actors::seal::Sealer;
-use payferry_actors::webhook::{UrlPolicy, WebhookConfig};
+use payferry_journal::psps::PspPolicies;
+use payferry_runtime::seal::Sealer;
+use payferry_webhook::{UrlPolicy, WebhookConfig};
 use payferry_actors::{System, SystemConfig};
 use payferry_domain::{Chain, KeyId, KeyScope as Scope, PspId, Timestamp, Token};
 use payferry_entities::{Database, api_keys, psps};
@@ -164,7 +164,7 @@ impl TestApp {
             identity: config.identity,
             desk: config.desk,
             webhooks: WebhookConfig { url_policy, ..WebhookConfig::default() },
-            ceilings: payferry_actors::psps::Ceilings::default(),
+            ceilings: payferry_journal::psps::Ceilings::default(),
             auditors: AuditorsConfig {
                 ledger_interval: LEDGER_INTERVAL,
                 vaults_interval: config.vaults_interval,

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use payferry::sandbox::Payer;
-use payferry_actors::chain::{ChainClient, ChainSpec, RereadError, reread};
-use payferry_actors::clock::Clock;
+use payferry_evm::{ChainClient, ChainSpec};
+use payferry_actors::chain::{RereadError, reread};
+use payferry_runtime::clock::Clock;
 use payferry_actors::reconcile::{Difference, Options, Owner, Report, reconcile};
-use payferry_actors::wallet::Vaults;
+use payferry_evm::wallet::Vaults;
 use payferry_domain::{Address, Chain, Timestamp, Token};
 use payferry_entities::{balances, chain_cursors, ledger_postings};
 use sea_orm::{ConnectionTrait, EntityTrait, IntoActiveModel};

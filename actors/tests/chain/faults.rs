@@ -1,6 +1,6 @@
 //! Endpoints that lag, lie, refuse or limit. The cursor never passes blocks that were not read.
 
-use payferry_actors::chain::ChainClient;
+use payferry_evm::ChainClient;
 use payferry_devchain::{Devchain, Faults};
 use payferry_domain::payment::Presence;
 

@@ -5,8 +5,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use payferry_actors::chain::{ChainSpec, Settler, SettlerArgs, SettlerMessage};
-use payferry_actors::observe::{Books, Mailbox};
+use payferry_evm::ChainSpec;
+use payferry_actors::chain::{Settler, SettlerArgs, SettlerMessage};
+use payferry_runtime::observe::{Books, Mailbox};
 use payferry_domain::{Address, PaymentId};
 use serde_json::json;
 
@@ -146,10 +147,10 @@ async fn pausing_operations_that_wait_for_the_fee_clears_the_error() {
     let payments = funded(&world, 1).await;
     let (watcher, settler) = (world.watch().await, world.settle().await);
     world.mine_at(DEAR_WEI).await;
-    world.handle.set_paused(payferry_actors::chain::Role::Send, true);
+    world.handle.set_paused(payferry_journal::chain::Role::Send, true);
     queue(&world, &payments).await;
     stays_dear(&world, &settler).await;
-    world.handle.set_paused(payferry_actors::chain::Role::Settle, true);
+    world.handle.set_paused(payferry_journal::chain::Role::Settle, true);
     world.until("no trouble is reported", async || world.handle.trouble().is_none()).await;
     assert!(world.txs().await.is_empty());
     stop(settler).await;

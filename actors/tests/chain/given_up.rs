@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use alloy::sol_types::SolCall;
-use payferry_actors::chain::{Role, SettlerMessage, Step};
-use payferry_actors::observe::Mailbox;
-use payferry_actors::payment::store;
+use payferry_journal::chain::Role;
+use payferry_actors::chain::{SettlerMessage, Step};
+use payferry_runtime::observe::Mailbox;
+use payferry_journal::payments;
 use payferry_contracts::Payferry;
 use payferry_devchain::{ChainConfig, Dropped};
 use payferry_domain::payment::{

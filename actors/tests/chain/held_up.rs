@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use alloy::primitives::U256;
-use payferry_actors::wallet::domain_address;
+use payferry_evm::wallet::domain_address;
 use payferry_devchain::{Dropped, Faults, Wallet};
 use payferry_entities::{chain_tx_attempts, chain_txs, operations};
 use sea_orm::sea_query::Expr;

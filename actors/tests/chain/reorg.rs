@@ -36,7 +36,7 @@ async fn remine_behind_a_stranger(world: &World) {
         spender: stranger.address(),
         value: alloy::primitives::U256::from(1),
     });
-    let to = payferry_actors::wallet::alloy_address(world.token);
+    let to = payferry_evm::wallet::alloy_address(world.token);
     let (raw, _) = stranger.sign_call(CHAIN_ID, 0, to, input.into(), 200_000, GWEI, GWEI / 2);
     world.chain.send_raw(raw).await.unwrap();
     world.chain.mine(1).await.unwrap();

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use alloy::primitives::U256;
-use payferry_actors::wallet::alloy_address;
+use payferry_evm::wallet::alloy_address;
 use payferry_devchain::Dropped;
 use payferry_domain::sending::{Command, FailureReason};
 use payferry_domain::{Address, Finality, FinalityPolicy};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use alloy::sol_types::SolCall;
-use payferry_actors::wallet::alloy_address;
+use payferry_evm::wallet::alloy_address;
 use payferry_contracts::Payferry;
 use payferry_devchain::Dropped;
 use payferry_domain::payment::Command;

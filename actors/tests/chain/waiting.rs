@@ -4,9 +4,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use payferry_actors::chain::{ChainClient, Settler, SettlerArgs, SettlerMessage, Step};
-use payferry_actors::observe::{Books, Mailbox};
-use payferry_actors::wallet::{alloy_address, domain_address};
+use payferry_evm::ChainClient;
+use payferry_actors::chain::{Settler, SettlerArgs, SettlerMessage, Step};
+use payferry_runtime::observe::{Books, Mailbox};
+use payferry_evm::wallet::{alloy_address, domain_address};
 use payferry_devchain::Dropped;
 use payferry_domain::payment::Command;
 use payferry_harness::endpoint::{Endpoint, Fault, HeadShown, What};

@@ -2,7 +2,7 @@
 
 use alloy::primitives::U256;
 use alloy::sol_types::SolCall;
-use payferry_actors::wallet::alloy_address;
+use payferry_evm::wallet::alloy_address;
 use payferry_contracts::Token as TokenContract;
 use payferry_domain::payment::Presence;
 use payferry_domain::{Amount, Chain, Finality, PaymentId, Token};

@@ -8,15 +8,14 @@ use alloy::consensus::TxEip1559;
 use alloy::primitives::{B256, Bytes, TxKind, U256};
 use alloy::sol_types::SolCall;
 use parking_lot::Mutex;
-use payferry_actors::chain::{
-    ChainClient, ChainSpec, Checkpoint, Role, Settler, SettlerArgs, SettlerHandle, SettlerMessage, SettlerReport,
-    Watcher, WatcherArgs, WatcherMessage, WatcherReport, Watchlist, wake_on_change,
-};
-use payferry_actors::clock::Clock;
+use payferry_evm::{ChainClient, ChainSpec};
+use payferry_actors::chain::{Checkpoint, Settler, SettlerArgs, SettlerHandle, SettlerMessage, SettlerReport, Watcher, WatcherArgs, WatcherMessage, WatcherReport, Watchlist, wake_on_change};
+use payferry_journal::chain::Role;
+use payferry_runtime::clock::Clock;
 use payferry_actors::inbox::PaymentInbox;
-use payferry_actors::journal::Journal;
-use payferry_actors::observe::{Books, Mailbox};
-use payferry_actors::wallet::{OperatorSigner, Vaults, alloy_address, domain_address};
+use payferry_journal::Journal;
+use payferry_runtime::observe::{Books, Mailbox};
+use payferry_evm::wallet::{OperatorSigner, Vaults, alloy_address, domain_address};
 use payferry_contracts::{
     CREATE2_DEPLOYER, TestUSDC, Token as TokenContract, create2_deploy_input, payferry_address, payferry_init_code,
     test_usdc_init_code,

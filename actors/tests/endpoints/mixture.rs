@@ -44,7 +44,7 @@ fn fault(dice: &mut StdRng, world: &World, victim: &Payment) -> Fault {
 }
 
 async fn mixture(seed: u64, endpoints: usize) {
-    let tweak = |spec: &mut payferry_actors::chain::ChainSpec| spec.second_look_blocks = 20;
+    let tweak = |spec: &mut payferry_evm::ChainSpec| spec.second_look_blocks = 20;
     let world =
         World::with(Options { endpoints, tweak, timeout: Duration::from_secs(2), alone: false, ..Options::default() })
             .await;

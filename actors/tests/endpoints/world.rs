@@ -6,14 +6,15 @@ use std::time::{Duration, Instant};
 use alloy::consensus::TxEip1559;
 use alloy::primitives::{B256, Bytes, TxKind, U256};
 use alloy::sol_types::SolCall;
-use payferry_actors::chain::{ChainClient, ChainSpec, ChainView, NoCheckpoint};
-use payferry_actors::clock::Clock;
+use payferry_evm::{ChainClient, ChainSpec};
+use payferry_actors::chain::{ChainView, NoCheckpoint};
+use payferry_runtime::clock::Clock;
 use payferry_actors::compliance::identity::DeskConfig;
 use payferry_actors::compliance::{ListScreener, ScreeningConfig};
-use payferry_actors::payment::store;
-use payferry_actors::seal::Sealer;
-use payferry_actors::wallet::{OperatorSigner, Vaults, alloy_address, domain_address};
-use payferry_actors::webhook::WebhookConfig;
+use payferry_journal::payments;
+use payferry_runtime::seal::Sealer;
+use payferry_evm::wallet::{OperatorSigner, Vaults, alloy_address, domain_address};
+use payferry_webhook::WebhookConfig;
 use payferry_actors::{ChainAsked, ChainSetup, InitiateError, InitiatePayment, System, SystemConfig};
 use payferry_contracts as contracts;
 use payferry_devchain::{ChainConfig, Devchain, GenesisAccount, Mining, Wallet};
@@ -291,7 +292,7 @@ async fn start(sites: &[Site], database: Database, options: &Options) -> System 
         identity: None,
         desk: DeskConfig::default(),
         webhooks: WebhookConfig::default(),
-        ceilings: payferry_actors::psps::Ceilings::default(),
+        ceilings: payferry_journal::psps::Ceilings::default(),
         auditors: payferry_actors::auditors::AuditorsConfig::default(),
         shards: 16,
     };

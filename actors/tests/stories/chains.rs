@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use alloy::primitives::{Address as Account, B256, Bytes, U256, keccak256};
 use alloy::sol_types::{SolCall, SolEvent};
-use payferry_actors::chain::{ChainClient, ChainSpec};
-use payferry_actors::wallet::{OperatorSigner, alloy_address, domain_address};
+use payferry_evm::{ChainClient, ChainSpec};
+use payferry_evm::wallet::{OperatorSigner, alloy_address, domain_address};
 use payferry_contracts::{
     CREATE2_DEPLOYER, PAYFERRY_DEPLOY_GAS_MAX, Payferry, TestUSDC, Token as TokenContract, create2_deploy_input,
     payferry_address, payferry_init_code, test_usdc_init_code, test_usdt_init_code,

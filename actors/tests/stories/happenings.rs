@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use payferry_actors::chain::Step as SettlerStep;
-use payferry_actors::observe::ActorKind;
+use payferry_runtime::observe::ActorKind;
 use payferry_devchain::{Dropped, Faults};
 use payferry_domain::{Amount, Chain, Token};
 use payferry_entities::{deliveries, delivery_attempts, events};

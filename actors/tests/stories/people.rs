@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use payferry_actors::customers::audit::Actor;
-use payferry_actors::customers::{NewCustomer, Opened, create};
+use payferry_journal::audit::Actor;
+use payferry_journal::customers::{NewCustomer, Opened, create};
 use payferry_actors::pauses;
-use payferry_actors::payment::store;
-use payferry_actors::psps::wallets::{self, WalletChange};
-use payferry_actors::seal::Sealer;
+use payferry_journal::payments;
+use payferry_journal::psps::wallets;
+use payferry_journal::psps::wallets::WalletChange;
+use payferry_runtime::seal::Sealer;
 use payferry_actors::{
     ChainAsked, CommandError, InitiateError, InitiatePayment, OrderError, OrderSending, SendingCommandError,
 };
@@ -208,7 +209,7 @@ impl World {
     }
 
     pub async fn sending(&self, id: SendingId) -> Sending {
-        payferry_actors::sending::store::load(self.database(), id).await.unwrap().expect("the outbound transfer exists")
+        payferry_journal::outbound::load(self.database(), id).await.unwrap().expect("the outbound transfer exists")
     }
 }
 

@@ -1,9 +1,9 @@
 //! Plan of a random story: a list of acts, generated from a seed alone, so that the seed reproduces it.
 
 use payferry_actors::chain::Step;
-use payferry_actors::observe::ActorKind;
+use payferry_runtime::observe::ActorKind;
 use payferry_actors::pauses::Scope;
-use payferry_actors::psps::PspPolicies;
+use payferry_journal::psps::PspPolicies;
 use payferry_devchain::Faults;
 use payferry_domain::payment::{Decision, OverpaymentPolicy};
 use payferry_domain::{Amount, Chain, Token};

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use payferry_actors::payment::store;
-use payferry_actors::psps::PspPolicies;
+use payferry_journal::payments;
+use payferry_journal::psps::PspPolicies;
 use payferry_actors::reconcile::{self, Options};
 use payferry_domain::payment::{EventName, Payment, RefundState, SettlementState, Status, TransferStatus, Vault};
 use payferry_domain::{Account, Address, Amount, Asset, Chain, PostingKind, Token, invariants};

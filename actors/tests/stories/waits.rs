@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use payferry_actors::payment::store;
+use payferry_journal::payments;
 use payferry_domain::Chain;
 use payferry_entities::{deliveries, operations};
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};

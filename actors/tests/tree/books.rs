@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use payferry_actors::observe::{Action, ActorKind, Cause, KindView, NodeState, NodeView, Tallied};
+use payferry_runtime::observe::{Action, ActorKind, Cause, KindView, NodeState, NodeView};
+use payferry_actors::observe::Tallied;
 use payferry_domain::payment::{Command, Status};
 use payferry_domain::{Chain, PaymentId};
 

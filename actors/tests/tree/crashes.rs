@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use payferry_actors::CommandError;
-use payferry_actors::observe::ActorKind;
-use payferry_actors::webhook::{UrlPolicy, WebhookConfig, endpoints};
+use payferry_runtime::observe::ActorKind;
+use payferry_webhook::{UrlPolicy, WebhookConfig, endpoints};
 use payferry_domain::payment::{Command, Payment, Rejection, Status};
 use payferry_domain::{Amount, PaymentId};
 use payferry_entities::{payments, transfers};

@@ -2,8 +2,8 @@
 
 use futures::StreamExt as _;
 use payferry_actors::CommandError;
-use payferry_actors::chain::ChainClient;
-use payferry_actors::payment::store::SET_ASIDE;
+use payferry_evm::ChainClient;
+use payferry_journal::payments::SET_ASIDE;
 use payferry_actors::reconcile;
 use payferry_domain::Amount;
 use payferry_domain::payment::{Command, DUST_LISTED_MAX, Rejection, Status, WHOLES_LISTED_MAX};

@@ -3,16 +3,16 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use payferry_actors::clock::Clock;
+use payferry_runtime::clock::Clock;
 use payferry_actors::compliance::identity::{
     CallbackFailure, DeskConfig, IdentityProvider, Sumsub, SumsubSettings, link_of,
 };
 use payferry_actors::compliance::{ListScreener, ScreeningConfig};
-use payferry_actors::customers::audit::Actor;
-use payferry_actors::customers::{NewCustomer, Opened, create, customer_of};
-use payferry_actors::observe::ActorKind;
-use payferry_actors::seal::Sealer;
-use payferry_actors::webhook::WebhookConfig;
+use payferry_journal::audit::Actor;
+use payferry_journal::customers::{NewCustomer, Opened, create, customer_of};
+use payferry_runtime::observe::ActorKind;
+use payferry_runtime::seal::Sealer;
+use payferry_webhook::WebhookConfig;
 use payferry_actors::{System, SystemConfig};
 use payferry_domain::customer::{Command, Customer, CustomerKind, DocumentKind, Documents, KycStatus};
 use payferry_domain::{CheckId, CustomerId, PspId};
@@ -199,7 +199,7 @@ async fn start(database: Database, remote: &SumsubStandIn, config: &DeskConfig) 
         identity: Some(provider),
         desk: config.clone(),
         webhooks: WebhookConfig::default(),
-        ceilings: payferry_actors::psps::Ceilings::default(),
+        ceilings: payferry_journal::psps::Ceilings::default(),
         auditors: payferry_actors::auditors::AuditorsConfig::default(),
         shards: 1,
     };

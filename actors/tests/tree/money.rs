@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use payferry_actors::observe::ActorKind;
-use payferry_actors::sending::store as sendings;
+use payferry_runtime::observe::ActorKind;
+use payferry_journal::outbound as sendings;
 use payferry_actors::{OrderError, OrderSending};
 use payferry_domain::payment::Status;
 use payferry_domain::sending::{Sending, SendingId, SendingStatus};

@@ -1,6 +1,6 @@
 //! Lifecycle and crashes of payments.
 
-use payferry_actors::observe::ActorKind;
+use payferry_runtime::observe::ActorKind;
 use payferry_domain::payment::{Command, FailureReason, Label, Status};
 
 use crate::world::World;

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use payferry_actors::chain::{Checkpoint, Killed, Step};
-use payferry_actors::observe::ActorKind;
-use payferry_actors::sending::store as sendings;
+use payferry_runtime::observe::ActorKind;
+use payferry_journal::outbound as sendings;
 use payferry_devchain::Dropped;
 use payferry_domain::Address;
 use payferry_domain::sending::{FailureReason, Sending, SendingId, SendingStatus};

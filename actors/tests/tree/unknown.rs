@@ -5,8 +5,8 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use payferry_actors::observe::ActorKind;
-use payferry_actors::payment::store;
+use payferry_runtime::observe::ActorKind;
+use payferry_journal::payments;
 use payferry_actors::{CommandError, InitiateError, InitiatePayment};
 use payferry_domain::payment::{Command, Funds, Payment, RefundState, Requester, Status};
 use payferry_domain::{Address, Amount, PaymentId, RefundId};

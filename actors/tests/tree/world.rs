@@ -6,14 +6,15 @@ use std::time::{Duration, Instant};
 use alloy::consensus::TxEip1559;
 use alloy::primitives::{B256, TxKind, U256};
 use alloy::sol_types::SolCall;
-use payferry_actors::chain::{ChainClient, ChainSpec, Checkpoint, NoCheckpoint, wake_on_change};
-use payferry_actors::clock::Clock;
+use payferry_evm::{ChainClient, ChainSpec};
+use payferry_actors::chain::{Checkpoint, NoCheckpoint, wake_on_change};
+use payferry_runtime::clock::Clock;
 use payferry_actors::compliance::identity::{DeskConfig, IdentityProvider};
 use payferry_actors::compliance::{KytScreener, ListScreener, ScreeningConfig};
-use payferry_actors::payment::store;
-use payferry_actors::seal::Sealer;
-use payferry_actors::wallet::{OperatorSigner, alloy_address, domain_address};
-use payferry_actors::webhook::WebhookConfig;
+use payferry_journal::payments;
+use payferry_runtime::seal::Sealer;
+use payferry_evm::wallet::{OperatorSigner, alloy_address, domain_address};
+use payferry_webhook::WebhookConfig;
 use payferry_actors::{ChainAsked, ChainSetup, InitiatePayment, System, SystemConfig};
 use payferry_contracts as contracts;
 use payferry_devchain::{ChainConfig, Devchain, GenesisAccount, Mining, Wallet};
@@ -214,7 +215,7 @@ impl World {
 
     /// Balances of the PSP's vault and the treasury, base units.
     pub async fn holdings(&self) -> (i64, i64) {
-        let vault = payferry_actors::wallet::Vaults::new(self.deployed.0).of_psp(self.psp);
+        let vault = payferry_evm::wallet::Vaults::new(self.deployed.0).of_psp(self.psp);
         (self.balance(vault).await, self.balance(self.deployed.1).await)
     }
 
@@ -263,7 +264,7 @@ async fn start(
         identity: options.identity.clone(),
         desk: options.desk.clone(),
         webhooks: options.webhooks.clone(),
-        ceilings: payferry_actors::psps::Ceilings::default(),
+        ceilings: payferry_journal::psps::Ceilings::default(),
         auditors: payferry_actors::auditors::AuditorsConfig::default(),
         shards: 16,
     };

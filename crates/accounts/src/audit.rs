@@ -1,10 +1,10 @@
 //! Reads the audit log for the operator's listener and the command line.
 //!
-//! `payferry_actors::customers::audit` writes entries, in the commit of the change that they record.
+//! `payferry_journal::audit` writes entries, in the commit of the change that they record.
 
 use std::fmt;
 
-use payferry_actors::customers::audit::Actor;
+use payferry_journal::audit::Actor;
 use payferry_domain::{PspId, Timestamp};
 use payferry_entities::audit_log::{Column, Entity, Model};
 use sea_orm::{ColumnTrait, ConnectionTrait, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect};

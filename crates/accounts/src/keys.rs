@@ -6,7 +6,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use payferry_actors::seal::Sealer;
+use payferry_runtime::seal::Sealer;
 use payferry_domain::{KeyId, KeyScope, PspId, Timestamp};
 use payferry_entities::api_keys;
 use subtle::ConstantTimeEq;

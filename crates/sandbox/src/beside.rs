@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context;
-use payferry_actors::chain::{ChainClient, ChainSpec};
+use payferry_evm::{ChainClient, ChainSpec};
 use payferry_domain::Chain;
 use serde::{Deserialize, Serialize};
 use url::Url;

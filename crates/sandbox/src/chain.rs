@@ -10,8 +10,8 @@ use std::time::Duration;
 use alloy::primitives::{Address, B256, Bytes, U256, keccak256};
 use alloy::sol_types::SolCall;
 use anyhow::{Context, anyhow, bail, ensure};
-use payferry_actors::chain::ChainSpec;
-use payferry_actors::wallet::{alloy_address, domain_address};
+use payferry_evm::ChainSpec;
+use payferry_evm::wallet::{alloy_address, domain_address};
 use payferry_contracts::{
     CREATE2_DEPLOYER, PAYFERRY_DEPLOY_GAS_MAX, Token as TokenContract, create2_deploy_input, payferry_address,
     payferry_init_code, test_usdc_init_code, test_usdt_init_code,
@@ -248,7 +248,7 @@ mod tests {
         let again = open(&file).await;
         assert_eq!((again.spec().contract, again.spec().tokens.clone()), specs);
         assert_eq!(again.devchain().head().number, founded.number + 1, "the reopened chain deploys nothing");
-        let client = payferry_actors::chain::ChainClient::new(again.devchain().transport());
+        let client = payferry_evm::ChainClient::new(again.devchain().transport());
         again.spec().check(&client).await.unwrap();
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use futures::future::try_join_all;
-use payferry_actors::clock::Clock;
+use payferry_runtime::clock::Clock;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex;
 

@@ -2,7 +2,7 @@
 //!
 //! Tokens are not stored. Links differ by a nonce. Each is valid until it expires or the customer has accepted.
 
-use payferry_actors::seal::Sealer;
+use payferry_runtime::seal::Sealer;
 use payferry_domain::{CustomerId, Timestamp};
 use subtle::ConstantTimeEq;
 

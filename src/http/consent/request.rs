@@ -2,8 +2,9 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use payferry_actors::customers::audit::{self, Actor, Entry};
-use payferry_actors::customers::{ChangeError, Opened};
+use payferry_journal::audit;
+use payferry_journal::audit::{Actor, Entry};
+use payferry_journal::customers::{ChangeError, Opened};
 use payferry_domain::customer::Rejection;
 use payferry_domain::{CustomerId, Timestamp};
 use payferry_httpkit::Answer;

@@ -3,9 +3,10 @@
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use chrono::DateTime;
-use payferry_actors::customers::audit::Actor;
-use payferry_actors::customers::{self, NewCustomer};
-use payferry_actors::journal::JournalError;
+use payferry_journal::audit::Actor;
+use payferry_journal::customers;
+use payferry_journal::customers::NewCustomer;
+use payferry_journal::JournalError;
 use payferry_domain::{CustomerId, PspId, Timestamp};
 use payferry_entities::customers::Model;
 use payferry_httpkit::Answer;

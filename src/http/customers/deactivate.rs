@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use payferry_actors::customers::audit::Actor;
+use payferry_journal::audit::Actor;
 use payferry_domain::customer::Command;
 use payferry_httpkit::Answer;
 use payferry_httpkit::caller::{Caller, Customers};

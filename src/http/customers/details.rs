@@ -2,9 +2,9 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use payferry_actors::customers::Opened;
-use payferry_actors::customers::audit::Actor;
-use payferry_actors::wallet::checksummed;
+use payferry_journal::customers::Opened;
+use payferry_journal::audit::Actor;
+use payferry_evm::wallet::checksummed;
 use payferry_domain::customer::Command;
 use payferry_domain::{Address as WalletAddress, CheckId, CustomerId, PspId};
 use payferry_entities::customers;

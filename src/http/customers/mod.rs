@@ -1,7 +1,7 @@
 //! Customers: handlers that read and write rows, without an actor.
 //!
 //! This module owns the format of a customer in requests and answers, and which parts are encrypted. The domain decides
-//! state changes. `payferry_actors::customers` stores them with an audit entry. Identity verification (the compliance
+//! state changes. `payferry_journal::customers` stores them with an audit entry. Identity verification (the compliance
 //! service) and the page for accepting the terms (`pages::consent`) are elsewhere.
 
 pub mod create;
@@ -16,7 +16,7 @@ pub mod update;
 pub mod values;
 pub mod view;
 
-use payferry_actors::customers::Opened;
+use payferry_journal::customers::Opened;
 use payferry_domain::{CustomerId, PspId};
 use payferry_entities::customers::{Column, Entity, Model};
 use payferry_httpkit::error::ApiError;

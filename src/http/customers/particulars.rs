@@ -6,7 +6,7 @@
 use std::fmt;
 
 use chrono::NaiveDate;
-use payferry_actors::seal::Sealer;
+use payferry_runtime::seal::Sealer;
 use payferry_domain::CustomerId;
 use payferry_httpkit::error::ApiError;
 use serde::{Deserialize, Serialize};

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use payferry_actors::seal::Sealer;
+use payferry_runtime::seal::Sealer;
 use payferry_domain::Address as WalletAddress;
 use payferry_httpkit::error::ApiError;
 use payferry_httpkit::extract::{Fault, Fields, read};

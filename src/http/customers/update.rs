@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use payferry_actors::customers::audit::Actor;
+use payferry_journal::audit::Actor;
 use payferry_domain::CheckId;
 use payferry_domain::customer::{Command, Rejection};
 use payferry_httpkit::Answer;

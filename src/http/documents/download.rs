@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use payferry_actors::customers::audit::Actor;
+use payferry_journal::audit::Actor;
 use payferry_httpkit::caller::{Caller, Customers};
 use payferry_httpkit::error::{ApiError, Problem};
 use payferry_httpkit::extract::Path;

@@ -3,8 +3,8 @@
 use axum::extract::State;
 use axum::response::Response;
 use payferry_accounts::documents::{DOCUMENT_BYTES_MAX, DocumentStore, MediaType, Place};
-use payferry_actors::customers::Opened;
-use payferry_actors::customers::audit::Actor;
+use payferry_journal::customers::Opened;
+use payferry_journal::audit::Actor;
 use payferry_domain::customer::{Command, CustomerKind, DocumentKind, Rejection};
 use payferry_domain::{CustomerId, DocumentId, Timestamp};
 use payferry_entities::customers::Model;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use axum::extract::State;
-use payferry_actors::wallet::checksummed;
+use payferry_evm::wallet::checksummed;
 use payferry_domain::{Address, Amount, Chain, Token};
 use payferry_entities::{balances, operations};
 use payferry_httpkit::Answer;

@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use axum::http::Uri;
-use payferry_actors::wallet::checksummed;
+use payferry_evm::wallet::checksummed;
 use payferry_domain::{Address, Amount, Timestamp};
 use payferry_entities::Database;
 use payferry_entities::ledger_postings::{Column, Entity, Model};

@@ -3,8 +3,8 @@
 use axum::http::Uri;
 use axum::response::{IntoResponse, Response};
 use payferry_actors::pauses::Scope;
-use payferry_actors::sending::store;
-use payferry_actors::wallet::checksummed;
+use payferry_journal::outbound;
+use payferry_evm::wallet::checksummed;
 use payferry_actors::{OrderError, OrderSending};
 use payferry_domain::payment::Decision;
 use payferry_domain::sending::{Sending, SendingId, SendingKind, SendingStatus};

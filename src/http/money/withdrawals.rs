@@ -4,7 +4,7 @@ use axum::extract::State;
 use axum::http::Uri;
 use axum::response::Response;
 use payferry_actors::OrderSending;
-use payferry_actors::psps::wallets::withdrawal_wallet;
+use payferry_journal::psps::wallets::withdrawal_wallet;
 use payferry_domain::WithdrawalId;
 use payferry_domain::sending::{SendingId, SendingKind};
 use payferry_httpkit::Answer;

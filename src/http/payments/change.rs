@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::response::{IntoResponse, Response};
 use parking_lot::Mutex;
 use payferry_actors::CommandError;
-use payferry_actors::customers::audit::{Actor, Entry};
+use payferry_journal::audit::{Actor, Entry};
 use payferry_actors::pauses::Scope;
 use payferry_actors::payment::Beside;
 use payferry_domain::PaymentId;

@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use payferry_actors::webhook::log;
+use payferry_journal::webhooks::log;
 use payferry_httpkit::Answer;
 use payferry_httpkit::caller::{Caller, Read};
 use payferry_httpkit::error::{ApiError, Problem};

@@ -3,7 +3,7 @@
 use axum::extract::State;
 use axum::response::Response;
 use axum::response::sse::Event;
-use payferry_actors::payment::store;
+use payferry_journal::payments;
 use payferry_domain::payment::Payment;
 use payferry_httpkit::caller::{Caller, Read};
 use payferry_httpkit::error::{ApiError, Problem};

@@ -3,7 +3,7 @@
 use axum::extract::State;
 use axum::http::Uri;
 use axum::response::{IntoResponse, Response};
-use payferry_actors::payment::store;
+use payferry_journal::payments;
 use payferry_domain::payment::Status;
 use payferry_domain::{CustomerId, MerchantId, PaymentId, PspId, Timestamp};
 use payferry_entities::payments::{Column, Entity, Model};

@@ -14,7 +14,7 @@ pub mod resolve;
 mod view;
 
 use payferry_actors::chains::Chains;
-use payferry_actors::wallet::checksummed;
+use payferry_evm::wallet::checksummed;
 use payferry_domain::payment::{Payment, Purpose, Status, Terms};
 use payferry_domain::sending::SendingId;
 use payferry_domain::{Amount, Chain, PaymentId, PspId, TransferId};

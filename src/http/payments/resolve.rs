@@ -3,7 +3,7 @@
 use axum::extract::State;
 use axum::response::Response;
 use payferry_actors::destination::Unsuitable;
-use payferry_actors::payment::store;
+use payferry_journal::payments;
 use payferry_domain::payment::{Command, Payment, Requester};
 use payferry_domain::{Amount, PaymentId, RefundId};
 use payferry_httpkit::Answer;

@@ -1,6 +1,6 @@
 //! A payment in answers.
 
-use payferry_actors::wallet::checksummed;
+use payferry_evm::wallet::checksummed;
 use payferry_domain::payment::{
     ChainChoice, HistoryEntry, Label, Payment, Settlement, Transfer, TransferStatus, TransferToken, Verdict,
 };

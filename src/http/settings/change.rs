@@ -3,7 +3,7 @@
 use axum::extract::State;
 use axum::response::Response;
 use payferry_accounts::tenants;
-use payferry_actors::customers::audit::Actor;
+use payferry_journal::audit::Actor;
 use payferry_httpkit::Answer;
 use payferry_httpkit::caller::Full;
 use payferry_httpkit::error::{ApiError, Problem};

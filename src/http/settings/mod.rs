@@ -8,7 +8,7 @@ pub mod show;
 use std::collections::BTreeMap;
 
 use payferry_accounts::tenants::PspRecord;
-use payferry_actors::psps::EventFamilies;
+use payferry_journal::psps::EventFamilies;
 use payferry_domain::Chain;
 use payferry_domain::payment::OverpaymentPolicy;
 use payferry_httpkit::error::ApiError;

@@ -10,8 +10,8 @@ pub mod show;
 pub mod test;
 pub mod undelivered;
 
-use payferry_actors::webhook::endpoints;
-use payferry_actors::webhook::log::LogEntry;
+use payferry_webhook::endpoints;
+use payferry_journal::webhooks::log::LogEntry;
 use payferry_domain::Timestamp;
 use payferry_domain::payment::EventPattern;
 use payferry_entities::{delivery_attempts, webhook_endpoints};

@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use payferry_actors::webhook::log;
+use payferry_journal::webhooks::log;
 use payferry_httpkit::Answer;
 use payferry_httpkit::caller::Webhooks;
 use payferry_httpkit::error::{ApiError, Problem};

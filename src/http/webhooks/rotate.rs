@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use payferry_actors::webhook::endpoints;
+use payferry_webhook::endpoints;
 use payferry_domain::Timestamp;
 use payferry_httpkit::Answer;
 use payferry_httpkit::caller::Webhooks;

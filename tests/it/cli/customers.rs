@@ -3,9 +3,9 @@
 
 use std::time::{Duration, Instant};
 
-use payferry_actors::clock::Clock;
-use payferry_actors::customers::Opened;
-use payferry_actors::customers::audit::Actor;
+use payferry_runtime::clock::Clock;
+use payferry_journal::customers::Opened;
+use payferry_journal::audit::Actor;
 use payferry_domain::customer::{Command, DocumentKind, Documents};
 use payferry_entities::Database;
 use reqwest::{Method, StatusCode};

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::Method;
-use payferry_actors::clock::Clock;
+use payferry_runtime::clock::Clock;
 use payferry_actors::compliance::identity::{DeskConfig, Sumsub, SumsubSettings};
-use payferry_actors::customers::audit::Actor;
-use payferry_actors::customers::{NewCustomer, Opened, create};
+use payferry_journal::audit::Actor;
+use payferry_journal::customers::{NewCustomer, Opened, create};
 use payferry_domain::customer::{Command, CustomerKind, DocumentKind, Documents};
 use payferry_domain::{CheckId, CustomerId, KeyScope as Scope};
 use payferry_entities::{checks, customers};

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use axum::http::Method;
-use payferry_actors::webhook::retention::{BATCH_EVENTS, Pruned, Retention, prune};
+use payferry_journal::webhooks::retention::{BATCH_EVENTS, Pruned, Retention, prune};
 use payferry_domain::{EventId, PspId, Timestamp};
 use payferry_entities::{deliveries, delivery_attempts, events, payment_transitions, payments};
 use payferry_httpkit::Limits;

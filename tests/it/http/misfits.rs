@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use payferry::sandbox::Payer;
-use payferry_actors::psps::PspPolicies;
+use payferry_journal::psps::PspPolicies;
 use payferry_domain::payment::OverpaymentPolicy;
 use payferry_domain::{Chain, Token};
 use payferry_entities::psps;

@@ -2,7 +2,7 @@
 
 use axum::http::Method;
 use payferry::http::payments::initiate::METADATA_LEVELS_MAX;
-use payferry_actors::wallet::checksummed;
+use payferry_evm::wallet::checksummed;
 use payferry_domain::{Address, Chain, Token};
 use payferry_entities::{idempotency_keys, payment_transitions, payments};
 use sea_orm::{EntityTrait, PaginatorTrait};

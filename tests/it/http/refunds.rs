@@ -1,7 +1,7 @@
 //! Refunds: requested, sent on the chain, refused, failed and requested again.
 
 use axum::http::Method;
-use payferry_actors::observe::ActorKind;
+use payferry_runtime::observe::ActorKind;
 use payferry_domain::{Chain, KeyScope as Scope, PaymentId, Token};
 use payferry_entities::{audit_log, idempotency_keys};
 use payferry_harness::database::Lock;
@@ -185,7 +185,7 @@ async fn invalid_requests_list_all_errors_and_move_nothing() {
     app.pay(&made, "4").await;
     app.payment_when(&made, "mismatched").await;
     let spec = app.world().chain(Chain::Polygon).spec().clone();
-    let vault = payferry_actors::wallet::Vaults::new(spec.contract).of_psp(app.psp_id).to_string();
+    let vault = payferry_evm::wallet::Vaults::new(spec.contract).of_psp(app.psp_id).to_string();
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let path = refunds_of(&made);
     for (address, code) in [

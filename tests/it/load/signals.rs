@@ -1,6 +1,6 @@
 //! Interruptions: a load tester never leaves a sandbox behind.
 
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -9,13 +9,23 @@ use serde_json::Value;
 use crate::process::payferry;
 
 const PATIENCE: Duration = Duration::from_mins(1);
+/// From the first payment until some are under way.
+const UNDER_WAY: Duration = Duration::from_secs(3);
 
 /// Starts a long load with its own sandbox.
 fn start() -> (Child, u32) {
     let args = ["load", "--rate", "50/s", "--payments", "100000", "--block-time-ms", "100", "--json"];
-    let load = payferry().args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let load = payferry().args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let sandbox = until(|| child_of(load.id()));
     (load, sandbox)
+}
+
+/// Waits until payments are under way. What it says on standard error is read to its end.
+async fn under_way(load: &mut Child) {
+    let mut lines = BufReader::new(load.stderr.take().unwrap()).lines().map_while(Result::ok);
+    assert!(lines.any(|line| line.contains("payments arrive")), "it ended before payments arrived");
+    std::thread::spawn(move || lines.for_each(drop));
+    tokio::time::sleep(UNDER_WAY).await;
 }
 
 /// Waits until `look` returns a value.
@@ -57,8 +67,7 @@ fn printed(load: &mut Child) -> Value {
 #[tokio::test]
 async fn ctrl_c_prints_a_report() {
     let (mut load, sandbox) = start();
-    // Long enough for payments to be in progress on any machine.
-    tokio::time::sleep(Duration::from_secs(12)).await;
+    under_way(&mut load).await;
     assert!(Command::new("kill").args(["-INT", &load.id().to_string()]).status().unwrap().success());
     let status = until(|| load.try_wait().unwrap());
     assert_eq!(status.code(), Some(130));
@@ -80,7 +89,7 @@ async fn a_sandbox_ends_if_the_load_tester_is_killed() {
 #[tokio::test]
 async fn reports_a_service_that_ends_under_load() {
     let (mut load, sandbox) = start();
-    tokio::time::sleep(Duration::from_secs(8)).await;
+    under_way(&mut load).await;
     assert!(Command::new("kill").args(["-KILL", &sandbox.to_string()]).status().unwrap().success());
     let status = until(|| load.try_wait().unwrap());
     assert_eq!(status.code(), Some(1));

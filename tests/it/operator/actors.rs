@@ -1,6 +1,6 @@
 //! `/ops/actors`, `/ops/overview` and `/ops/shards`.
 
-use payferry_actors::observe::ActorKind;
+use payferry_runtime::observe::ActorKind;
 use payferry_domain::PaymentId;
 use payferry_harness::database::TableAway;
 use payferry_harness::receiver::Receiver;

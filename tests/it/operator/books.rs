@@ -1,6 +1,6 @@
 //! The ledger auditor: imbalances are found, named, counted, and cleared when they are corrected.
 
-use payferry_actors::observe::ActorKind;
+use payferry_runtime::observe::ActorKind;
 use sea_orm::ConnectionTrait;
 use serde_json::{Value, json};
 

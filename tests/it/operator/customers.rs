@@ -1,7 +1,7 @@
 //! `/ops/customers`: the customers' status, and manual decisions.
 
-use payferry_actors::customers::Opened;
-use payferry_actors::customers::audit::Actor;
+use payferry_journal::customers::Opened;
+use payferry_journal::audit::Actor;
 use payferry_domain::customer::Command;
 use serde_json::{Value, json};
 

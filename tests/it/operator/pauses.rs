@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use payferry_actors::chain::Role;
+use payferry_journal::chain::Role;
 use payferry_domain::Chain;
 use reqwest::Method;
 use serde_json::{Value, json};

@@ -1,7 +1,8 @@
 //! `/ops/sendings`: payouts and withdrawals with their actors, and manual decisions about addresses in review.
 
-use payferry_actors::customers::audit::Actor;
-use payferry_actors::psps::wallets::{self, WalletChange};
+use payferry_journal::audit::Actor;
+use payferry_journal::psps::wallets;
+use payferry_journal::psps::wallets::WalletChange;
 use payferry_domain::payment::Decision;
 use payferry_domain::sending::SendingId;
 use payferry_domain::{Chain, Token, WithdrawalId};

@@ -1,7 +1,7 @@
 //! Decisions with an unknown result: the answer says so, and the refund is sent once, however often it is requested
 //! again.
 
-use payferry_actors::observe::ActorKind;
+use payferry_runtime::observe::ActorKind;
 use payferry_domain::payment::Decision;
 use payferry_domain::{Chain, PaymentId, Token};
 use payferry_harness::database::Lock;

@@ -1,8 +1,8 @@
 //! Withdrawal wallets: set by the operator, visible to the PSP, effective after a day in production.
 
 use payferry::config::Environment;
-use payferry_actors::psps::wallets::{WALLET_DELAY_SECS, withdrawal_wallet};
-use payferry_actors::wallet::{Vaults, checksummed};
+use payferry_journal::psps::wallets::{WALLET_DELAY_SECS, withdrawal_wallet};
+use payferry_evm::wallet::{Vaults, checksummed};
 use payferry_domain::{Address, Chain, Timestamp};
 use payferry_httpkit::Limits;
 use reqwest::Method;

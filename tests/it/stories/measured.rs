@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use axum::http::Method;
-use payferry_actors::observe::ActorKind;
+use payferry_runtime::observe::ActorKind;
 use payferry_domain::{Chain, KeyScope as Scope, PaymentId, Token};
 use payferry_harness::receiver::Manner;
 use serde_json::json;

@@ -1,6 +1,6 @@
 //! Failing actors.
 
-use payferry_actors::observe::ActorKind;
+use payferry_runtime::observe::ActorKind;
 use payferry_domain::{Chain, PaymentId, Token};
 use reqwest::Method;
 use serde_json::{Value, json};

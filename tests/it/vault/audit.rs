@@ -1,7 +1,7 @@
 //! Reads of the audit log: on the operator's listener and by `payferry audit`.
 
-use payferry_actors::customers::Opened;
-use payferry_actors::customers::audit::{Actor, Entry, append};
+use payferry_journal::customers::Opened;
+use payferry_journal::audit::{Actor, Entry, append};
 use payferry_domain::customer::Command;
 use payferry_domain::{PspId, Timestamp};
 use sea_orm::ConnectionTrait;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use payferry::config::{Config, Documents};
 use payferry_accounts::documents::{DocumentError, DocumentStore, ORPHAN_AGE, Place, sweep};
-use payferry_actors::seal::Sealer;
+use payferry_runtime::seal::Sealer;
 use payferry_domain::{CustomerId, DocumentId};
 use payferry_entities::customer_documents;
 use payferry_harness::bucket::{BUCKET, Bucket, REGION};

@@ -8,8 +8,8 @@ mod uploads;
 
 use std::fmt::Write;
 
-use payferry_actors::customers::audit::Actor;
-use payferry_actors::customers::{NewCustomer, create};
+use payferry_journal::audit::Actor;
+use payferry_journal::customers::{NewCustomer, create};
 use payferry_domain::customer::CustomerKind;
 use payferry_domain::{CustomerId, Timestamp};
 use sea_orm::{ConnectionTrait, DatabaseConnection, DbBackend, Statement};

@@ -3,7 +3,7 @@
 use axum::http::Method;
 use payferry::rotation::{Outcome, rotate};
 use payferry_accounts::documents::{DocumentStore, Place};
-use payferry_actors::seal::{MasterKeys, Sealer};
+use payferry_runtime::seal::{MasterKeys, Sealer};
 use payferry_domain::{CheckId, CustomerId, DocumentId};
 use payferry_entities::{checks, customer_documents, customers, payment_details};
 use sea_orm::sea_query::Expr;

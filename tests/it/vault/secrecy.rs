@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use axum::http::Method;
-use payferry_actors::customers::Opened;
-use payferry_actors::customers::audit::Actor;
+use payferry_journal::customers::Opened;
+use payferry_journal::audit::Actor;
 use payferry_domain::customer::{Command, Verdict};
 use payferry_domain::{CustomerId, Timestamp};
 use sea_orm::{ConnectionTrait, Statement};

@@ -12,7 +12,7 @@ use object_store::aws::AmazonS3Builder;
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::{ClientOptions, ObjectMeta, ObjectStore, ObjectStoreExt, RetryConfig};
-use payferry_actors::seal::{OpenError, Sealer};
+use payferry_runtime::seal::{OpenError, Sealer};
 use payferry_domain::{CustomerId, DocumentId};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 

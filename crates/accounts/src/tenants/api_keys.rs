@@ -1,7 +1,7 @@
 //! API keys: creates, lists and revokes them. The key itself is shown only once.
 
-use payferry_actors::customers::audit::Actor;
-use payferry_actors::seal::Sealer;
+use payferry_journal::audit::Actor;
+use payferry_runtime::seal::Sealer;
 use payferry_domain::{KeyId, KeyScope, PspId, Timestamp};
 use payferry_entities::{Database, api_keys};
 use sea_orm::sea_query::{Expr, ExprTrait, SimpleExpr};

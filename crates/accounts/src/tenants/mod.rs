@@ -1,7 +1,7 @@
 //! PSPs and their API keys: creates, lists and changes them for the command line, the operator's listener and the
 //! sandbox.
 //!
-//! `http::auth` authenticates requests with keys. `payferry_actors::psps` caches PSPs and decides how soon a running
+//! `http::auth` authenticates requests with keys. `payferry_journal::psps` caches PSPs and decides how soon a running
 //! service applies a change.
 
 mod api_keys;
@@ -10,7 +10,8 @@ mod psps;
 use std::fmt;
 use std::str::FromStr;
 
-use payferry_actors::customers::audit::{self, Actor, Entry};
+use payferry_journal::audit;
+use payferry_journal::audit::{Actor, Entry};
 use payferry_domain::{KeyId, PspId, Timestamp};
 use payferry_entities::Transaction;
 

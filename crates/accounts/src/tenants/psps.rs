@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use payferry_actors::customers::audit::Actor;
-use payferry_actors::psps::{EventFamilies, PspPolicies};
+use payferry_journal::audit::Actor;
+use payferry_journal::psps::{EventFamilies, PspPolicies};
 use payferry_domain::payment::OverpaymentPolicy;
 use payferry_domain::{Amount, Chain, FeeBps, FinalityPolicy, PspId, Timestamp};
 use payferry_entities::{Database, Transaction, psps};

@@ -3,7 +3,7 @@
 use axum::extract::State;
 use axum::response::Response;
 use maud::{Markup, html};
-use payferry_actors::observe::{Action, ActorKind, Cause, Incident, LOG_ENTRIES_MAX};
+use payferry_runtime::observe::{Action, ActorKind, Cause, Incident, LOG_ENTRIES_MAX};
 use payferry_domain::Timestamp;
 
 use crate::Operator;

@@ -4,7 +4,7 @@
 use axum::extract::{Path, State};
 use axum::response::Response;
 use maud::{Markup, html};
-use payferry_actors::observe::{ActorKind, Incident, NodeView};
+use payferry_runtime::observe::{ActorKind, Incident, NodeView};
 use payferry_domain::Timestamp;
 
 use crate::Operator;

@@ -1,7 +1,8 @@
 //! State of one actor: a permanent actor as a row of figures, a payment or outbound transfer as a panel.
 
 use maud::{Markup, html};
-use payferry_actors::observe::{ActorKind, Failure, Figures, Incident, NodeState, NodeView, Quarantine};
+use payferry_runtime::observe::{ActorKind, Failure, Figures, Incident, NodeState, NodeView};
+use payferry_actors::observe::Quarantine;
 use payferry_actors::system::{PaymentView, SendingView};
 use payferry_domain::Timestamp;
 use serde::Serialize;

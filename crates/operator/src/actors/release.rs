@@ -5,7 +5,8 @@
 use axum::extract::State;
 use payferry_accounts::Moment;
 use payferry_actors::System;
-use payferry_actors::customers::audit::{self, Actor, Entry};
+use payferry_journal::audit;
+use payferry_journal::audit::{Actor, Entry};
 use payferry_actors::observe::Ferried;
 use payferry_domain::PspId;
 use payferry_entities::{payments, sendings};

@@ -5,7 +5,8 @@ use std::str::FromStr;
 use axum::extract::{Path, Query, State};
 use axum::response::Response;
 use maud::{Markup, html};
-use payferry_actors::observe::{ActorKind, NodeView, PaymentLine};
+use payferry_runtime::observe::{ActorKind, NodeView};
+use payferry_actors::observe::PaymentLine;
 use payferry_domain::{PaymentId, Timestamp};
 use serde::Deserialize;
 

@@ -1,7 +1,7 @@
 //! Kinds that are known in memory: database, journal, chains, settlers, quarantine, webhooks.
 
 use payferry_actors::System;
-use payferry_actors::journal::Hindrance;
+use payferry_journal::Hindrance;
 use payferry_actors::ledger::check::Imbalance;
 use payferry_actors::observe::{Ferried, GivenUp};
 use payferry_actors::pauses::{Pause, Scope};

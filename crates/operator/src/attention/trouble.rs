@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use payferry_actors::System;
-use payferry_actors::payment::store;
+use payferry_journal::payments;
 use payferry_domain::Timestamp;
 use payferry_domain::payment::{Decision, LISTED_MAX, Label, Payment, Transfer, Verdict};
 use payferry_entities::{payments, transfers};

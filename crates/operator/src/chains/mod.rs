@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use payferry_accounts::Moment;
 use payferry_actors::System;
-use payferry_actors::chain::Role;
+use payferry_journal::chain::Role;
 use payferry_actors::chain::SettlerHandle;
 use payferry_domain::Chain;
 use sea_orm::{ConnectionTrait, DbErr, Statement};

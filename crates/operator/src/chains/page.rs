@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::extract::{Path, State};
 use axum::response::Response;
 use maud::{Markup, html};
-use payferry_actors::observe::{ActorKind, NodeView};
+use payferry_runtime::observe::{ActorKind, NodeView};
 use payferry_domain::Timestamp;
 
 use crate::Operator;

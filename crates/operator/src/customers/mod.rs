@@ -6,8 +6,9 @@ pub(crate) mod query;
 
 use axum::extract::State;
 use axum::http::Uri;
-use payferry_actors::customers::Opened;
-use payferry_actors::customers::audit::{self, Actor, Entry};
+use payferry_journal::customers::Opened;
+use payferry_journal::audit;
+use payferry_journal::audit::{Actor, Entry};
 use payferry_domain::CustomerId;
 use payferry_domain::customer::{Command, KycStatus, Verdict};
 use payferry_httpkit::Answer;

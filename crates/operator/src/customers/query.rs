@@ -4,7 +4,7 @@
 
 use payferry_accounts::search::contains;
 use payferry_accounts::{Moment, audit};
-use payferry_actors::customers::customer_of;
+use payferry_journal::customers::customer_of;
 use payferry_domain::customer::{Documents, KycStatus, Missing, missing};
 use payferry_domain::{CustomerId, PspId, Timestamp};
 use payferry_entities::{Database, StoreError, checks, customer_documents, customers};

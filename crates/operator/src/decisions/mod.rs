@@ -10,7 +10,7 @@ pub(crate) mod query;
 
 use axum::extract::State;
 use payferry_actors::CommandError;
-use payferry_actors::customers::audit::{Actor, Entry};
+use payferry_journal::audit::{Actor, Entry};
 use payferry_actors::destination::Unsuitable;
 use payferry_actors::payment::Beside;
 use payferry_domain::payment::{Command, Decision, Payment, Rejection, Requester, TransferKey};

@@ -4,8 +4,8 @@
 use payferry_accounts::Moment;
 use payferry_accounts::audit::{self, Filter};
 use payferry_actors::System;
-use payferry_actors::payment::store;
-use payferry_actors::wallet::checksummed;
+use payferry_journal::payments;
+use payferry_evm::wallet::checksummed;
 use payferry_domain::payment::{
     Command, Decision, Funds, Label, Payment, Refund, RefundState, Requester, Status, Transfer, TransferToken, Verdict,
     decide,

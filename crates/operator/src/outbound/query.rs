@@ -2,10 +2,11 @@
 
 use payferry_accounts::Moment;
 use payferry_accounts::audit::{self, Filter};
-use payferry_actors::observe::{ActorKind, Incident};
-use payferry_actors::sending::store;
-use payferry_actors::wallet::checksummed;
-use payferry_actors::webhook::log::{self, LogEntry};
+use payferry_runtime::observe::{ActorKind, Incident};
+use payferry_journal::outbound;
+use payferry_evm::wallet::checksummed;
+use payferry_journal::webhooks::log;
+use payferry_journal::webhooks::log::LogEntry;
 use payferry_actors::{SendingView, System};
 use payferry_domain::Timestamp;
 use payferry_domain::payment::{Decision, Verdict};

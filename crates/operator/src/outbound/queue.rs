@@ -3,7 +3,8 @@
 use axum::extract::{Query, State};
 use axum::response::Response;
 use maud::{Markup, html};
-use payferry_actors::observe::{ActorKind, NodeView, SendingLine};
+use payferry_runtime::observe::{ActorKind, NodeView};
+use payferry_actors::observe::SendingLine;
 use payferry_domain::Timestamp;
 use payferry_domain::sending::SendingId;
 

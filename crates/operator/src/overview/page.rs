@@ -3,7 +3,7 @@
 use axum::extract::State;
 use axum::response::Response;
 use maud::{Markup, html};
-use payferry_actors::observe::{ActorKind, KindView};
+use payferry_runtime::observe::{ActorKind, KindView};
 use payferry_actors::pauses::Held;
 use payferry_domain::Timestamp;
 

@@ -4,7 +4,7 @@ pub(crate) mod page;
 
 use axum::extract::State;
 use payferry_accounts::{Moment, tenants};
-use payferry_actors::customers::audit::Actor;
+use payferry_journal::audit::Actor;
 use payferry_actors::pauses::{self, Held, Pause, Scope};
 use payferry_httpkit::Answer;
 use payferry_httpkit::error::{ApiError, FieldError};

@@ -1,7 +1,7 @@
 //! A payment's webhooks, with each delivery attempt.
 
 use maud::{Markup, html};
-use payferry_actors::webhook::log::LogEntry;
+use payferry_journal::webhooks::log::LogEntry;
 use payferry_domain::Timestamp;
 
 use crate::page::words::{ago, count, millis, status};

@@ -9,10 +9,11 @@ mod timeline;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use payferry_actors::System;
-use payferry_actors::observe::{ActorKind, Incident};
-use payferry_actors::payment::store;
+use payferry_runtime::observe::{ActorKind, Incident};
+use payferry_journal::payments;
 use payferry_actors::system::PaymentView;
-use payferry_actors::webhook::log::{self, LogEntry};
+use payferry_journal::webhooks::log;
+use payferry_journal::webhooks::log::LogEntry;
 use payferry_domain::payment::{Event, Payment, TransferKey};
 use payferry_domain::{Chain, Hash32, PaymentId, Timestamp};
 use payferry_entities::{StoreError, chain_tx_attempts, chain_txs, operations, payment_transitions, psps, transfers};

@@ -4,7 +4,7 @@ use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
-use payferry_actors::wallet::checksummed;
+use payferry_evm::wallet::checksummed;
 use payferry_domain::payment::{Payment, TransferToken};
 use payferry_domain::sending::SendingId;
 use payferry_domain::{PaymentId, Timestamp};

@@ -5,9 +5,9 @@ mod money;
 mod sending;
 
 use payferry_accounts::Moment;
-use payferry_actors::observe::Incident;
+use payferry_runtime::observe::Incident;
 use payferry_actors::system::PaymentView;
-use payferry_actors::wallet::checksummed;
+use payferry_evm::wallet::checksummed;
 use payferry_domain::payment::{Effect, Event, FailureReason, HistoryEntry, Label, Status, Transfer, resume};
 use payferry_httpkit::error::ApiError;
 use serde::Serialize;

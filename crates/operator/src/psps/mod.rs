@@ -17,7 +17,7 @@ use axum::http::Uri;
 use payferry_accounts::Moment;
 use payferry_accounts::tenants::{self, DEFAULT_WORD, Name, OwnOrDefault, PolicyChange, PspRecord, Slice};
 use payferry_actors::chains::Chains;
-use payferry_actors::psps::{Ceilings, EventFamilies};
+use payferry_journal::psps::{Ceilings, EventFamilies};
 use payferry_domain::payment::OverpaymentPolicy;
 use payferry_domain::{Amount, Chain, FeeBps, PspId};
 use payferry_httpkit::Answer;

@@ -2,7 +2,7 @@
 
 use payferry_accounts::tenants::PolicyChange;
 use payferry_actors::chains::Chains;
-use payferry_actors::psps::DUST_FLOOR_MAX;
+use payferry_journal::psps::DUST_FLOOR_MAX;
 use payferry_domain::Amount;
 use payferry_domain::money::{AMOUNT_MAX, AmountError};
 use payferry_domain::payment::OverpaymentPolicy;

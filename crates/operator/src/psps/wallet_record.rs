@@ -1,7 +1,7 @@
 //! Withdrawal wallets of a PSP, as shown to the PSP and the operator.
 
-use payferry_actors::psps::wallets::{Standing, Wallet, Wallets};
-use payferry_actors::wallet::checksummed;
+use payferry_journal::psps::wallets::{Standing, Wallet, Wallets};
+use payferry_evm::wallet::checksummed;
 use payferry_domain::Chain;
 use serde::Serialize;
 use utoipa::ToSchema;

@@ -3,7 +3,7 @@
 
 use axum::extract::State;
 use payferry_accounts::tenants;
-use payferry_actors::chain::ChainSpec;
+use payferry_evm::ChainSpec;
 use payferry_domain::{Address, Chain, PspId};
 use payferry_httpkit::Answer;
 use payferry_httpkit::error::ApiError;

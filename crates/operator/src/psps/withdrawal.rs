@@ -1,11 +1,12 @@
 //! Withdrawal wallets of PSPs, set by the operator's listener, its page or the command line.
 
 use payferry_accounts::keys::KeyMode;
-use payferry_actors::chain::ChainSpec;
-use payferry_actors::customers::audit::Actor;
+use payferry_evm::ChainSpec;
+use payferry_journal::audit::Actor;
 use payferry_actors::destination::{self, Unsuitable};
-use payferry_actors::psps::wallets::{self, WALLET_DELAY_SECS, WalletChange, WalletError, Wallets};
-use payferry_actors::wallet::checksummed;
+use payferry_journal::psps::wallets;
+use payferry_journal::psps::wallets::{WALLET_DELAY_SECS, WalletChange, WalletError, Wallets};
+use payferry_evm::wallet::checksummed;
 use payferry_domain::{Address, Chain, PspId, Timestamp};
 use payferry_entities::Database;
 use payferry_httpkit::error::ApiError;

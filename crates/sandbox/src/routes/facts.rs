@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::Extension;
-use payferry_actors::wallet::Vaults;
+use payferry_evm::wallet::Vaults;
 use payferry_domain::Timestamp;
 use payferry_httpkit::Answer;
 use payferry_httpkit::caller::{Caller, Read};

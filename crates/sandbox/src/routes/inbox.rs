@@ -8,7 +8,7 @@ use axum::extract::State;
 use axum::http::header::LOCATION;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
-use payferry_actors::webhook::endpoints;
+use payferry_webhook::endpoints;
 use payferry_entities::{events, webhook_endpoints};
 use payferry_httpkit::Answer;
 use payferry_httpkit::caller::{Caller, Read};
@@ -172,7 +172,7 @@ async fn secrets(app: &impl SandboxHost, name: &str) -> Result<Vec<(String, Vec<
     let points_here = |row: &webhook_endpoints::Model| url::Url::parse(&row.url).is_ok_and(|url| url.path() == path);
     let of = |row: webhook_endpoints::Model| {
         let opened = endpoints::secrets(app.sealer(), &row, now).map_err(ApiError::internal)?;
-        Ok((row.psp_id, opened.iter().map(payferry_actors::webhook::signature::Secret::reveal).collect()))
+        Ok((row.psp_id, opened.iter().map(payferry_webhook::signature::Secret::reveal).collect()))
     };
     rows.into_iter().filter(points_here).map(of).collect()
 }

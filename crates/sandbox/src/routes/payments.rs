@@ -6,7 +6,7 @@ use std::time::Duration;
 use axum::Extension;
 use axum::extract::State;
 use payferry_actors::System;
-use payferry_actors::observe::{ActorKind, LOG_ENTRIES_MAX};
+use payferry_runtime::observe::{ActorKind, LOG_ENTRIES_MAX};
 use payferry_domain::{Address, Amount, Chain, PaymentId, PspId, Token};
 use payferry_httpkit::Answer;
 use payferry_httpkit::caller::{Caller, Payments};

@@ -15,7 +15,7 @@ use axum::http::request::Parts;
 use axum::response::Response;
 use axum::response::sse::Event;
 use maud::html;
-use payferry_actors::payment::store;
+use payferry_journal::payments;
 use payferry_domain::payment::Payment;
 use payferry_entities::payments::{Column, Entity};
 use payferry_httpkit::error::ApiError;

@@ -1,7 +1,7 @@
 //! `GET /payments/{payment_id}/refunds/{refund_id}`.
 
 use axum::extract::State;
-use payferry_actors::payment::store;
+use payferry_journal::payments;
 use payferry_httpkit::Answer;
 use payferry_httpkit::caller::{Caller, Read};
 use payferry_httpkit::error::{ApiError, Problem};

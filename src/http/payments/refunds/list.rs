@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use axum::http::Uri;
-use payferry_actors::payment::store;
+use payferry_journal::payments;
 use payferry_httpkit::Answer;
 use payferry_httpkit::caller::{Caller, Read};
 use payferry_httpkit::error::{ApiError, Problem};

@@ -3,7 +3,7 @@
 use axum::extract::State;
 use axum::response::Response;
 use payferry_actors::destination::Unsuitable;
-use payferry_actors::payment::store;
+use payferry_journal::payments;
 use payferry_domain::payment::{Command, Funds, Payment, Requester};
 use payferry_domain::{Address, Amount, Asset, Chain, RefundId};
 use payferry_httpkit::Answer;

@@ -1,6 +1,6 @@
 //! A refund in answers.
 
-use payferry_actors::wallet::checksummed;
+use payferry_evm::wallet::checksummed;
 use payferry_domain::payment::{Decision, Payment, Refund, TransferToken};
 use payferry_domain::{Amount, Asset, RefundId, Token};
 use payferry_httpkit::error::ApiError;

@@ -11,8 +11,8 @@ mod phone;
 mod transferred;
 
 use axum::http::Method;
-use payferry_actors::customers::Opened;
-use payferry_actors::customers::audit::Actor;
+use payferry_journal::customers::Opened;
+use payferry_journal::audit::Actor;
 use payferry_domain::customer::{Command, Verdict};
 use serde_json::{Value, json};
 

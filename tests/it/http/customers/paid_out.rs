@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use payferry_actors::pauses;
-use payferry_actors::psps::PspPolicies;
-use payferry_actors::psps::wallets::{self, WALLET_DELAY_SECS, WalletChange};
-use payferry_actors::wallet::Vaults;
+use payferry_journal::psps::PspPolicies;
+use payferry_journal::psps::wallets;
+use payferry_journal::psps::wallets::{WALLET_DELAY_SECS, WalletChange};
+use payferry_evm::wallet::Vaults;
 use payferry_domain::{Chain, Token};
 
 use super::*;

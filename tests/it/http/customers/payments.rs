@@ -1,7 +1,7 @@
 //! Customers in payments.
 
 use axum::http::Method;
-use payferry_actors::psps::PspPolicies;
+use payferry_journal::psps::PspPolicies;
 use payferry_entities::{payments, psps};
 use sea_orm::sea_query::Expr;
 use sea_orm::{ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter};

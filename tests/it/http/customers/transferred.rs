@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use payferry_actors::clock::Clock;
+use payferry_runtime::clock::Clock;
 use payferry_actors::compliance::{KytError, KytScreener, ScreenRequest};
 use payferry_domain::payment::{Decision, Verdict};
 use payferry_domain::{Chain, Token};

@@ -1,7 +1,7 @@
 //! Money of a payment: transfers received, settlement, and refunds.
 
 use payferry_accounts::Moment;
-use payferry_actors::wallet::checksummed;
+use payferry_evm::wallet::checksummed;
 use payferry_domain::Token;
 use payferry_domain::payment::{Decision, Payment, Refund, Settlement, Transfer, TransferToken};
 use serde::Serialize;
