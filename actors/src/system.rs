@@ -16,7 +16,8 @@ use std::time::Duration;
 
 use parking_lot::RwLock;
 use payferry_domain::payment::{Command, ObservedTransfer, Payment, Rejection};
-use payferry_domain::{Amount, Chain, PaymentId};
+use payferry_domain::sending::Rejection as SendingRejection;
+use payferry_domain::{Chain, PaymentId};
 use payferry_entities::Database;
 use payferry_journal::payments;
 use payferry_journal::psps::PspDirectory;
@@ -33,7 +34,7 @@ use crate::compliance::identity::ComplianceDesk;
 use crate::ledger::check::{Findings, LedgerView};
 use crate::observe::{Ferried, Quarantine, TreeBooks};
 use crate::pauses::Pauses;
-use crate::payment::{Ask, Beside, CommandFailure, Message, PaymentServices};
+use crate::payment::{Ask, Beside, Message, PaymentServices};
 use crate::reconcile::watch::{VaultFindings, VaultsView};
 use crate::sending;
 use crate::sending::{DeskMessage, SendingServices};
@@ -43,7 +44,7 @@ use inbox::Inbox;
 use payferry_webhook::WebhookSender;
 
 pub use initiate::{ChainAsked, InitiateError, InitiatePayment};
-pub use order::{OrderAnswer, OrderError, OrderSending, SendingCommandError};
+pub use order::{OrderAnswer, OrderError, OrderSending};
 pub use sendings::SendingView;
 pub use show::{OBSERVE_TIMEOUT, PaymentView, SystemView};
 pub use start::{ChainSetup, StartError, SystemConfig};
@@ -58,41 +59,10 @@ pub const FLUSH_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long each half of the tree may take to stop, milliseconds.
 const RETIRE_TIMEOUT_MS: u64 = 3_000;
 
-/// Why a command was not carried out.
-#[derive(Debug, Clone, thiserror::Error)]
-pub enum CommandError {
-    /// There is no such payment.
-    #[error("no such payment")]
-    NotFound,
-    /// It does not fit the payment.
-    #[error(transparent)]
-    Rejected(Rejection),
-    /// The payment failed too often and waits for an operator.
-    #[error("the payment is quarantined")]
-    Quarantined,
-    /// The PSP's balance does not have what is to be sent.
-    #[error("the balance is too low")]
-    InsufficientBalance,
-    /// More would be sent on this day than the ceiling allows.
-    #[error("the ceiling of what may be sent on one day is reached")]
-    AboveDailyLimit,
-    /// More than may be sent at once.
-    #[error("at most {send_max} may be sent at once")]
-    AboveSendLimit {
-        /// The ceiling.
-        send_max: Amount,
-    },
-    /// The idempotency key is taken.
-    #[error("the idempotency key was used before")]
-    IdempotencyKeyTaken,
-    /// Nothing came of it: try again.
-    #[error("{0}")]
-    Unavailable(String),
-    /// It may have been carried out, or may yet be. Look at the payment, or ask again with the same idempotency key: a
-    /// refund that is asked for anew is another refund.
-    #[error("{0}")]
-    Unknown(String),
-}
+/// Why a payment did not carry out a command.
+pub type CommandError = payferry_domain::CommandError<Rejection>;
+/// Why a payout or withdrawal did not carry out a command.
+pub type SendingCommandError = payferry_domain::CommandError<SendingRejection>;
 
 /// Handle to a running tree. Clones are the same tree.
 #[derive(Clone)]
@@ -154,8 +124,7 @@ impl System {
         // It may have been taken in, and may yet be written.
         let unknown = |what: &str| CommandError::Unknown(format!("the payment {what}"));
         match tokio::time::timeout(COMMAND_TIMEOUT, replied).await {
-            Ok(Ok(Ok(payment))) => Ok(payment),
-            Ok(Ok(Err(failure))) => Err(failure.into()),
+            Ok(Ok(answer)) => answer,
             Ok(Err(_)) => Err(unknown("was interrupted")),
             Err(_) => Err(unknown("did not answer in time")),
         }
@@ -335,22 +304,6 @@ impl Drop for Inner {
     /// A tree that nobody holds ends at once, as by a crash: it would go on without its journal.
     fn drop(&mut self) {
         self.root.kill();
-    }
-}
-
-impl From<CommandFailure> for CommandError {
-    fn from(failure: CommandFailure) -> Self {
-        match failure {
-            CommandFailure::Rejected(rejection) => Self::Rejected(rejection),
-            CommandFailure::IdempotencyKeyTaken => Self::IdempotencyKeyTaken,
-            CommandFailure::InsufficientBalance => Self::InsufficientBalance,
-            CommandFailure::AboveDailyLimit => Self::AboveDailyLimit,
-            CommandFailure::AboveSendLimit(send_max) => Self::AboveSendLimit { send_max },
-            CommandFailure::NotFound => Self::NotFound,
-            CommandFailure::Quarantined => Self::Quarantined,
-            CommandFailure::Unavailable(reason) => Self::Unavailable(reason),
-            CommandFailure::Unknown(reason) => Self::Unknown(reason),
-        }
     }
 }
 

@@ -8,6 +8,7 @@
 //! is the `generate()` of an id, which decisions never call.
 
 pub mod chain;
+mod command;
 pub mod customer;
 pub mod ids;
 pub mod invariants;
@@ -19,6 +20,7 @@ pub mod sending;
 pub mod time;
 
 pub use chain::{Address, Chain, Finality, FinalityPolicy, Hash32};
+pub use command::CommandError;
 pub use ids::{
     CheckId, CustomerId, DeliveryId, DocumentId, EventId, KeyId, MerchantId, OperationId, PaymentId, PayoutId, PspId,
     RefundId, TransferId, WithdrawalId,

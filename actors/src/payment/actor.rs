@@ -6,12 +6,9 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use payferry_domain::payment::{self, Command, Effect, Event, Payment, Rejection, Requester, TransferStatus, resume};
-use payferry_domain::{Amount, Timestamp};
+use payferry_domain::{Amount, CommandError, Timestamp};
 use payferry_entities::{audit_log, idempotency_keys};
 use payferry_journal::audit::{self, Actor, Entry};
-use payferry_journal::chain::rows::LoadError;
-use payferry_journal::payments::StoreError;
-use payferry_journal::psps::PspError;
 use payferry_journal::{JournalError, Unit, payments};
 use payferry_runtime::observe::{ActorKind, Behaviour, Mailbox};
 use ractor::{ActorProcessingErr, RpcReplyPort};
@@ -19,6 +16,7 @@ use serde::Serialize;
 
 use super::PaymentServices;
 use super::shard::{Reminder, ShardMessage};
+use crate::failed::{Failed, Recovery};
 use crate::observe::line_note;
 use crate::services::Services;
 
@@ -70,32 +68,7 @@ pub struct PaymentMemory {
 pub(crate) struct Ask {
     pub(crate) command: Command,
     pub(crate) beside: Beside,
-    pub(crate) reply: RpcReplyPort<Result<Payment, CommandFailure>>,
-}
-
-/// Why a command was not carried out.
-#[derive(Debug, Clone, thiserror::Error)]
-pub(crate) enum CommandFailure {
-    #[error(transparent)]
-    Rejected(#[from] Rejection),
-    #[error("the balance is too low")]
-    InsufficientBalance,
-    #[error("the ceiling of what may be sent on one day is reached")]
-    AboveDailyLimit,
-    #[error("at most {0} may be sent at once")]
-    AboveSendLimit(Amount),
-    #[error("the idempotency key was used before")]
-    IdempotencyKeyTaken,
-    #[error("no such payment")]
-    NotFound,
-    #[error("the payment is quarantined")]
-    Quarantined,
-    /// Nothing came of it.
-    #[error("{0}")]
-    Unavailable(String),
-    /// It may have been carried out.
-    #[error("{0}")]
-    Unknown(String),
+    pub(crate) reply: RpcReplyPort<Result<Payment, CommandError<Rejection>>>,
 }
 
 pub(crate) enum Message {
@@ -117,9 +90,9 @@ pub(crate) enum Message {
 
 impl Message {
     /// Answers whoever waits that nothing comes of it.
-    pub(crate) fn refuse(self, failure: CommandFailure) {
+    pub(crate) fn refuse(self, error: CommandError<Rejection>) {
         if let Self::Ask(ask) = self {
-            let _ = ask.reply.send(Err(failure));
+            let _ = ask.reply.send(Err(error));
         }
     }
 }
@@ -178,7 +151,7 @@ impl Behaviour for PaymentActor {
                         let _ = reply.send(Ok((*state.payment).clone()));
                     }
                     Err(failure) => {
-                        let _ = reply.send(Err(failure.answer()));
+                        let _ = reply.send(Err(failure.error.clone()));
                         self.recover(failure, state)?;
                     }
                 }
@@ -204,65 +177,19 @@ impl Behaviour for PaymentActor {
     }
 }
 
-/// Why a command did not go through, with what the actor has to do about it.
-#[derive(Debug, thiserror::Error)]
-enum Failure {
-    #[error(transparent)]
-    Rejected(#[from] Rejection),
-    #[error("the idempotency key was used before")]
-    IdempotencyKeyTaken,
-    /// What a person asked for cannot be paid for.
-    #[error(transparent)]
-    Ceiling(JournalError),
-    #[error("at most {0} may be sent at once")]
-    AboveSendLimit(Amount),
-    #[error(transparent)]
-    Journal(JournalError),
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    #[error(transparent)]
-    Psp(PspError),
-    #[error(transparent)]
-    Facts(LoadError),
-    #[error("the row is gone")]
-    Gone,
-    #[error("the row kept moving")]
-    Contended,
-}
-
-impl Failure {
-    fn answer(&self) -> CommandFailure {
-        match self {
-            Self::Rejected(rejection) => CommandFailure::Rejected(rejection.clone()),
-            Self::IdempotencyKeyTaken => CommandFailure::IdempotencyKeyTaken,
-            Self::Ceiling(JournalError::InsufficientBalance) => CommandFailure::InsufficientBalance,
-            Self::Ceiling(JournalError::AboveDailyLimit) => CommandFailure::AboveDailyLimit,
-            Self::AboveSendLimit(send_max) => CommandFailure::AboveSendLimit(*send_max),
-            // Whoever asks again for what was written after all has it twice.
-            Self::Journal(error @ JournalError::Unknown(_)) => CommandFailure::Unknown(error.to_string()),
-            other => CommandFailure::Unavailable(other.to_string()),
-        }
-    }
-}
+type Failure = Failed<Rejection>;
 
 impl PaymentActor {
     /// After a failure: forget what is remembered and look again soon. What the database refused as wrong is a defect
     /// of ours: the supervisor hears of it.
     fn recover(&self, failure: Failure, state: &mut State) -> Result<(), ActorProcessingErr> {
-        match failure {
-            // A person's command did not fit; a fact is never rejected.
-            Failure::Rejected(_) | Failure::IdempotencyKeyTaken | Failure::Ceiling(_) | Failure::AboveSendLimit(_) => {
-                return Ok(());
-            }
-            Failure::Journal(JournalError::Refused(_))
-            | Failure::Store(StoreError::Unreadable { .. })
-            | Failure::Gone => {
-                return Err(failure.into());
-            }
-            Failure::Journal(_) | Failure::Store(_) | Failure::Psp(_) | Failure::Facts(_) | Failure::Contended => {}
+        match failure.recovery {
+            Recovery::Nothing => return Ok(()),
+            Recovery::Fail => return Err(failure.error.into()),
+            Recovery::Retry => {}
         }
         let id = state.payment.id();
-        tracing::warn!(payment.id = %id, error = %failure, "payment {id} could not be written and is tried again");
+        tracing::warn!(payment.id = %id, error = %failure.error, "payment {id} could not be written and is tried again");
         state.stale = true;
         let at = self.services.clock.real_now::<Timestamp>().plus_secs(RETRY_PAUSE_SECS);
         self.services.to_shard(&state.payment, ShardMessage::Remind(id, Reminder::Resume, at));
@@ -296,7 +223,7 @@ impl PaymentActor {
                 return Ok(());
             }
         }
-        Err(Failure::Contended)
+        Err(Failed::contended())
     }
 
     /// With what is set aside at this moment: whoever asked has seen older rows, and what was taken back since was told
@@ -305,7 +232,7 @@ impl PaymentActor {
         let Command::TakeIn { observed } = command else { return Ok(Cow::Borrowed(command)) };
         let Services { database, chains, .. } = &**self.services;
         let rows = payments::set_aside_of(database, payment.id(), chains.names(), observed.len() as u64).await?;
-        let observed = chains.facts(database, &rows).await.map_err(Failure::Facts)?;
+        let observed = chains.facts(database, &rows).await?;
         Ok(Cow::Owned(Command::TakeIn { observed }))
     }
 
@@ -318,18 +245,18 @@ impl PaymentActor {
         effects: &mut Vec<Effect>,
     ) -> Result<bool, Failure> {
         let now = self.services.clock.now();
-        let Some(transition) = payment::transition(&state.payment, command, now)? else {
+        let Some(transition) = payment::transition(&state.payment, command, now).map_err(rejected)? else {
             // Known already. The row about it must learn that, or it would be told again for ever.
             if let Some(unit) = payments::applied_unit(&state.payment, command, self.services.clock.real_now()) {
-                self.submit(state, unit).await.map_err(Failure::Journal)?;
+                self.submit(state, unit).await?;
             }
             effects.extend(still_in_review(command, &state.payment));
             return Ok(true);
         };
-        let psp = self.services.psps.get(state.payment.terms.psp_id).await.map_err(Failure::Psp)?;
+        let psp = self.services.psps.get(state.payment.terms.psp_id).await?;
         let send_max = psp.ceilings.send_max;
         if asked_of(&transition).is_some_and(|amount| amount > send_max) {
-            return Err(Failure::AboveSendLimit(send_max));
+            return Err(Failed::refused(CommandError::AboveSendLimit { send_max }));
         }
         let rows = payments::RowsBeside {
             idempotency: beside.answer.as_ref().map(|answer| answer(&transition.payment)),
@@ -350,13 +277,10 @@ impl PaymentActor {
                 state.stale = true;
                 Ok(false)
             }
-            Err(JournalError::IdempotencyKeyTaken) => Err(Failure::IdempotencyKeyTaken),
-            Err(error @ (JournalError::InsufficientBalance | JournalError::AboveDailyLimit)) => {
-                Err(Failure::Ceiling(error))
-            }
             Err(error) => {
-                state.stale = true;
-                Err(Failure::Journal(error))
+                let failed = Failure::from(error);
+                state.stale |= failed.recovery != Recovery::Nothing;
+                Err(failed)
             }
         }
     }
@@ -377,13 +301,13 @@ impl PaymentActor {
 
     async fn take_in_unapplied(&self, state: &mut State, effects: &mut Vec<Effect>) -> Result<(), Failure> {
         let rows = self.services.unapplied.of(state.payment.id()).await?;
-        for fact in self.services.chains.facts(&self.services.database, &rows).await.map_err(Failure::Facts)? {
+        for fact in self.services.chains.facts(&self.services.database, &rows).await? {
             let observe = Command::ObserveTransfer(fact);
             let mut conflicts = 0;
             while !self.attempt(&observe, &Beside::default(), state, effects).await? {
                 conflicts += 1;
                 if conflicts == CONFLICTS_MAX {
-                    return Err(Failure::Contended);
+                    return Err(Failed::contended());
                 }
                 self.refresh(state, effects).await?;
             }
@@ -397,7 +321,7 @@ impl PaymentActor {
         if state.stale {
             let id = state.payment.id();
             let version = state.payment.version;
-            *state.payment = payments::load(&self.services.database, id).await?.ok_or(Failure::Gone)?;
+            *state.payment = payments::load(&self.services.database, id).await?.ok_or_else(Failed::gone)?;
             state.stale = false;
             if state.payment.version != version {
                 effects.extend(resume(&state.payment));
@@ -428,6 +352,10 @@ impl PaymentActor {
             let _ = myself.drain();
         }
     }
+}
+
+fn rejected(rejection: Rejection) -> Failure {
+    Failed::refused(CommandError::Rejected(rejection))
 }
 
 /// Whether the command may only be decided when every recorded transfer has been taken in: the message about one may
@@ -476,20 +404,4 @@ fn asked_of(transition: &payment::Transition) -> Option<Amount> {
         }
         _ => None,
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_what_was_certainly_not_written_may_be_asked_for_again() {
-        let unknown = Failure::Journal(JournalError::Unknown("cut off".to_owned())).answer();
-        assert!(matches!(&unknown, CommandFailure::Unknown(reason) if reason.contains("cut off")), "{unknown:?}");
-        let away = Failure::Journal(JournalError::Unavailable("away".to_owned()));
-        for failure in [away, Failure::Journal(JournalError::Busy), Failure::Gone, Failure::Contended] {
-            let answer = failure.answer();
-            assert!(matches!(answer, CommandFailure::Unavailable(_)), "{failure:?}: {answer:?}");
-        }
-    }
 }

@@ -5,10 +5,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use payferry_domain::CommandError;
 use payferry_domain::sending::{self, Command, Effect, Rejection, Sending, resume};
 use payferry_entities::audit_log;
-use payferry_journal::payments::{RowsBeside, StoreError};
-use payferry_journal::psps::PspError;
+use payferry_journal::payments::RowsBeside;
 use payferry_journal::{JournalError, Unit, outbound};
 use payferry_runtime::observe::{ActorKind, Behaviour, Mailbox};
 use ractor::{ActorProcessingErr, RpcReplyPort};
@@ -16,6 +16,7 @@ use serde::Serialize;
 
 use super::SendingServices;
 use crate::compliance::{ScreenRequest, Subject};
+use crate::failed::{Failed, Recovery};
 use crate::observe::sending_note;
 
 /// Attempts at one command when other writers keep moving the row.
@@ -23,25 +24,8 @@ const CONFLICTS_MAX: usize = 8;
 /// Pause before a sending whose write failed looks at its row again.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
-/// Why a person's command was not carried out.
-#[derive(Debug, Clone, thiserror::Error)]
-pub(crate) enum CommandFailure {
-    #[error(transparent)]
-    Rejected(#[from] Rejection),
-    #[error("no such payout or withdrawal")]
-    NotFound,
-    #[error("it is quarantined")]
-    Quarantined,
-    /// Nothing came of it.
-    #[error("{0}")]
-    Unavailable(String),
-    /// It may have been carried out.
-    #[error("{0}")]
-    Unknown(String),
-}
-
 /// Where the answer to a command goes, if somebody waits for it.
-pub(crate) type Reply = RpcReplyPort<Result<Sending, CommandFailure>>;
+pub(crate) type Reply = RpcReplyPort<Result<Sending, CommandError<Rejection>>>;
 
 /// A fact, or a command that somebody waits for.
 pub(crate) struct Told {
@@ -85,11 +69,11 @@ pub(crate) enum Message {
 
 impl Message {
     /// Answers whoever waits that nothing comes of it.
-    pub(crate) fn refuse(self, failure: CommandFailure) {
+    pub(crate) fn refuse(self, error: CommandError<Rejection>) {
         if let Self::Take(told) = self
             && let Some(reply) = told.reply
         {
-            let _ = reply.send(Err(failure));
+            let _ = reply.send(Err(error));
         }
     }
 }
@@ -105,21 +89,7 @@ pub(crate) struct State {
     stale: bool,
 }
 
-#[derive(Debug, thiserror::Error)]
-enum Failure {
-    #[error(transparent)]
-    Rejected(#[from] Rejection),
-    #[error(transparent)]
-    Journal(#[from] JournalError),
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    #[error(transparent)]
-    Psp(#[from] PspError),
-    #[error("the row is gone")]
-    Gone,
-    #[error("the row kept moving")]
-    Contended,
-}
+type Failure = Failed<Rejection>;
 
 impl SendingActor {
     pub(crate) fn new(services: Arc<SendingServices>) -> Self {
@@ -162,9 +132,7 @@ impl Behaviour for SendingActor {
         myself.books().set_note(sending_note(&state.sending));
         let answer = match &outcome {
             Ok(_) => Ok((*state.sending).clone()),
-            Err(Failure::Rejected(rejection)) => Err(CommandFailure::Rejected(*rejection)),
-            Err(Failure::Journal(error @ JournalError::Unknown(_))) => Err(CommandFailure::Unknown(error.to_string())),
-            Err(other) => Err(CommandFailure::Unavailable(other.to_string())),
+            Err(failure) => Err(failure.error.clone()),
         };
         if let Some(reply) = reply {
             let _ = reply.send(answer);
@@ -180,18 +148,20 @@ impl Behaviour for SendingActor {
 /// After a failure: forget what is remembered and look again soon. What the database refused as wrong is a defect of
 /// ours: the desk hears of it.
 fn recover(myself: &Mailbox<Message>, failure: Failure, state: &mut State) -> Result<(), ActorProcessingErr> {
-    match failure {
-        Failure::Rejected(_) => return Ok(()),
-        Failure::Journal(JournalError::Refused(_)) | Failure::Store(StoreError::Unreadable { .. }) | Failure::Gone => {
-            return Err(failure.into());
-        }
-        Failure::Journal(_) | Failure::Store(_) | Failure::Psp(_) | Failure::Contended => {}
+    match failure.recovery {
+        Recovery::Nothing => return Ok(()),
+        Recovery::Fail => return Err(failure.error.into()),
+        Recovery::Retry => {}
     }
     let id = state.sending.id();
-    tracing::warn!(sending.id = %id, error = %failure, "{id} could not be written and is tried again");
+    tracing::warn!(sending.id = %id, error = %failure.error, "{id} could not be written and is tried again");
     state.stale = true;
     myself.send_after(RETRY_PAUSE, || Message::Resume);
     Ok(())
+}
+
+fn rejected(rejection: Rejection) -> Failure {
+    Failed::refused(CommandError::Rejected(rejection))
 }
 
 impl SendingActor {
@@ -206,7 +176,9 @@ impl SendingActor {
             self.refresh(state).await?;
             let services = &self.services;
             let real_now = services.clock.real_now();
-            let Some(transition) = sending::transition(&state.sending, command, services.clock.now())? else {
+            let Some(transition) =
+                sending::transition(&state.sending, command, services.clock.now()).map_err(rejected)?
+            else {
                 if let Some(unit) = outbound::known(&state.sending, command, real_now) {
                     services.journal.submit(unit).await?;
                 }
@@ -228,7 +200,7 @@ impl SendingActor {
                 }
             }
         }
-        Err(Failure::Contended)
+        Err(Failed::contended())
     }
 
     /// Has a unit written. It is written even if this actor is ended meanwhile: then whoever follows it is told to look
@@ -250,7 +222,7 @@ impl SendingActor {
     async fn refresh(&self, state: &mut State) -> Result<(), Failure> {
         if state.stale {
             let found = outbound::load(&self.services.database, state.sending.id()).await?;
-            *state.sending = found.ok_or(Failure::Gone)?;
+            *state.sending = found.ok_or_else(Failed::gone)?;
             state.stale = false;
         }
         Ok(())

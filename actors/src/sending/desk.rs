@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use payferry_domain::CommandError;
 use payferry_domain::sending::{Sending, SendingId};
 use payferry_journal::outbound;
 use payferry_runtime::observe::{ActorKind, Behaviour, Cause, Mailbox, ended};
@@ -16,7 +17,7 @@ use ractor::{ActorId, ActorProcessingErr, MessagingErr, SupervisionEvent};
 use tokio::task::JoinHandle;
 
 use super::SendingServices;
-use super::actor::{CommandFailure, Message, SendingActor};
+use super::actor::{Message, SendingActor};
 use super::live::LiveSendings;
 
 /// Sendings read at once.
@@ -187,7 +188,7 @@ impl SendingDesk {
     /// Hands a message to a sending's actor, which is started if there is none, unless it is given up.
     async fn wake(&self, myself: &Mailbox<DeskMessage>, id: SendingId, message: Message, state: &mut State) {
         if self.services.books.is_quarantined(id) {
-            return message.refuse(CommandFailure::Quarantined);
+            return message.refuse(CommandError::Quarantined);
         }
         let message = match self.sendings().live(id) {
             None => message,
@@ -199,11 +200,11 @@ impl SendingDesk {
         };
         match outbound::load(&self.services.database, id).await {
             Ok(Some(sending)) => self.start(myself, sending, message, state).await,
-            Ok(None) => message.refuse(CommandFailure::NotFound),
+            Ok(None) => message.refuse(CommandError::NotFound),
             Err(error) => {
                 // What it brought is told again: the settler and the screening do that until it was taken in.
                 tracing::warn!(sending.id = %id, %error, "{id} could not be started and is tried again");
-                message.refuse(CommandFailure::Unavailable(error.to_string()));
+                message.refuse(CommandError::Unavailable(error.to_string()));
                 put_off(myself, id, RELOAD_PAUSE, state);
             }
         }
@@ -223,7 +224,7 @@ impl SendingDesk {
             }
             Err(error) => {
                 tracing::warn!(sending.id = %id, %error, "{id} has no actor yet");
-                message.refuse(CommandFailure::Unavailable(error.to_string()));
+                message.refuse(CommandError::Unavailable(error.to_string()));
                 put_off(myself, id, RELOAD_PAUSE, state);
             }
         }

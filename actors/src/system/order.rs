@@ -1,14 +1,14 @@
 //! Payouts and withdrawals: accepted in one commit with their reserve, then an actor each.
 
-use payferry_domain::sending::{self, Command, Order, Rejection, Sending, SendingId};
+use payferry_domain::sending::{self, Command, Order, Sending, SendingId};
 use payferry_domain::{Address, Amount, Chain, CustomerId, PspId, Token};
 use payferry_entities::{audit_log, idempotency_keys};
 use payferry_journal::payments::RowsBeside;
 use payferry_journal::psps::Ceilings;
 use payferry_journal::{JournalError, outbound};
 
-use super::{COMMAND_TIMEOUT, System};
-use crate::sending::{CommandFailure, DeskMessage, Message, Told};
+use super::{COMMAND_TIMEOUT, SendingCommandError, System};
+use crate::sending::{DeskMessage, Message, Told};
 
 /// Makes the idempotency row of the answer to an order.
 pub type OrderAnswer = Box<dyn Fn(&Sending) -> idempotency_keys::Model + Send + Sync>;
@@ -73,26 +73,6 @@ pub enum OrderError {
     #[error("{0}")]
     Unavailable(String),
     /// It may or may not have been accepted.
-    #[error("{0}")]
-    Unknown(String),
-}
-
-/// Why a command to a payout or withdrawal was not carried out.
-#[derive(Debug, Clone, thiserror::Error)]
-pub enum SendingCommandError {
-    /// There is none with this id.
-    #[error("no such payout or withdrawal")]
-    NotFound,
-    /// It does not fit.
-    #[error(transparent)]
-    Rejected(Rejection),
-    /// It failed too often and waits for an operator.
-    #[error("it is quarantined")]
-    Quarantined,
-    /// Nothing came of it: try again.
-    #[error("{0}")]
-    Unavailable(String),
-    /// It may have been carried out, or may yet be: look.
     #[error("{0}")]
     Unknown(String),
 }
@@ -166,12 +146,7 @@ impl System {
         // It may have been taken in, and may yet be written.
         let unknown = |what: &str| SendingCommandError::Unknown(format!("{id} {what}"));
         match tokio::time::timeout(COMMAND_TIMEOUT, replied).await {
-            Ok(Ok(Ok(sending))) => Ok(sending),
-            Ok(Ok(Err(CommandFailure::Rejected(rejection)))) => Err(SendingCommandError::Rejected(rejection)),
-            Ok(Ok(Err(CommandFailure::NotFound))) => Err(SendingCommandError::NotFound),
-            Ok(Ok(Err(CommandFailure::Quarantined))) => Err(SendingCommandError::Quarantined),
-            Ok(Ok(Err(CommandFailure::Unavailable(reason)))) => Err(SendingCommandError::Unavailable(reason)),
-            Ok(Ok(Err(CommandFailure::Unknown(reason)))) => Err(SendingCommandError::Unknown(reason)),
+            Ok(Ok(answer)) => answer,
             Ok(Err(_)) => Err(unknown("was interrupted")),
             Err(_) => Err(unknown("did not answer in time")),
         }

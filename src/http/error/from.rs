@@ -1,5 +1,7 @@
 //! What failures of the layers below mean to a caller. They know no HTTP; here it is decided once.
 
+use std::error::Error;
+
 use payferry_actors::customers::ChangeError;
 use payferry_actors::journal::JournalError;
 use payferry_actors::payment::store::StoreError;
@@ -167,31 +169,42 @@ impl From<InitiateError> for ApiError {
 
 impl From<CommandError> for ApiError {
     fn from(error: CommandError) -> Self {
-        let reason = error.to_string();
         match error {
-            CommandError::NotFound => Self::NotFound("payment"),
             CommandError::Rejected(rejection) => rejection.into(),
-            CommandError::Quarantined => Self::Unavailable(Away::Payment, reason.into()),
-            CommandError::IdempotencyKeyTaken => Self::IdempotencyRunning,
-            CommandError::InsufficientBalance => insufficient_balance(),
-            CommandError::AboveDailyLimit => above_daily_limit(),
-            CommandError::AboveSendLimit { .. } => Self::Conflict("above_send_limit", sentence(&reason), Vec::new()),
-            CommandError::Unavailable(_) => Self::Unavailable(Away::Database, reason.into()),
-            CommandError::Unknown(_) => Self::TimedOut,
+            error => of_command(error, "payment", Away::Payment),
         }
     }
 }
 
 impl From<SendingCommandError> for ApiError {
     fn from(error: SendingCommandError) -> Self {
-        let reason = error.to_string();
         match error {
-            SendingCommandError::NotFound => Self::NotFound("sending"),
-            SendingCommandError::Rejected(rejection) => Self::Conflict(rejection.code(), sentence(&reason), Vec::new()),
-            SendingCommandError::Quarantined => Self::Unavailable(Away::Sending, reason.into()),
-            SendingCommandError::Unavailable(_) => Self::Unavailable(Away::Database, reason.into()),
-            SendingCommandError::Unknown(_) => Self::TimedOut,
+            SendingCommandError::Rejected(rejection) => {
+                Self::Conflict(rejection.code(), sentence(&rejection.to_string()), Vec::new())
+            }
+            error => of_command(error, "sending", Away::Sending),
         }
+    }
+}
+
+/// Of a command that was not rejected; `what` was to carry it out.
+fn of_command<R: Error + 'static>(
+    error: payferry_domain::CommandError<R>,
+    what: &'static str,
+    quarantined: Away,
+) -> ApiError {
+    use payferry_domain::CommandError as Is;
+    let reason = error.to_string();
+    match error {
+        Is::NotFound => ApiError::NotFound(what),
+        Is::Quarantined => ApiError::Unavailable(quarantined, reason.into()),
+        Is::IdempotencyKeyTaken => ApiError::IdempotencyRunning,
+        Is::InsufficientBalance => insufficient_balance(),
+        Is::AboveDailyLimit => above_daily_limit(),
+        Is::AboveSendLimit { .. } => ApiError::Conflict("above_send_limit", sentence(&reason), Vec::new()),
+        Is::Rejected(_) => ApiError::internal(reason),
+        Is::Unavailable(_) => ApiError::Unavailable(Away::Database, reason.into()),
+        Is::Unknown(_) => ApiError::TimedOut,
     }
 }
 
