@@ -2,7 +2,7 @@
 //!
 //! Owned here: what the columns of `payments` hold, how payments are found and read back, and what a transition of the
 //! domain writes. The `state` column is the whole aggregate as JSON; every other column is derived from it, for queries
-//! and for the compare-and-swap. Deliberately absent: decisions, and the writing itself (`journal`).
+//! and for the compare-and-swap. Deliberately absent: decisions, and the writing itself (`writer`).
 
 #[cfg(test)]
 mod tests;

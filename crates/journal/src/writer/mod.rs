@@ -1,7 +1,7 @@
 //! The group-commit writer: every write of the payment side goes through it, and new customers, as typed units.
 //!
 //! Owned here: the queues and their limits, which units share a commit, the order of statements in it, and what becomes
-//! of a unit that loses a gate or that the database refuses. Deliberately absent: what a unit means (`payment::store`
+//! of a unit that loses a gate or that the database refuses. Deliberately absent: what a unit means (`payments`
 //! builds those of payments), and every read.
 
 mod gates;
