@@ -23,6 +23,7 @@ impl Signals {
     }
 
     /// The same, and the end of standard input: a process that was started by another one for itself ends with it.
+    #[cfg(feature = "sandbox")]
     pub(super) fn and_end_of_stdin() -> std::io::Result<Self> {
         let (end, ended) = tokio::sync::oneshot::channel();
         // A thread of its own: reading standard input cannot be cancelled.

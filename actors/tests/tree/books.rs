@@ -6,7 +6,7 @@ use payferry_actors::observe::{Action, ActorKind, Cause, KindView, NodeState, No
 use payferry_domain::payment::{Command, Status};
 use payferry_domain::{Chain, PaymentId};
 
-use crate::world::{Options, World};
+use crate::world::World;
 
 async fn a_moment() {
     tokio::time::sleep(Duration::from_millis(5)).await;

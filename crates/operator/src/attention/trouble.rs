@@ -176,7 +176,6 @@ pub(super) async fn rows<M: FromQueryResult>(
 mod tests {
     use super::super::operations::OVERDUE;
     use super::*;
-    use crate::attention::operations::OVERDUE;
     use payferry_entities::Database;
     use payferry_migration::{Migrator, MigratorTrait};
 
